@@ -1,0 +1,21 @@
+"""ciao: a Jupyter kernel whose cells train on many replicas.
+
+Importing the package costs nothing: every face (kernel, IPython extension, command line)
+imports what it needs when it is used.
+"""
+
+from __future__ import annotations
+
+import typing
+
+__version__ = "0.1.0"
+
+if typing.TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register ``%%ciao`` and ``%ciao``; IPython calls it on ``%load_ext ciao_kernel``."""
+    from ciao_kernel.extension import register
+
+    register(shell)

@@ -1,0 +1,178 @@
+"""Every error that ciao raises on purpose, in one tree.
+
+::
+
+    CiaoError                     what went wrong, and how to mend it
+    ├── UsageError                the user's text is wrong; nothing was started
+    │   ├── DirectiveError        a line of the header (line, column, nearest name)
+    │   ├── SpecError             directives that do not go together (becomes a DirectiveError)
+    │   ├── SourceError           the body of the cell or a file that it needs
+    │   └── SettingError          a setting's name or value, and where it stands
+    ├── PluginError               an unknown or broken framework, builder or backend
+    ├── EnvironmentFault          this machine cannot run the job (interpreter, disk, GPUs, ports)
+    ├── BackendError              the backend could not do what was asked
+    │   └── NoSuchJob             no job has that name
+    └── JobError                  the job was accepted, then …
+        ├── JobFailed             … a replica failed, or the deadline passed
+        ├── JobStopped            … someone else stopped or deleted it
+        └── JobLost               … what ran it is gone
+
+Only the faces (kernel, extension, cli) turn an error into text, by :func:`describe`.
+Messages never hold a secret: they are built from names and places, not from values of
+the environment.
+"""
+
+from __future__ import annotations
+
+
+class CiaoError(Exception):
+    """Base of all errors of ciao.
+
+    Args:
+        message: One sentence: what is wrong, with the value that was found.
+        hint: One sentence: what to do. Empty where there is nothing useful to say.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CiaoError):
+    """The user's text is wrong; nothing was started."""
+
+
+class DirectiveError(UsageError):
+    """A directive in the header of a cell is wrong.
+
+    Args:
+        message: What is wrong.
+        hint: How to mend it.
+        line: Line in the cell, counted from 1.
+        column: First wrong character in that line, counted from 0.
+        width: How many characters are wrong (at least 1).
+        text: The line as the user wrote it, without its end.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        line: int,
+        column: int = 0,
+        width: int = 1,
+        text: str = "",
+    ) -> None:
+        super().__init__(message, hint)
+        self.line = line
+        self.column = column
+        self.width = max(1, width)
+        self.text = text
+
+
+class SpecError(UsageError):
+    """Directives that are right one by one do not go together.
+
+    Frameworks and backends raise it, who do not know lines; the session finds the line.
+
+    Args:
+        message: What is wrong.
+        hint: How to mend it.
+        directive: Name of the directive to blame.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, directive: str) -> None:
+        super().__init__(message, hint)
+        self.directive = directive
+
+
+class SourceError(UsageError):
+    """The body of the cell, or a file that it needs, cannot be used.
+
+    Args:
+        message: What is wrong.
+        hint: How to mend it.
+        line: Line in the cell, counted from 1; 0 where no single line is to blame.
+        column: First wrong character, counted from 0.
+        text: The line as the user wrote it.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", *, line: int = 0, column: int = 0, text: str = ""
+    ) -> None:
+        super().__init__(message, hint)
+        self.line = line
+        self.column = column
+        self.width = 1
+        self.text = text
+
+
+class SettingError(UsageError):
+    """A setting has a wrong name or value; the message names the place it stands in."""
+
+
+class PluginError(CiaoError):
+    """A framework, builder or backend is unknown, or a third party's fails to load."""
+
+
+class EnvironmentFault(CiaoError):
+    """This machine cannot run the job: interpreter, packages, disk, GPUs or ports."""
+
+
+class BackendError(CiaoError):
+    """The backend could not do what was asked of it."""
+
+
+class NoSuchJob(BackendError):
+    """No job has that name."""
+
+
+class JobError(CiaoError):
+    """The job was accepted and then did not end well."""
+
+
+class JobFailed(JobError):
+    """A replica failed, or the job's deadline passed.
+
+    Args:
+        message: Which replica, and how it ended.
+        hint: What may mend it.
+        job: Name of the job.
+        traceback: Lines of the replica's Python traceback, without line ends.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", *, job: str = "", traceback: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, hint)
+        self.job = job
+        self.traceback = traceback
+
+
+class JobStopped(JobError):
+    """The job was stopped or deleted by someone else while it was followed."""
+
+
+class JobLost(JobError):
+    """The process that ran the job is gone without a word."""
+
+
+def describe(error: CiaoError) -> list[str]:
+    """Return the plain lines that show an error: the place, the sentence, the fix.
+
+    The faces add colour. A line of the cell is shown with a caret under the wrong part.
+    """
+    lines: list[str] = []
+    if isinstance(error, JobFailed) and error.traceback:
+        lines += [*error.traceback, ""]
+    if isinstance(error, DirectiveError | SourceError) and error.line:
+        number = str(error.line)
+        text = error.text.expandtabs(1)
+        lines.append(f"line {number}: {text}")
+        lines.append(" " * (len(f"line {number}: ") + error.column) + "^" * error.width)
+    lines.append(f"{type(error).__name__}: {error.message}")
+    if error.hint:
+        lines.append(error.hint)
+    return lines

@@ -1,0 +1,81 @@
+"""PyTorch: a PyTorchJob's roles, its rule of success and its rendezvous environment.
+
+Facts: training-operator release-1.9, pkg/controller.v1/pytorch/{envvar,master,elastic}.go and
+pkg/webhooks/pytorch/pytorchjob_webhook.go. torchrun reads the ``PET_`` variables as its own
+options (torch/distributed/argparse_util.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Address, Artifact, JobSpec, Replica, ReplicaGroup, Runner
+
+
+class PyTorch:
+    """``%framework=pytorch``."""
+
+    name = "pytorch"
+    roles = ("master", "worker")
+    package = "torch"
+    requirement = "torch"
+
+    def complete(self, spec: JobSpec) -> JobSpec:
+        """Check the roles, and add the one master that every PyTorchJob has."""
+        said = {group.role: group for group in spec.groups}
+        master = said.get("master", ReplicaGroup("master", 1))
+        if master.count != 1:
+            raise SpecError(
+                f"a PyTorch job has exactly one master (rank 0), and {master.count} are asked.",
+                "Write %master=1, or leave it out; %worker says how many others there are.",
+                directive="master",
+            )
+        workers = (said["worker"],) if "worker" in said else ()
+        return replace(spec, groups=(master, *workers))
+
+    def decider(self, spec: JobSpec) -> Replica:
+        """The master's success is the job's."""
+        return Replica("master", 0)
+
+    def needs_package(self, spec: JobSpec) -> bool:
+        """torchrun is part of the package."""
+        return spec.runner is not Runner.PYTHON
+
+    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """torchrun, which takes all it needs from the ``PET_`` variables, unless told not to."""
+        if spec.runner is Runner.PYTHON:
+            return (artifact.python, "-u", artifact.program, *spec.args)
+        torchrun = (artifact.python, "-u", "-m", "torch.distributed.run")
+        return (*torchrun, artifact.program, *spec.args)
+
+    def environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the rank of the node, as there."""
+        master = addresses[Replica("master", 0)]
+        processes = processes_per_replica(spec, replica)
+        rank = 0 if replica.role == "master" else replica.index + 1
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "MASTER_ADDR": master.host,
+            "MASTER_PORT": str(master.port),
+            "PET_MASTER_ADDR": master.host,
+            "PET_MASTER_PORT": str(master.port),
+            "WORLD_SIZE": str(len(addresses) * processes),
+            "RANK": str(rank),
+            "PET_NODE_RANK": str(rank),
+            "PET_NNODES": str(len(addresses)),
+            "PET_NPROC_PER_NODE": str(processes),
+        }
+
+
+def processes_per_replica(spec: JobSpec, replica: Replica) -> int:
+    """How many processes torchrun starts in a replica.
+
+    The operator's default is ``auto``: one a core, which makes a world of 64 out of "2
+    workers". Here it is one, or one for each GPU of the replica.
+    """
+    gpu = spec.asks(replica.role).gpu
+    return spec.nproc_per_node or (gpu.count if gpu else 0) or 1

@@ -1,0 +1,84 @@
+"""TensorFlow: a TFJob's roles, its rule of success and its TF_CONFIG.
+
+Facts: training-operator release-1.9, pkg/controller.v1/tensorflow/{tensorflow,tfjob_controller}.go
+and pkg/webhooks/tensorflow/tfjob_webhook.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Address, Artifact, JobSpec, Replica, ReplicaGroup, Runner
+
+
+class TensorFlow:
+    """``%framework=tensorflow``."""
+
+    name = "tensorflow"
+    roles = ("ps", "chief", "master", "worker", "evaluator")
+    package = "tensorflow"
+    requirement = "tensorflow"
+
+    def complete(self, spec: JobSpec) -> JobSpec:
+        """Check the roles; a header without roles means one worker."""
+        if spec.runner is Runner.TORCHRUN:
+            raise SpecError(
+                "torchrun starts PyTorch, and this is a TensorFlow job.",
+                "Leave %runner out.",
+                directive="runner",
+            )
+        if not spec.groups:
+            return replace(spec, groups=(ReplicaGroup("worker", 1),))
+        for role in ("chief", "master"):
+            if spec.count(role) > 1:
+                raise SpecError(
+                    f"a TensorFlow job has at most one {role}, and {spec.count(role)} are asked.",
+                    f"Write %{role}=1, and %worker for the others.",
+                    directive=role,
+                )
+        if spec.count("chief") and spec.count("master"):
+            raise SpecError(
+                "chief and master are two names for one role.", "Keep %chief.", directive="master"
+            )
+        if not (spec.count("chief") or spec.count("master") or spec.count("worker")):
+            # The operator would call such a job a success while its pods fail.
+            role = next((g.role for g in spec.groups if g.count), spec.groups[-1].role)
+            raise SpecError(
+                f"a job of {role} alone trains nothing: no replica computes."
+                if spec.count(role)
+                else "all roles have a count of 0: nothing would run.",
+                "Add a line such as %worker=2.",
+                directive=role,
+            )
+        return spec
+
+    def decider(self, spec: JobSpec) -> Replica:
+        """Chief or master where there is one, else worker-0. A PS is never asked."""
+        for role in ("chief", "master"):
+            if spec.count(role):
+                return Replica(role, 0)
+        return Replica("worker", 0)
+
+    def needs_package(self, spec: JobSpec) -> bool:
+        """Python starts the program, which may well not import TensorFlow."""
+        return False
+
+    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """``-u``: the operator sets PYTHONUNBUFFERED for other frameworks, not for this one."""
+        return (artifact.python, "-u", artifact.program, *spec.args)
+
+    def environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """TF_CONFIG, to the key order of the operator; none for a job of one replica."""
+        if len(addresses) == 1:
+            return {}
+        cluster: dict[str, list[str]] = {}
+        for member in sorted(addresses):
+            cluster.setdefault(member.role, []).append(str(addresses[member]))
+        task = {"type": replica.role, "index": replica.index}
+        config = {"cluster": cluster, "task": task, "environment": "cloud"}
+        return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}

@@ -1,0 +1,33 @@
+"""Write a header from a spec: the inverse of :mod:`ciao_kernel.magics.parse`."""
+
+from __future__ import annotations
+
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.table import Scope, Table
+from ciao_kernel.model import JobSpec, Resources
+
+
+def render(spec: JobSpec, table: Table, style: Style = Style.CELL) -> str:
+    """Return a header, one directive a line, that parses to ``spec`` again."""
+    lines = [f"{style.value}framework={spec.framework}"]
+    lines += [style.value[:-1] + ask for ask in _resources(spec.resources, table)]
+    for group in spec.groups:
+        pieces = [f"%{group.role}={group.count}", *_resources(group.resources, table)]
+        lines.append(style.value[:-1] + ";".join(pieces))
+    default = JobSpec(spec.framework)
+    for entry in table.entries:
+        if entry.scope is not Scope.JOB or entry.name == "framework":
+            continue
+        value = getattr(spec, entry.field)
+        if value != getattr(default, entry.field):
+            lines.append(f"{style.value}{entry.name}={entry.kind.render(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _resources(resources: Resources, table: Table) -> list[str]:
+    return [
+        f"%{entry.name}={entry.kind.render(value)}"
+        for entry in table.entries
+        if entry.scope is Scope.RESOURCE
+        and (value := getattr(resources, entry.field)) is not None
+    ]

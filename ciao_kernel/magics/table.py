@@ -1,0 +1,256 @@
+"""The one table of directives: what a header may say.
+
+Parsing, completion, Shift-Tab help, the options of ``ciao run`` and the tables in README and
+docs all come from here. A new directive is one entry, and one field of
+:class:`~ciao_kernel.model.JobSpec`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ciao_kernel.magics import kinds
+from ciao_kernel.model import CleanPolicy, Runner
+
+
+class Scope(enum.Enum):
+    """Where a directive may stand and what it speaks of."""
+
+    ROLE = "a role"
+    RESOURCE = "a role, or all roles"
+    JOB = "the job"
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One entry of the table."""
+
+    name: str
+    field: str
+    """Field of JobSpec that takes the value; of Resources for a RESOURCE; a role for a ROLE."""
+    kind: kinds.Kind
+    help: str
+    example: str
+    scope: Scope = Scope.JOB
+    default: str = ""
+    adds_up: bool = False
+    """Several lines add to each other instead of contradicting each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The plug-ins' names, which the table's choices offer. The registry makes one."""
+
+    frameworks: Mapping[str, tuple[str, ...]]
+    """Each framework's roles."""
+    builders: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+def key(name: str) -> str:
+    """Fold a name as written (``clean-policy``) to the form in which names are compared."""
+    return name.replace("-", "").replace("_", "").lower()
+
+
+class Table:
+    """The directives, looked up by name in any case and with or without dashes."""
+
+    def __init__(self, entries: Iterable[Directive], names: Names) -> None:
+        self.entries = tuple(entries)
+        self.names = names
+        self._by_key = {key(entry.name): entry for entry in self.entries}
+
+    def find(self, name: str) -> Directive | None:
+        """The directive of that name, or None."""
+        return self._by_key.get(key(name))
+
+    def nearest(self, name: str) -> str | None:
+        """The name that the user may have meant."""
+        close = difflib.get_close_matches(key(name), self._by_key, n=1, cutoff=0.6)
+        return self._by_key[close[0]].name if close else None
+
+    def roles(self, framework: str) -> tuple[str, ...]:
+        """The roles of a framework; all roles there are where the name is unknown."""
+        every = tuple(e.field for e in self.entries if e.scope is Scope.ROLE)
+        return self.names.frameworks.get(framework, every)
+
+
+def build(names: Names) -> Table:
+    """Make the table for the plug-ins that are installed."""
+    return Table(_entries(names), names)
+
+
+def _choice(names: Iterable[str], convert: Any = str) -> kinds.Choice:
+    fixed = tuple(names)
+    return kinds.Choice(lambda: fixed, convert)
+
+
+_ROLES = {
+    "chief": "How many chiefs (0 or 1): the replica that leads and ends a TensorFlow job.",
+    "master": "How many masters: PyTorch's rank 0 (always 1), or TensorFlow's older word for chief.",
+    "ps": "How many parameter servers. They never end by themselves; the job's end stops them.",
+    "worker": "How many workers.",
+    "evaluator": "How many evaluators: they watch the checkpoints and are not part of training.",
+}
+
+
+@functools.cache
+def _quantities() -> tuple[kinds.Quantity, kinds.Quantity]:
+    return kinds.Quantity("cpu", "2, 0.5 or 500m"), kinds.Quantity("memory", "4Gi or 512Mi")
+
+
+def _entries(names: Names) -> list[Directive]:
+    cpu, memory = _quantities()
+    roles = [
+        Directive(role, role, kinds.Count(), text, f"%{role}=1", Scope.ROLE)
+        for role, text in _ROLES.items()
+    ]
+    return [
+        Directive(
+            "framework",
+            "framework",
+            _choice(names.frameworks),
+            "The training framework. It makes the cell a job.",
+            "%framework=tensorflow",
+        ),
+        *roles,
+        Directive(
+            "cpu",
+            "cpu",
+            cpu,
+            "Processors for each replica. Binds on a cluster; on this machine it is only checked.",
+            "%worker=2;%cpu=2",
+            Scope.RESOURCE,
+        ),
+        Directive(
+            "memory",
+            "memory",
+            memory,
+            "Memory for each replica. Binds on a cluster; on this machine it is only checked.",
+            "%worker=2;%memory=4Gi",
+            Scope.RESOURCE,
+        ),
+        Directive(
+            "gpu",
+            "gpu",
+            kinds.GpuCount(),
+            "GPUs for each replica. On this machine they are shared out by CUDA_VISIBLE_DEVICES.",
+            "%worker=2;%gpu=1",
+            Scope.RESOURCE,
+        ),
+        Directive(
+            "name",
+            "name",
+            kinds.JobName(),
+            "Name of the job. A second run gets a number behind it.",
+            "%name=mnist",
+            default="the framework's name and five letters",
+        ),
+        Directive(
+            "envvar",
+            "env",
+            kinds.Pairs(),
+            "Environment variables for every replica.",
+            "%envvar=EPOCHS=3 MODE='very fast'",
+            adds_up=True,
+        ),
+        Directive(
+            "args",
+            "args",
+            kinds.Words(),
+            "Arguments of the program: sys.argv[1:].",
+            "%args=--epochs 3 --lr 0.1",
+            adds_up=True,
+        ),
+        Directive(
+            "files",
+            "files",
+            kinds.Words(),
+            "Files and folders beside the notebook that the replicas get too; * and ** match.",
+            "%files=data/train.csv conf/",
+            adds_up=True,
+        ),
+        Directive(
+            "runner",
+            "runner",
+            _choice((r.value for r in Runner), Runner),
+            "What starts the program: torchrun for PyTorch, else python.",
+            "%runner=python",
+            default="auto",
+        ),
+        Directive(
+            "nprocPerNode",
+            "nproc_per_node",
+            kinds.Count(1, 128),
+            "Processes that torchrun starts in a replica.",
+            "%nprocPerNode=2",
+            default="one per GPU of the replica, 1 without GPUs",
+        ),
+        Directive(
+            "python",
+            "python",
+            kinds.Word("the path or the name of a Python interpreter"),
+            "Interpreter of the replicas on this machine.",
+            "%python=~/envs/tf/bin/python",
+            default="the kernel's own",
+        ),
+        Directive(
+            "backend",
+            "backend",
+            _choice(("auto", *names.backends)),
+            "Where the job runs.",
+            "%backend=local",
+            default="auto",
+        ),
+        Directive(
+            "builder",
+            "builder",
+            _choice(("auto", *names.builders)),
+            "How the code reaches the replicas.",
+            "%builder=folder",
+            default="auto",
+        ),
+        Directive(
+            "cleanPolicy",
+            "clean_policy",
+            _choice((p.value for p in CleanPolicy), CleanPolicy),
+            "What goes when the job is over: what still runs, all of it (its folder too), or nothing.",
+            "%cleanPolicy=all",
+            default="running",
+        ),
+        Directive(
+            "deadline",
+            "deadline",
+            kinds.Duration(),
+            "The job fails when it runs longer than this.",
+            "%deadline=2h30m",
+        ),
+        Directive(
+            "detach",
+            "detach",
+            kinds.Flag(),
+            "Start the job and return at once; `%ciao attach NAME` follows it.",
+            "%detach",
+        ),
+        Directive(
+            "follow",
+            "follow",
+            kinds.Words(),
+            "Show only the lines of these roles or replicas.",
+            "%follow=worker-0 chief",
+            default="all replicas",
+            adds_up=True,
+        ),
+        Directive(
+            "dryrun",
+            "dryrun",
+            kinds.Flag(),
+            "Show the files, commands and environment of every replica, and run nothing.",
+            "%dryrun",
+        ),
+    ]
