@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -143,6 +143,8 @@ class Source:
     """Local Python modules that the program imports."""
     files: tuple[SourceFile, ...] = ()
     """What ``%files`` names."""
+    imports: frozenset[str] = frozenset()
+    """First names of all modules that the program and its local modules import."""
 
     def all(self) -> tuple[SourceFile, ...]:
         """The program first, then its modules, then the files."""
@@ -248,35 +250,37 @@ class Job:
 
     name: str
     backend: str
-    spec: JobSpec
+    framework: str
+    replicas: tuple[Replica, ...]
     created: float
     place: str = ""
     """Where its files are, for a reader: a folder, or a namespace."""
+    program: str = ""
+    """The program's path as it stands in a replica's traceback."""
+    header: str = ""
+    """The directives that ask for it, one a line."""
     owner: str = ""
     detached: bool = False
-    decider: Replica | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All that a backend needs to submit a job; made by the session, checked before use."""
 
-    name: str
+    name: str | None
+    """The name that the user gave, or None. The backend adds to it what makes it unique."""
     spec: JobSpec
     framework: Framework
     source: Source
     folder: Path
     """Where the user works: the folder of the notebook, or of the file."""
-    owner: str
-    notes: tuple[str, ...] = ()
+    header: str
+    owner: Owner
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who submits, and whether the job may outlive it.
-
-    A local job ends with the process ``pid`` unless it is detached.
-    """
+    """Who submits: a label for lists, and the process that a local job ends with."""
 
     label: str
     pid: int | None = None
@@ -289,12 +293,25 @@ class JobResult:
     name: str
     state: State
     place: str
-    replicas: tuple[ReplicaStatus, ...] = field(default=())
+    replicas: tuple[ReplicaStatus, ...] = ()
 
     @property
     def folder(self) -> Path:
         """The folder that the job ran in and wrote its files to (local jobs)."""
         return Path(self.place)
+
+
+class Display(Protocol):
+    """Where a session shows what happens. Two renderers: notebook and terminal."""
+
+    def begin(self, job: Job, follow: tuple[str, ...]) -> None:
+        """A job is about to be followed; ``follow`` names the roles and replicas to show."""
+
+    def show(self, event: Event) -> None:
+        """Take one event. Returns at once: what is shown is written a little later."""
+
+    async def end(self) -> None:
+        """Write all that was taken. Called once after each :meth:`begin`, also on errors."""
 
 
 # ------------------------------------------------------------------------------- plug-ins
@@ -309,6 +326,8 @@ class Framework(Protocol):
     name: str
     roles: tuple[str, ...]
     """In the order in which replicas are started and shown."""
+    endless: frozenset[str]
+    """Roles that never end by themselves."""
     package: str
     """The module that a program of this framework imports."""
     requirement: str
@@ -356,12 +375,13 @@ class Builder(Protocol):
     backend: str
     """Name of the backend that runs what it builds."""
 
-    async def build(self, plan: Plan, folder: Path, emit: Emit) -> Artifact:
+    async def build(self, source: Source, python: str, folder: Path, emit: Emit) -> Artifact:
         """Deliver the source and return how a replica finds it.
 
         Args:
-            plan: What is to run.
-            folder: The job's own folder on this machine.
+            source: What to deliver.
+            python: The replicas' interpreter.
+            folder: The job's own folder on this machine; it exists.
             emit: Shows a sentence about a step that takes long.
 
         Raises:
@@ -386,7 +406,10 @@ class Backend(Protocol):
 
     name: str
     outlives_kernel: bool
-    """Whether a job goes on when the kernel that made it ends."""
+    """Whether a job goes on when the kernel that made it ends, if no setting says otherwise."""
+
+    def available(self) -> bool:
+        """Whether ``auto`` may choose this backend here. Cheap, and asks nobody."""
 
     async def check(self, plan: Plan) -> None:
         """Raise what can be known to go wrong, before anything exists."""
@@ -394,14 +417,14 @@ class Backend(Protocol):
     async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
         """What :meth:`submit` would run; creates nothing."""
 
-    async def submit(self, plan: Plan, builder: Builder, owner: Owner | None, emit: Emit) -> Job:
+    async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Build and start; the job exists when this returns, or nothing of it does.
 
         Args:
             plan: What to run; :meth:`check` has accepted it.
             builder: Makes the artifact.
-            owner: The process that the job ends with; None: it ends by itself.
             emit: Shows sentences about slow steps.
+            outlive: The job goes on when ``plan.owner`` ends.
         """
 
     def follow(self, job: Job) -> AsyncIterator[Event]:
@@ -414,7 +437,7 @@ class Backend(Protocol):
         """
 
     async def stop(self, job: Job, reason: str) -> None:
-        """Ask all replicas to end, and see to it; returns when they have."""
+        """End all replicas; returns when they have ended."""
 
     async def delete(self, job: Job) -> None:
         """Stop the job and remove what it left, its files included."""
@@ -429,5 +452,5 @@ class Backend(Protocol):
             NoSuchJob: There is none.
         """
 
-    async def logs(self, job: Job, replica: Replica) -> bytes:
-        """The whole output of one replica so far."""
+    async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
+        """The output of one replica so far, or its last so many bytes."""

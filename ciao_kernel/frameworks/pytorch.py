@@ -19,6 +19,7 @@ class PyTorch:
 
     name = "pytorch"
     roles = ("master", "worker")
+    endless: frozenset[str] = frozenset()
     package = "torch"
     requirement = "torch"
 

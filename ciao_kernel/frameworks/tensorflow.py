@@ -19,6 +19,7 @@ class TensorFlow:
 
     name = "tensorflow"
     roles = ("ps", "chief", "master", "worker", "evaluator")
+    endless: frozenset[str] = frozenset({"ps"})
     package = "tensorflow"
     requirement = "tensorflow"
 

@@ -1,0 +1,224 @@
+"""Settings: what a user, an administrator or a kernel sets once, for all cells.
+
+Each place overrides the one before: built-in, ``/etc/ciao/config.toml``,
+``~/.config/ciao/config.toml``, ``CIAO_*`` variables, ``%ciao config key=value``. A cell's
+directives come last. Names are compared as directives' names are: ``onShutdown`` is
+``on-shutdown`` is ``CIAO_ON_SHUTDOWN``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.errors import SettingError
+from ciao_kernel.magics import kinds
+from ciao_kernel.magics.table import key
+from ciao_kernel.model import CleanPolicy
+
+
+class _Folder(kinds.Word):
+    """A folder; ``~`` is the user's home."""
+
+    def parse(self, text: str) -> Path:  # type: ignore[override]
+        return Path(super().parse(text)).expanduser().absolute()
+
+    def render(self, value: Path) -> str:  # type: ignore[override]
+        return str(value)
+
+
+class _Optional(kinds.Word):
+    """One word, or nothing."""
+
+    def parse(self, text: str) -> str:
+        return super().parse(text) if text.strip() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number from ``low`` up."""
+
+    low: float
+    unit: str
+
+    @property
+    def expected(self) -> str:
+        return f"a number of {self.unit} from {self.low:g} up"
+
+    def parse(self, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(self.expected) from None
+        if not self.low <= value < 1e12:
+            raise ValueError(self.expected)
+        return value
+
+    def render(self, value: float) -> str:
+        return f"{value:.12g}"
+
+
+def _names(*names: str) -> kinds.Choice:
+    return kinds.Choice(lambda: names)
+
+
+def _state_home() -> Path:
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "ciao"
+
+
+def _setting(default: Any, kind: kinds.Kind, text: str) -> Any:
+    return field(default=default, metadata={"kind": kind, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings. ``origins`` says where each that is not built-in was set."""
+
+    backend: str = _setting("auto", _Optional(), "Where jobs run if a cell does not say.")
+    builder: str = _setting("auto", _Optional(), "How code reaches replicas if a cell does not say.")
+    framework: str = _setting("", _Optional(), "Framework of cells that name none.")
+    python: str = _setting("", _Optional(), "Interpreter of local replicas; empty: the kernel's.")
+    clean_policy: CleanPolicy = _setting(
+        CleanPolicy.RUNNING,
+        kinds.Choice(lambda: tuple(p.value for p in CleanPolicy), CleanPolicy),
+        "What goes when a job is over.",
+    )
+    on_shutdown: str = _setting(
+        "auto",
+        _names("auto", "leave", "delete"),
+        "What happens to a followed job when its kernel ends; auto: local jobs end, others stay.",
+    )
+    storage: Path = field(
+        default_factory=_state_home,
+        metadata={"kind": _Folder(), "help": "Folder of local jobs: their files and logs."},
+    )
+    stop_grace: float = _setting(
+        5.0, _Number(0, "seconds"), "From SIGTERM to SIGKILL when a replica is stopped."
+    )
+    linger: float = _setting(
+        1.0,
+        _Number(0, "seconds"),
+        "Time that other workers get to end by themselves once the job has succeeded.",
+    )
+    shutdown_wait: float = _setting(
+        1.0,
+        _Number(0, "seconds"),
+        "Time after an interrupt in which a shutdown may still follow and save the job.",
+    )
+    local_replicas: float = _setting(
+        128.0, _Number(1, "replicas"), "How many replicas a local job may have."
+    )
+    color: str = _setting("auto", _names("auto", "always", "never"), "Colours in output.")
+    output_rate: float = _setting(
+        800_000.0,
+        _Number(1000, "bytes"),
+        "Log bytes a second that a cell shows; Jupyter Server's own limit is 1,000,000.",
+    )
+    output_limit: float = _setting(
+        20_000_000.0, _Number(1000, "bytes"), "Log bytes that a cell shows in all."
+    )
+    line_limit: float = _setting(
+        10_000.0, _Number(80, "characters"), "Characters of one log line that a cell shows."
+    )
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def with_values(self, values: Mapping[str, Any], origin: str) -> Settings:
+        """Return settings with some changed; ``origin`` names the place for the user.
+
+        Raises:
+            SettingError: A name or a value is wrong; the message names ``origin``.
+        """
+        changed: dict[str, Any] = {}
+        for name, value in values.items():
+            known = _field(name, origin)
+            text = value if isinstance(value, str) else str(value)
+            try:
+                changed[known.name] = known.metadata["kind"].parse(text)
+            except ValueError as error:
+                raise SettingError(
+                    f"{origin}: {shown_name(known.name)} cannot be {text!r}: {error} was expected.",
+                    "`%ciao config` shows all settings.",
+                ) from None
+        origins = {**self.origins, **dict.fromkeys(changed, origin)}
+        return replace(self, **changed, origins=origins)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Name, value, origin and help of every setting."""
+        return [
+            (
+                shown_name(known.name),
+                known.metadata["kind"].render(getattr(self, known.name)),
+                self.origins.get(known.name, "built-in"),
+                known.metadata["help"],
+            )
+            for known in _settings()
+        ]
+
+
+def shown_name(name: str) -> str:
+    """``on_shutdown`` as users write it: ``onShutdown``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def _settings() -> list[Field[Any]]:
+    return [known for known in fields(Settings) if "kind" in known.metadata]
+
+
+def _field(name: str, origin: str) -> Field[Any]:
+    by_key = {key(known.name): known for known in _settings()}
+    if known := by_key.get(key(name)):
+        return known
+    near = difflib.get_close_matches(key(name), by_key, n=1)
+    hint = f"Did you mean {shown_name(by_key[near[0]].name)}? " if near else ""
+    raise SettingError(
+        f"{origin}: unknown setting {name!r}.", hint + "`%ciao config` shows all settings."
+    )
+
+
+def config_files() -> tuple[Path, Path]:
+    """The administrator's file and the user's."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    user = Path(home) if home else Path.home() / ".config"
+    return Path("/etc/ciao/config.toml"), user / "ciao" / "config.toml"
+
+
+def load(
+    files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Read all places but the cell and the kernel.
+
+    Args:
+        files: Configuration files, weakest first; None means the usual two.
+        environment: Where ``CIAO_*`` variables are looked up; None means ``os.environ``.
+
+    Raises:
+        SettingError: A file cannot be read, or a name or value in one of the places is wrong.
+    """
+    settings = Settings()
+    for file in config_files() if files is None else files:
+        settings = settings.with_values(_read(file), str(file))
+    known = {f"CIAO_{name.name.upper()}": name.name for name in _settings()}
+    variables = os.environ if environment is None else environment
+    for variable, name in known.items():
+        if variable in variables:
+            settings = settings.with_values({name: variables[variable]}, f"${variable}")
+    return settings
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"{file} cannot be read: {error}", "Write lines such as: backend = \"local\""
+        ) from None
