@@ -1,0 +1,5 @@
+"""Two renderers of one protocol (:class:`ciao_kernel.model.Display`): notebook and terminal.
+
+``lines`` turns replicas' bytes into prefixed text, ``table`` keeps what the live table shows;
+both renderers use both.
+"""

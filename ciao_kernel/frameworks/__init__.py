@@ -1,0 +1,1 @@
+"""Training frameworks, one file each; nothing here does I/O."""

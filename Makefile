@@ -1,0 +1,93 @@
+# Two commands do everything: `make demo` and `make test`. Needs python >= 3.11 and make.
+
+# The first of these that is new enough makes the environments; `make demo PYTHON=/my/python`.
+PYTHON ?= python3 python3.13 python3.12 python3.11
+# Further arguments, as in `make lab LABFLAGS=--allow-root` and `make test PYTESTFLAGS=-x`.
+LABFLAGS ?=
+PYTESTFLAGS ?=
+
+VENV   := .venv
+OLDEST := .venv-oldest
+BIN    := $(VENV)/bin
+
+# Only what a recipe runs, so that a user's own Jupyter and Python settings cannot interfere.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test check oldest bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+
+demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the real kernel
+	@echo '==> running notebooks/quickstart.ipynb'
+	@$(BIN)/python notebooks/run.py notebooks/quickstart.ipynb
+	@echo
+	@echo '==> done. The same notebook in JupyterLab: make lab'
+
+lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
+	@$(BIN)/jupyter lab $(LABFLAGS) notebooks/quickstart.ipynb
+
+test: check oldest  ## lint, types, import contract, then every test there is
+	@echo '==> tests: all but tests/unit, which `check` ran (minutes: trains real models)'
+	@$(BIN)/python -m pytest tests --ignore=tests/unit $(PYTESTFLAGS)
+
+check: $(VENV)/.test  ## the quick part of test: lint, types, import contract, unit tests
+	@echo '==> ruff format'
+	@$(BIN)/ruff format --check .
+	@echo '==> ruff check'
+	@$(BIN)/ruff check .
+	@echo '==> mypy --strict'
+	@$(BIN)/mypy
+	@echo '==> import contract'
+	@$(BIN)/lint-imports
+	@echo '==> tests/unit'
+	@$(BIN)/python -m pytest tests/unit $(PYTESTFLAGS)
+
+oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel and jupyter_client
+	@echo '==> tests/integration/kernel on the pins of tests/oldest.txt'
+	@$(OLDEST)/bin/python -m pytest tests/integration/kernel $(PYTESTFLAGS)
+
+bench: $(VENV)/.test  ## run benchmarks/
+	@echo '==> benchmarks'
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove what these targets made: environments, caches, build outputs
+	@echo '==> removing $(VENV), $(OLDEST), caches and build outputs'
+	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp is newer than what it was made from, so a second run starts at once.
+# After an editable install Jupyter does not know the kernel yet, hence `ciao install`.
+define install
+	@echo "==> installing .[$(2)] into $(1) (downloads much the first time)"
+	@$(1)/bin/python -m pip install --disable-pip-version-check $(3) --editable '.[$(2)]'
+	@$(1)/bin/ciao install --sys-prefix
+	@touch $@
+endef
+
+SPEC := setup.cfg $(wildcard kernelspec/*)
+
+$(VENV)/.demo: $(VENV)/.made $(SPEC)
+	$(call install,$(VENV),lab$(,)tensorflow$(,)examples)
+
+$(VENV)/.test: $(VENV)/.made $(SPEC)
+	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)examples$(,)lab)
+
+$(OLDEST)/.test: $(OLDEST)/.made $(SPEC) tests/oldest.txt
+	$(call install,$(OLDEST),test,--constraint tests/oldest.txt)
+
+, := ,
+
+# .made and not bin/python: where venv fails half-way (Debian without python3-venv) the
+# interpreter exists already, and the next run would take it for a whole environment.
+%/.made:
+	@for python in $(PYTHON); do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "==> making $* with $$python"; \
+	        $$python -m venv --clear $* && touch $@; exit; \
+	    fi; \
+	done; \
+	echo "ciao needs Python 3.11 or newer, and found none (tried: $(PYTHON)); name one: make PYTHON=..." >&2; \
+	exit 1

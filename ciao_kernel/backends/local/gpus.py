@@ -1,0 +1,84 @@
+"""Share this machine's GPUs out: no device goes to two replicas, nor to two jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Mapping
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, Replica
+
+NVIDIA = "nvidia.com/gpu"
+
+
+def installed() -> tuple[str, ...]:
+    """The devices that this process may use, as CUDA_VISIBLE_DEVICES would name them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(part.strip() for part in visible.split(",") if part.strip())
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(line.strip() for line in answer.stdout.splitlines() if line.strip())
+
+
+def wanted(spec: JobSpec) -> int:
+    """How many devices a job asks for in all.
+
+    Raises:
+        SpecError: It asks for devices that only a cluster can give.
+    """
+    total = 0
+    for group in spec.groups:
+        gpu = spec.asks(group.role).gpu
+        if gpu is None:
+            continue
+        if gpu.resource != NVIDIA:
+            raise SpecError(
+                f"this machine shares out NVIDIA GPUs only, not {gpu.resource}.",
+                "Write %gpu=1 here, or run the cell on a cluster.",
+                directive="gpu",
+            )
+        total += gpu.count * group.count
+    return total
+
+
+def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> None:
+    """Raise SpecError if so many devices are not free; ``taken`` says which job has each."""
+    if total > len(devices):
+        have = f"{len(devices)} GPUs" if len(devices) != 1 else "1 GPU"
+        raise SpecError(
+            f"the job asks for {total} GPUs in all, and this machine has {have if devices else 'none'}.",
+            "Ask for fewer, or run the cell on a cluster.",
+            directive="gpu",
+        )
+    if total > len(devices) - len(taken):
+        jobs = ", ".join(sorted(set(taken.values())))
+        raise SpecError(
+            f"the job asks for {total} GPUs, and {len(devices) - len(taken)} of {len(devices)} "
+            f"are free: the others are used by {jobs}.",
+            "Wait for that job, or stop it with `ciao delete NAME`.",
+            directive="gpu",
+        )
+
+
+def share(
+    spec: JobSpec, devices: Collection[str], taken: Collection[str]
+) -> dict[Replica, tuple[str, ...]]:
+    """Give each replica its devices; empty where the job does not speak of GPUs at all."""
+    if all(spec.asks(group.role).gpu is None for group in spec.groups):
+        return {}
+    pool = iter(device for device in devices if device not in taken)
+    shares = {}
+    for replica in spec.replicas():
+        gpu = spec.asks(replica.role).gpu
+        shares[replica] = tuple(next(pool) for _ in range(gpu.count if gpu else 0))
+    return shares

@@ -1,0 +1,50 @@
+"""Ports for the replicas of a local job."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from pathlib import Path
+
+from ciao_kernel.errors import EnvironmentFault
+
+HOST = "127.0.0.1"
+_LOW, _HIGH = 20000, 60000
+
+
+def free(count: int) -> list[int]:
+    """Return ports that nothing listens on now.
+
+    They are taken from below the range that the system gives to outgoing connections, so that
+    none of those takes one between this choice and the replica's own bind.
+
+    Raises:
+        EnvironmentFault: There are not so many.
+    """
+    candidates = list(range(_LOW, _ephemeral_start()))
+    random.shuffle(candidates)
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in candidates:
+            if len(found) == count:
+                break
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                found.append(port)
+    if len(found) < count:
+        raise EnvironmentFault(
+            f"the job needs {count} free ports from {_LOW} up, and there are {len(found)}.",
+            "End other programs that listen there, or run fewer replicas.",
+        )
+    return found
+
+
+def _ephemeral_start() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        start = int(text.split()[0])
+    except (OSError, ValueError, IndexError):
+        start = 49152  # IANA's, which macOS and Windows use
+    return start if start > _LOW + 1000 else _HIGH

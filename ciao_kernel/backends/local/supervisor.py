@@ -1,0 +1,289 @@
+"""The process that runs one local job: starts the replicas, judges how they end, cleans up.
+
+It lives in a session of its own, so that neither the kernel's end nor a closed terminal takes
+it along, and it watches the process that owns the job: when that one is gone, so are the
+replicas. Started by :mod:`.backend` as ``python -c`` with the job's folder as argument; reads
+``job.json``, writes ``status.json``. SIGTERM asks it to stop the job.
+
+It is written for a quick start (a cell's first line waits for it): standard library, no
+asyncio, no dataclasses.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.record import Folder
+
+_OWNER_POLL = 0.25
+_ORPHAN_GRACE = 1.0
+"""Seconds from SIGTERM to SIGKILL once the owner is gone: nobody waits for a checkpoint."""
+
+
+class _Replica:
+    """One replica's process and what is known of it."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.name: str = record["name"]
+        self.endless: bool = record["endless"]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.state = "Pending"
+        self.since = time.time()
+        self.exit_code: int | None = None
+        self.reason = ""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.exit_code is None
+
+    def to(self, state: str, reason: str = "") -> None:
+        self.state, self.reason, self.since = state, reason, time.time()
+
+
+class Supervisor:
+    """Runs one job to its end.
+
+    Args:
+        folder: The job's folder; its ``job.json`` is complete.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.job = folder.read_job()
+        self.replicas = [_Replica(record) for record in self.job["replicas"]]
+        self.state = "Running"
+        self.since = time.time()
+        self.reason = ""
+        self.message = ""
+        self.decided_by: str | None = None
+        self.settled = False
+        self.asked_to_stop = False
+        self._unsaved = True
+        self._linger_until = 0.0
+        self._kill_at = 0.0
+        self._stopping = False
+
+    def run(self) -> None:
+        """Start all replicas and stay until nothing of the job runs any more."""
+        wake = self._catch_signals()
+        for replica, record in zip(self.replicas, self.job["replicas"], strict=True):
+            self._start(replica, record)
+        self._save()
+        deadline = self.job["deadline"]
+        ends_at = self.since + deadline if deadline else None
+        while any(replica.running for replica in self.replicas):
+            readable, _, _ = select.select([wake], [], [], self._pause(ends_at))
+            if readable:
+                os.read(wake, 4096)
+            self._reap()
+            now = time.time()
+            if self.asked_to_stop and self.state == "Running":
+                self._conclude("Stopped", "StoppedByUser", "the job was stopped.")
+            elif ends_at and now >= ends_at and self.state == "Running":
+                text = f"the job ran longer than its deadline of {deadline} s."
+                self._conclude("Failed", "DeadlineExceeded", text)
+            elif self._owner_gone():
+                self._conclude("Stopped", "OwnerGone", "the process that started the job ended.")
+                self._stop(_ORPHAN_GRACE)
+            self._advance(now)
+            self._save()
+        processes.kill(self._strays())
+        if self.state == "Running":
+            # Every replica ended well and none of them decides: the job has no such replica.
+            self._conclude("Succeeded", "", "")
+        self.settled = True
+        self._unsaved = True
+        self._save(patience=60.0)
+
+    # --------------------------------------------------------------------------- replicas
+
+    def _start(self, replica: _Replica, record: dict[str, Any]) -> None:
+        if self.state != "Running":
+            replica.to("Stopped")
+            return
+        environment = {**_clean(os.environ), **record["env"], processes.MARK: self.job["id"]}
+        log = self.folder.log(replica.name)
+        try:
+            # Appending: torchrun's children share the file, and each write lands at its end.
+            with log.open("ab", buffering=0) as output:
+                replica.process = subprocess.Popen(
+                    record["command"],
+                    cwd=self.job["workdir"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            replica.exit_code = 127
+            replica.to("Failed", "StartError")
+            text = f"{replica.name} cannot be started: {error.strerror or error}"
+            self._conclude("Failed", "StartError", f"{text} ({error.filename}).", replica.name)
+            return
+        replica.to("Running")
+
+    def _reap(self) -> None:
+        for replica in self.replicas:
+            process = replica.process
+            if process is None or not replica.running or (code := process.poll()) is None:
+                continue
+            replica.exit_code = code
+            self._unsaved = True
+            if code == 0:
+                replica.to("Succeeded")
+            elif self._stopping:
+                replica.to("Stopped")
+            else:
+                replica.to("Failed", "Error")
+        if self.state != "Running":
+            return
+        failed = next((r for r in self.replicas if r.state == "Failed"), None)
+        decider = next((r for r in self.replicas if r.name == self.job["decider"]), None)
+        if failed is not None:
+            self._conclude("Failed", "ReplicaFailed", "", failed.name)
+        elif decider is not None and decider.state == "Succeeded":
+            self._conclude("Succeeded", "", "", decider.name)
+            self._linger_until = time.time() + self.job["linger"]
+
+    def _conclude(self, state: str, reason: str, message: str, by: str | None = None) -> None:
+        if self.state != "Running":
+            return
+        self.state, self.reason, self.message, self.decided_by = state, reason, message, by
+        self.since = time.time()
+        self._unsaved = True
+
+    # --------------------------------------------------------------------------- stopping
+
+    def _advance(self, now: float) -> None:
+        """Once the job is decided, see that what still runs ends."""
+        if self.state == "Running":
+            return
+        if self._stopping:
+            if now >= self._kill_at:
+                self._signal(signal.SIGKILL)
+                self._kill_at = now + 1.0
+            return
+        keep = self.job["clean"] == "none" and self.state != "Stopped"
+        if keep and not self.asked_to_stop:
+            self.settled, self._unsaved = True, self._unsaved or not self.settled
+            return
+        waiting = [r for r in self.replicas if r.running and not r.endless]
+        if self.state == "Succeeded" and waiting and now < self._linger_until:
+            return
+        self._stop(self.job["grace"])
+
+    def _stop(self, grace: float) -> None:
+        if not self._stopping:
+            self._stopping = True
+            self._kill_at = time.time() + grace
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for replica in self.replicas:
+            if replica.process is not None and replica.running:
+                try:
+                    os.killpg(replica.process.pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+        if number == signal.SIGKILL:
+            # torchrun gives each of its processes a session: the group alone is not enough.
+            processes.kill(self._strays())
+
+    def _strays(self) -> list[int]:
+        return [pid for pid in processes.marked(self.job["id"]) if pid != os.getpid()]
+
+    def _owner_gone(self) -> bool:
+        owner = self.job["owner"]
+        return owner is not None and not processes.alive(owner["pid"], owner["birth"])
+
+    # -------------------------------------------------------------------------------- loop
+
+    def _catch_signals(self) -> int:
+        """Make signals wake the loop; return the descriptor to wait on."""
+        wake, writer = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+        def stop(*_: object) -> None:
+            self.asked_to_stop = True
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return wake
+
+    def _pause(self, ends_at: float | None) -> float:
+        """Seconds until something must be looked at though no signal came."""
+        now = time.time()
+        times = [now + (_OWNER_POLL if self.job["owner"] else 5.0)]
+        if self._stopping:
+            times.append(self._kill_at)
+        elif self.state == "Running":
+            times += [ends_at] if ends_at else []
+        elif not self.settled:
+            times.append(self._linger_until)
+        if self._unsaved:
+            times.append(now + 0.5)
+        return max(0.01, min(times) - now)
+
+    def _save(self, patience: float = 0.0) -> None:
+        """Write the status; on a full disk it stays to be written, and is tried again."""
+        until = time.monotonic() + patience
+        while self._unsaved:
+            try:
+                self.folder.write_status(self._status())
+                self._unsaved = False
+            except FileNotFoundError:
+                self._unsaved = False  # The folder was deleted under us: nobody reads any more.
+            except OSError:
+                if time.monotonic() >= until:
+                    return
+                time.sleep(0.2)
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "supervisor": {"pid": os.getpid(), "birth": processes.birth(os.getpid())},
+            "state": self.state,
+            "since": self.since,
+            "reason": self.reason,
+            "message": self.message,
+            "decided_by": self.decided_by,
+            "settled": self.settled,
+            "replicas": [
+                {
+                    "name": replica.name,
+                    "state": replica.state,
+                    "since": replica.since,
+                    "exit_code": replica.exit_code,
+                    "reason": replica.reason,
+                    "pid": replica.process.pid if replica.process else None,
+                }
+                for replica in self.replicas
+            ],
+        }
+
+
+def _clean(environment: os._Environ[str]) -> dict[str, str]:
+    """The environment for a replica: the kernel's, less what speaks of the kernel itself."""
+    kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
+    if "inline" in kept.get("MPLBACKEND", ""):
+        del kept["MPLBACKEND"]  # ipykernel's: plots there go to a notebook that does not exist
+    for name in ("TF_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        kept.pop(name, None)
+    return kept
+
+
+def main() -> None:
+    """Run the job whose folder is the first argument."""
+    Supervisor(Folder(Path(sys.argv[1]))).run()

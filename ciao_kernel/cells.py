@@ -1,0 +1,142 @@
+"""What the kernel and the IPython extension ask about a cell.
+
+One place for both, so that a cell means the same in the ciao kernel and in any other IPython
+after ``%load_ext ciao_kernel``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import re
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.magics import parse
+from ciao_kernel.registry import Registry
+
+if TYPE_CHECKING:
+    from ciao_kernel.magics.complete import Completion
+    from ciao_kernel.model import Display, JobResult
+    from ciao_kernel.session import Session
+
+
+_COMMAND = re.compile(r"\s*%ciao(?:[ \t]+([^\r\n]*))?\s*")
+_UNDER_CURSOR = re.compile(r"%%?ciao\b")
+
+
+class Lifetime:
+    """Tells a stop from a shutdown (:class:`ciao_kernel.session.Lifetime`).
+
+    jupyter_client begins every shutdown and restart with an interrupt; the shutdown request
+    follows 3 to 120 ms later (measured, 8.10). Under a remote launcher none may ever come and
+    the process is killed 2 s later, so there the wait is longer.
+    """
+
+    _REMOTE_WAIT = 3.0
+
+    def __init__(self) -> None:
+        self._ending = threading.Event()
+
+    def end(self) -> None:
+        """The kernel was asked to shut down. Called from any thread."""
+        self._ending.set()
+
+    async def ends(self, within: float) -> bool:
+        """Wait so long for a shutdown."""
+        if "RESPONSE_ADDRESS" in os.environ:
+            within = max(within, self._REMOTE_WAIT)
+        until = time.monotonic() + within
+        while not self._ending.is_set() and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return self._ending.is_set()
+
+
+lifetime = Lifetime()
+"""This process's; the kernel ends it."""
+
+
+@functools.cache
+def registry() -> Registry:
+    """The plug-ins of this process."""
+    return Registry()
+
+
+def is_job(code: str) -> bool:
+    """Whether a cell is a job."""
+    return parse.is_job(code, registry().table)
+
+
+def command(code: str) -> list[str] | None:
+    """The words of a cell that is one ``%ciao …`` line, else None."""
+    match = _COMMAND.fullmatch(code)
+    if match is None:
+        return None
+    try:
+        return shlex.split(match[1] or "")
+    except ValueError:
+        return (match[1] or "").split()
+
+
+@functools.cache
+def session() -> Session:
+    """The session of this process, so that ``%ciao config`` changes one thing for all cells.
+
+    Raises:
+        SettingError: A setting is wrong. The next call reads the settings again.
+    """
+    from ciao_kernel import config
+    from ciao_kernel.model import Owner
+    from ciao_kernel.session import Session
+
+    return Session(registry(), Owner(f"kernel {os.getpid()}", os.getpid()), config.load(), lifetime)
+
+
+async def run_command(
+    words: list[str], session: Session, display: Display, write: Callable[[str], Any]
+) -> JobResult | None:
+    """Run ``%ciao VERB …`` and return the job that it followed, if any.
+
+    Raises:
+        CiaoError: The words are wrong, or what they ask for failed.
+    """
+    from ciao_kernel.commands import Face, execute
+
+    return await execute(words, Face(session, display, write, Path.cwd()))
+
+
+def complete(code: str, cursor: int) -> Completion | None:
+    """Complete in a header; None where IPython knows better."""
+    if "%" not in code:
+        return None
+    from ciao_kernel.magics import complete as completing
+
+    return completing.complete(code, cursor, registry().table, Path.cwd())
+
+
+def explain(code: str, cursor: int) -> str | None:
+    """Help for what the cursor is on; None where IPython knows better."""
+    if "%" not in code:
+        return None
+    from ciao_kernel.magics import explain as explaining
+
+    start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
+    if _UNDER_CURSOR.match(code, start):
+        from ciao_kernel.commands import help_text
+
+        return help_text()
+    return explaining.explain(code, cursor, registry().table)
+
+
+def is_complete(code: str) -> dict[str, Any] | str:
+    """An answer for a header, or the code to ask IPython about."""
+    if "%" not in code or not is_job(code):
+        return code
+    from ciao_kernel.magics import completeness
+
+    return completeness.answer(code, registry().table)

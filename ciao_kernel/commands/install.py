@@ -1,0 +1,46 @@
+"""``ciao install``: register the kernel with Jupyter."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ciao_kernel import kernelspec
+from ciao_kernel.commands import Face
+from ciao_kernel.errors import EnvironmentFault, UsageError
+
+HELP = "register the kernel with Jupyter (pip install does it for its own environment)"
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Where and under which name."""
+    places(verb)
+    verb.add_argument("--display-name", help="how launchers show it")
+
+
+def places(verb: argparse.ArgumentParser) -> None:
+    """The options that say where a kernelspec is; ``uninstall`` has them too."""
+    where = verb.add_mutually_exclusive_group()
+    where.add_argument("--user", action="store_true", help="for this user")
+    where.add_argument("--sys-prefix", action="store_true", help="for this Python environment")
+    where.add_argument("--prefix", metavar="P", help="below P/share/jupyter")
+    verb.add_argument("--name", default="ciao", help="name of the kernelspec")
+
+
+def prefix(args: argparse.Namespace) -> str | None:
+    """The prefix that the options mean."""
+    return sys.prefix if args.sys_prefix else args.prefix
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Install, and say where."""
+    try:
+        path = kernelspec.install(
+            user=args.user, prefix=prefix(args), name=args.name, display_name=args.display_name
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        hint = "`ciao install --user` needs no rights." if not args.user else ""
+        raise EnvironmentFault(str(error), hint) from error
+    face.write(f"installed the kernelspec {args.name} in {path}\n")

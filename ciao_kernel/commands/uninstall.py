@@ -1,0 +1,29 @@
+"""``ciao uninstall``: remove what ``ciao install`` made."""
+
+from __future__ import annotations
+
+import argparse
+
+from ciao_kernel import kernelspec
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.install import places, prefix
+from ciao_kernel.errors import EnvironmentFault, UsageError
+
+HELP = "remove the kernel from Jupyter"
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Where and under which name."""
+    places(verb)
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Remove, and say what went."""
+    try:
+        removed = kernelspec.uninstall(args.name, user=args.user, prefix=prefix(args))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise EnvironmentFault(str(error)) from error
+    for path in removed:
+        face.write(f"removed {path}\n")

@@ -1,0 +1,22 @@
+"""How an error looks: the only place that colours one."""
+
+from __future__ import annotations
+
+from ciao_kernel.errors import CiaoError, JobFailed, describe
+
+_RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+def colored(error: CiaoError) -> list[str]:
+    """Return the lines that show an error, with its name in red, for a notebook or terminal."""
+    name = type(error).__name__
+    lines = []
+    for line in describe(error):
+        if line.startswith(f"{name}: "):
+            line = f"{_RED}{_BOLD}{name}{_RESET}{_BOLD}: {line[len(name) + 2 :]}{_RESET}"
+        elif line.strip().strip("^") == "" and line.strip():
+            line = f"{_RED}{line}{_RESET}"
+        elif isinstance(error, JobFailed) and line.startswith("  Cell, line "):
+            line = f"{_BOLD}{line}{_RESET}"
+        lines.append(line)
+    return lines

@@ -1,0 +1,147 @@
+"""What the live table shows: one row a replica, and one line for the job.
+
+Renderers ask for :meth:`Table.rows` and draw them; nothing here knows how.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ciao_kernel.display.lines import plain
+from ciao_kernel.failure import exit_text
+from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+
+HEADINGS = ("replica", "state", "since", "last line", "lines/s", "log")
+_WIDTH = 80
+_EMPTY = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replica, ready to draw."""
+
+    replica: str
+    state: State
+    detail: str
+    """The state with what explains it, ``Failed (exit code 1)``."""
+    since: str
+    last_line: str
+    rate: str
+    log: str
+
+    def cells(self) -> tuple[str, ...]:
+        """The texts under :data:`HEADINGS`."""
+        return (self.replica, self.detail, self.since, self.last_line, self.rate, self.log)
+
+
+class Table:
+    """Collects what the table shows.
+
+    Args:
+        job: The job.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
+        self.job = job
+        self.status: Status | None = None
+        self._clock = clock
+        self._last: dict[Replica, bytes] = {}
+        self._rates = {replica: _Rate(clock) for replica in job.replicas}
+
+    def output(self, event: Output) -> None:
+        """Note the last line of a replica, finished or not, and how many came."""
+        self._rates[event.replica].add(event.lines)
+        end = event.tail if event.tail.strip() else event.data[-4096:].rstrip()
+        if end:
+            self._last[event.replica] = end[-4096:]
+
+    def title(self) -> str:
+        """The job's own line: ``tensorflow-x7k2f: Running``."""
+        status = self.status
+        text = f"{self.job.name}: {status.state if status else State.PENDING}"
+        if status and status.message:
+            text += f" ({status.message.rstrip('.')})"
+        return text
+
+    def rows(self) -> list[Row]:
+        """One row a replica, in the job's order."""
+        known = {one.replica: one for one in self.status.replicas} if self.status else {}
+        return [
+            self._row(known.get(replica) or ReplicaStatus(replica)) for replica in self.job.replicas
+        ]
+
+    def moving(self) -> bool:
+        """Whether a rate would change though nothing new comes."""
+        return any(rate.moving for rate in self._rates.values())
+
+    def _row(self, one: ReplicaStatus) -> Row:
+        last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
+        text = plain(last.decode("utf-8", "replace")).strip()
+        rate = 0.0 if one.state.over else self._rates[one.replica].value()
+        return Row(
+            replica=str(one.replica),
+            state=one.state,
+            detail=str(one.state) + (f" ({ending(one)})" if ending(one) else ""),
+            since=clock_time(one.since),
+            last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
+            rate=f"{rate:,.0f}" if rate >= 0.5 else _EMPTY,
+            log=one.log,
+        )
+
+
+class _Rate:
+    """Lines a second over the last few seconds."""
+
+    _SPAN = 3.0
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._marks: list[tuple[float, int]] = []
+
+    def add(self, lines: int) -> None:
+        now = self._clock()
+        if lines:
+            if self._marks and now - self._marks[-1][0] < 0.1:
+                self._marks[-1] = (self._marks[-1][0], self._marks[-1][1] + lines)
+            else:
+                self._marks.append((now, lines))
+
+    def value(self) -> float:
+        now = self._clock()
+        self._marks = [mark for mark in self._marks if now - mark[0] <= self._SPAN]
+        if not self._marks:
+            return 0.0
+        span = max(0.5, min(self._SPAN, now - self._marks[0][0]))
+        return sum(lines for _, lines in self._marks) / span
+
+    @property
+    def moving(self) -> bool:
+        return bool(self._marks)
+
+
+def ending(one: ReplicaStatus) -> str:
+    """How a replica ended, if that needs a word: ``exit code 1``, ``SIGKILL``."""
+    if one.exit_code is None or one.state is State.SUCCEEDED:
+        return ""
+    if one.state is State.STOPPED:
+        return ""
+    return exit_text(one.exit_code)
+
+
+def clock_time(seconds: float) -> str:
+    """A moment as the user's clock shows it."""
+    return datetime.fromtimestamp(seconds).strftime("%H:%M:%S") if seconds else _EMPTY
+
+
+def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:
+    """Align texts in columns: the plain table of pipes and of ``text/plain``."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )

@@ -1,0 +1,318 @@
+"""Run one cell: parse, choose, check, build, submit, follow, clean up.
+
+Knows nothing of Jupyter: kernel, extension and command line are faces of it. Nothing exists
+before every check has passed; once a job exists, its end is always seen to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Protocol
+
+from ciao_kernel import failure, workspace
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import JobFailed, JobLost, JobStopped, SpecError
+from ciao_kernel.magics import parse, render
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.parse import Parsed
+from ciao_kernel.model import (
+    Backend,
+    Builder,
+    CleanPolicy,
+    Display,
+    Event,
+    Job,
+    JobResult,
+    JobSpec,
+    Notice,
+    Owner,
+    Plan,
+    State,
+    Status,
+)
+from ciao_kernel.registry import Registry
+
+_STOP_WAIT = 1.5
+"""Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
+
+
+class Lifetime(Protocol):
+    """Tells an interrupt that means "stop" from one that begins a shutdown."""
+
+    async def ends(self, within: float) -> bool:
+        """Whether this process is asked to end within so many seconds from now."""
+
+
+class Endless:
+    """The lifetime of a terminal: an interrupt there always means "stop"."""
+
+    async def ends(self, within: float) -> bool:
+        """Never."""
+        return False
+
+
+class Session:
+    """Runs cells, and finds the jobs that cells have made.
+
+    Args:
+        registry: Finds plug-ins.
+        owner: Whom new jobs belong to.
+        settings: From :func:`ciao_kernel.config.load`; :attr:`settings` may be replaced.
+        lifetime: Tells a stop from a shutdown.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        owner: Owner,
+        settings: Settings,
+        lifetime: Lifetime | None = None,
+    ) -> None:
+        self.registry = registry
+        self.settings = settings
+        self._owner = owner
+        self._lifetime = lifetime or Endless()
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    async def run(
+        self,
+        text: str,
+        display: Display,
+        folder: Path,
+        *,
+        style: Style = Style.CELL,
+        entry: str = workspace.CELL,
+        options: Mapping[str, list[str]] | None = None,
+    ) -> JobResult | None:
+        """Run a cell or a file to its end.
+
+        Args:
+            text: The cell, header and all.
+            display: Where events go.
+            folder: Where the user works.
+            style: How directives are marked.
+            entry: File name of the delivered program.
+            options: Directives of a command line, which win over the header's.
+
+        Returns:
+            What the job left, or None after a dry run.
+
+        Raises:
+            UsageError: The text is wrong; nothing was started.
+            EnvironmentFault: This machine cannot run it; nothing was started.
+            JobFailed: It ran and failed.
+            asyncio.CancelledError: It was interrupted; the job is stopped or being stopped.
+        """
+        parsed = self.parse(text, style, options)
+        try:
+            return await self._run(parsed, display, folder, entry)
+        except SpecError as error:
+            raise parsed.locate(error) from None
+
+    def parse(
+        self, text: str, style: Style = Style.CELL, options: Mapping[str, list[str]] | None = None
+    ) -> Parsed:
+        """Read a cell; the spec has the roles that its framework adds."""
+        table, options = self.registry.table, dict(options or {})
+        default = (options.get("framework") or [self.settings.framework])[-1] or None
+        parsed = parse.parse(text, table, style=style, default_framework=default)
+        spec = _merge(parsed.spec, parse.spec_from(options, table, parsed.spec.framework))
+        try:
+            spec = self.registry.framework(spec.framework).complete(spec)
+        except SpecError as error:
+            raise parsed.locate(error) from None
+        spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
+        return replace(parsed, spec=spec)
+
+    async def _run(
+        self, parsed: Parsed, display: Display, folder: Path, entry: str
+    ) -> JobResult | None:
+        spec = parsed.spec
+        backend = self.backend(spec.backend)
+        builder = self._builder(spec, backend)
+        source = workspace.gather(parsed.code, folder, spec.files, entry)
+        header = render.render(spec, self.registry.table)
+        framework = self.registry.framework(spec.framework)
+        plan = Plan(spec.name, spec, framework, source, folder, header, self._owner)
+        await backend.check(plan)
+        if source.modules:
+            names = ", ".join(file.path for file in source.modules)
+            display.show(Notice(f"taking along, because the code imports them: {names}"))
+        if spec.dryrun:
+            await self._preview(plan, backend, display)
+            return None
+        outlive = spec.detach or self._outlives(backend)
+        job = await backend.submit(plan, builder, display.show, outlive=outlive)
+        if spec.detach:
+            display.show(Notice(_detached(job)))
+            return JobResult(job.name, State.RUNNING, job.place)
+        clean = spec.clean_policy or self.settings.clean_policy
+        try:
+            status = await self._follow(job, backend, display, spec.follow)
+        except asyncio.CancelledError:
+            await self._interrupted(job, backend, display)
+            raise
+        error = await self._judge(job, status, backend, folder)
+        if clean is CleanPolicy.ALL:
+            await backend.delete(job)
+            display.show(Notice(f"{job.name} and its folder are removed (%cleanPolicy=all)."))
+        if error is not None:
+            raise error
+        return JobResult(job.name, status.state, job.place, status.replicas)
+
+    async def attach(self, name: str, display: Display, follow: tuple[str, ...] = ()) -> JobResult:
+        """Follow a job that exists, from its first line; an interrupt leaves it running.
+
+        Raises:
+            NoSuchJob: There is none of that name.
+            JobFailed: It failed, now or long ago.
+        """
+        backend, job, _ = await self.find(name)
+        try:
+            status = await self._follow(job, backend, display, follow)
+        except asyncio.CancelledError:
+            display.show(Notice(f"{job.name} runs on; `ciao delete {job.name}` stops it."))
+            raise
+        if error := await self._judge(job, status, backend, Path.cwd()):
+            raise error
+        return JobResult(job.name, status.state, job.place, status.replicas)
+
+    # --------------------------------------------------------------------- jobs that exist
+
+    async def jobs(self) -> list[tuple[Job, Status]]:
+        """All jobs of all backends that are available, oldest first."""
+        found = []
+        for name in self.registry.backends():
+            backend = self.registry.backend(name, self.settings)
+            if backend.available():
+                found += await backend.jobs()
+        return sorted(found, key=lambda pair: pair[0].created)
+
+    async def find(self, name: str) -> tuple[Backend, Job, Status]:
+        """Find one job in any backend; raises NoSuchJob."""
+        from ciao_kernel.errors import NoSuchJob
+
+        missing: NoSuchJob | None = None
+        for known in self.registry.backends():
+            backend = self.registry.backend(known, self.settings)
+            if backend.available():
+                try:
+                    return (backend, *await backend.find(name))
+                except NoSuchJob as error:
+                    missing = missing or error
+        raise missing or NoSuchJob(f"there is no job {name}.", "`ciao jobs` lists all jobs.")
+
+    def backend(self, asked: str | None) -> Backend:
+        """The backend for a cell: what it asks for, else the setting, else the first there is."""
+        name = asked if asked and asked != "auto" else self.settings.backend
+        if name and name != "auto":
+            return self.registry.backend(name, self.settings)
+        for candidate in self.registry.backends():
+            backend = self.registry.backend(candidate, self.settings)
+            if backend.available():
+                return backend
+        raise AssertionError("the local backend is always available")
+
+    # ----------------------------------------------------------------------------- steps
+
+    def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
+        name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
+        if not name or name == "auto":
+            name = self.registry.builder_for(backend.name)
+        return self.registry.builder(name)
+
+    def _outlives(self, backend: Backend) -> bool:
+        if self.settings.on_shutdown == "auto":
+            return backend.outlives_kernel
+        return self.settings.on_shutdown == "leave"
+
+    async def _preview(self, plan: Plan, backend: Backend, display: Display) -> None:
+        from ciao_kernel.preview import text
+
+        display.show(Notice(text(plan, await backend.preview(plan), backend.name)))
+
+    async def _follow(
+        self, job: Job, backend: Backend, display: Display, follow: tuple[str, ...]
+    ) -> Status:
+        display.begin(job, follow)
+        status: Status | None = None
+        try:
+            async with contextlib.aclosing(_iterate(backend, job)) as events:
+                async for event in events:
+                    if isinstance(event, Status):
+                        status = event
+                    display.show(event)
+        finally:
+            await display.end()
+        if status is None:
+            raise JobLost(f"{job.name} said nothing of itself.", "`ciao jobs` shows what is known.")
+        return status
+
+    async def _judge(
+        self, job: Job, status: Status, backend: Backend, folder: Path
+    ) -> JobFailed | JobStopped | None:
+        if status.state is State.STOPPED:
+            return JobStopped(f"{job.name} was stopped by someone else: {status.message}")
+        if status.state is not State.FAILED:
+            return None
+        tails = {
+            replica: await backend.log(job, replica, last=failure.TAIL) for replica in job.replicas
+        }
+        return failure.explain(job, status, tails, folder)
+
+    async def _interrupted(self, job: Job, backend: Backend, display: Display) -> None:
+        """Stop the job; where it may outlive this process, first see whether that is ending."""
+        if self._outlives(backend):
+            display.show(
+                Notice(f"stopping {job.name} (if the kernel is being shut down, it runs on) …")
+            )
+            self._later(self._stop_unless_ending(job, backend))
+            return
+        stopping = self._later(backend.stop(job, "interrupted"))
+        done, _ = await asyncio.wait({stopping}, timeout=_STOP_WAIT)
+        if done:
+            display.show(Notice(f"{job.name} is stopped; its files stay in {job.place}"))
+        else:
+            display.show(Notice(f"{job.name} is stopping: a replica takes its time over SIGTERM."))
+
+    async def _stop_unless_ending(self, job: Job, backend: Backend) -> None:
+        if not await self._lifetime.ends(self.settings.shutdown_wait):
+            await backend.stop(job, "interrupted")
+
+    def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run something that an interrupt must not cut short."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        return task
+
+
+async def _iterate(backend: Backend, job: Job) -> AsyncIterator[Event]:
+    async for event in backend.follow(job):
+        yield event
+
+
+def _merge(spec: JobSpec, options: JobSpec) -> JobSpec:
+    """Lay options over a header: roles one by one, everything else as a whole."""
+    default = JobSpec(options.framework)
+    groups = {group.role: group for group in (*spec.groups, *options.groups)}
+    changed = {
+        field.name: value
+        for field in fields(JobSpec)
+        if field.name != "groups"
+        and (value := getattr(options, field.name)) != getattr(default, field.name)
+    }
+    return replace(
+        spec, **{**changed, "framework": options.framework, "groups": tuple(groups.values())}
+    )
+
+
+def _detached(job: Job) -> str:
+    return (
+        f"{job.name} runs by itself. `%ciao attach {job.name}` follows it, "
+        f"`%ciao delete {job.name}` ends it."
+    )
