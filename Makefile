@@ -5,6 +5,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 # Further arguments, as in `make lab LABFLAGS=--allow-root` and `make test PYTESTFLAGS=-x`.
 LABFLAGS ?=
 PYTESTFLAGS ?=
+BENCHFLAGS ?=
 
 VENV   := .venv
 OLDEST := .venv-oldest
@@ -50,7 +51,7 @@ oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel
 
 bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(BENCHFLAGS)
 
 clean:  ## remove what these targets made: environments, caches, build outputs
 	@echo '==> removing $(VENV), $(OLDEST), caches and build outputs'

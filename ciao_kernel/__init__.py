@@ -6,11 +6,10 @@ imports what it needs when it is used.
 
 from __future__ import annotations
 
-import typing
-
 __version__ = "0.1.0"
 
-if typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # not from typing: that import would cost more than all the rest here
+if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 

@@ -1,0 +1,48 @@
+"""One measured figure, and how a table of them is written."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Ours against a peer's, both medians of runs that took turns."""
+
+    what: str
+    ours: float
+    peer_name: str
+    peer: float
+    unit: str
+    goal: str
+    met: bool
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Ours divided by the peer's."""
+        return self.ours / self.peer if self.peer else float("nan")
+
+
+def median(values: Sequence[float]) -> float:
+    """The figure to quote of several runs."""
+    return statistics.median(values)
+
+
+def markdown(figures: Sequence[Figure]) -> str:
+    """Return the figures as a Markdown table."""
+    lines = [
+        "| what | ciao | peer | ratio | goal | met | note |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {f.what} | {f.ours:,.3g} {f.unit} | {f.peer:,.3g} {f.unit} ({f.peer_name}) "
+        f"| {f.ratio:.2f} | {f.goal} | {'yes' if f.met else 'no'} | {f.note} |"
+        if f.ours < 1000
+        else f"| {f.what} | {f.ours:,.0f} {f.unit} | {f.peer:,.0f} {f.unit} ({f.peer_name}) "
+        f"| {f.ratio:.2f} | {f.goal} | {'yes' if f.met else 'no'} | {f.note} |"
+        for f in figures
+    ]
+    return "\n".join(lines) + "\n"

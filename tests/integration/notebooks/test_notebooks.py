@@ -1,0 +1,133 @@
+"""Every notebook in notebooks/ trains its real model through the real kernel."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(autouse=True)
+def _own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CIAO_STORAGE", str(tmp_path / "storage"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def _needs(*packages: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}: pip install '.[tensorflow,pytorch,examples]'")
+
+
+def _run(name: str, tmp_path: Path, change: tuple[str, str] = ("", "")) -> nbformat.NotebookNode:
+    """Execute a copy of a notebook, in a copy of its folder, as nbconvert and papermill do."""
+    folder = tmp_path / "notebooks"
+    shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("*.npz", "__pycache__"))
+    notebook = nbformat.read(folder / name, as_version=4)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace(*change) if change[0] else cell.source
+    client = NotebookClient(
+        notebook, kernel_name="ciao", timeout=400, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute()
+    return notebook
+
+
+def _job_cell(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    return next(cell for cell in notebook.cells if cell.source.startswith("%framework"))
+
+
+def _lines(cell: nbformat.NotebookNode) -> list[str]:
+    text = "".join(out.text for out in cell.outputs if out.output_type == "stream")
+    return ANSI.sub("", text).splitlines()
+
+
+def _losses(lines: list[str], replica: str) -> list[float]:
+    return [
+        float(match[1])
+        for line in lines
+        if (match := re.match(rf"\[{replica}\] .*loss ([\d.]+)", line))
+    ]
+
+
+def test_quickstart_trains_tensorflow_with_a_parameter_server(tmp_path: Path) -> None:
+    _needs("tensorflow", "sklearn")
+
+    notebook = _run("quickstart.ipynb", tmp_path)
+
+    lines = _lines(_job_cell(notebook))
+    assert "[ps-0] serving the model's variables" in lines
+    for worker in ("worker-0", "worker-1"):
+        assert f"[{worker}] worker {worker[-1]} is done" in lines
+    # Both workers train one model. A worker's first steps may be late ones of that model, so
+    # only worker-0, which makes the model, is asked for a falling loss.
+    losses = _losses(lines, "worker-0")
+    assert losses[0] > 1.5
+    assert losses[-1] < 0.5
+    table = _job_cell(notebook).outputs[0].data
+    assert table["text/plain"].splitlines()[0].endswith(": Succeeded")
+    assert re.search(r"ps-0 +Stopped", table["text/plain"])
+    assert "Succeeded" in table["text/html"]
+
+
+def test_pytorch_trains_by_torchrun_on_two_replicas(tmp_path: Path) -> None:
+    _needs("torch", "sklearn")
+
+    notebook = _run("pytorch_ddp.ipynb", tmp_path)
+
+    lines = _lines(_job_cell(notebook))
+    for replica in ("master-0", "worker-0"):
+        losses = _losses(lines, replica)
+        assert len(losses) == 6
+        assert losses[-1] < losses[0] / 4
+    assert any(re.match(r"\[master-0\] rank 0 of 2 wrote [\d,]+ bytes", line) for line in lines)
+    weights = notebook.cells[-1].outputs[0].data["text/plain"]
+    assert "(10, 64)" in weights
+
+
+def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:
+    _needs("torch", "sklearn", "matplotlib")
+
+    notebook = _run("mixed.ipynb", tmp_path)
+
+    assert "taking along, because the code imports them: digits_net.py" in _lines(
+        _job_cell(notebook)
+    )
+    work = next((tmp_path / "storage" / "jobs").iterdir()) / "work"
+    assert {"ciao_cell.py", "digits_net.py", "digits.npz"} <= {path.name for path in work.iterdir()}
+    for rank in (0, 1):
+        with (work / f"history-{rank}.csv").open() as file:
+            history = [(int(epoch), float(loss)) for epoch, loss in csv.reader(file)]
+        assert [epoch for epoch, _ in history] == list(range(1, 41))
+        assert history[-1][1] < 0.2
+    picture = notebook.cells[-1].outputs[0].data
+    assert picture["image/png"]
+
+
+def test_a_fault_in_one_pytorch_rank_is_blamed_on_that_rank(tmp_path: Path) -> None:
+    _needs("torch", "sklearn")
+    fault = "    if rank == 1 and epoch == 7:\n        raise ValueError('boom')\n"
+    anchor = "    optimizer.zero_grad()\n"
+
+    with pytest.raises(CellExecutionError) as caught:
+        _run("pytorch_ddp.ipynb", tmp_path, (anchor, fault + anchor))
+
+    assert caught.value.ename == "JobFailed"
+    assert "worker-0" in caught.value.evalue
+    assert "ValueError: boom" in caught.value.evalue
+    source = nbformat.read(tmp_path / "notebooks" / "pytorch_ddp.ipynb", as_version=4)
+    cell = _job_cell(source).source.replace(anchor, fault + anchor)
+    line = cell.splitlines().index("        raise ValueError('boom')") + 1
+    assert f"Cell, line {line}, in <module>" in ANSI.sub("", str(caught.value))
