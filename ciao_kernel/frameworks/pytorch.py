@@ -33,7 +33,13 @@ class PyTorch:
                 "Write %master=1, or leave it out; %worker says how many others there are.",
                 directive="master",
             )
-        workers = (said["worker"],) if "worker" in said else ()
+        if spec.runner is Runner.PYTHON and (spec.nproc_per_node or 1) > 1:
+            raise SpecError(
+                "without torchrun a replica is one process.",
+                "Leave %nprocPerNode or %runner=python out.",
+                directive="nprocPerNode",
+            )
+        workers = [group for group in spec.groups if group.role == "worker" and group.count]
         return replace(spec, groups=(master, *workers))
 
     def decider(self, spec: JobSpec) -> Replica:
@@ -41,7 +47,7 @@ class PyTorch:
         return Replica("master", 0)
 
     def needs_package(self, spec: JobSpec) -> bool:
-        """torchrun is part of the package."""
+        """Only for torchrun, which is part of the package."""
         return spec.runner is not Runner.PYTHON
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
@@ -56,7 +62,7 @@ class PyTorch:
     ) -> dict[str, str]:
         """MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the rank of the node, as there."""
         master = addresses[Replica("master", 0)]
-        processes = processes_per_replica(spec, replica)
+        world = sum(processes_per_replica(spec, other) for other in addresses)
         rank = 0 if replica.role == "master" else replica.index + 1
         return {
             "PYTHONUNBUFFERED": "1",
@@ -64,11 +70,11 @@ class PyTorch:
             "MASTER_PORT": str(master.port),
             "PET_MASTER_ADDR": master.host,
             "PET_MASTER_PORT": str(master.port),
-            "WORLD_SIZE": str(len(addresses) * processes),
+            "WORLD_SIZE": str(world),
             "RANK": str(rank),
             "PET_NODE_RANK": str(rank),
             "PET_NNODES": str(len(addresses)),
-            "PET_NPROC_PER_NODE": str(processes),
+            "PET_NPROC_PER_NODE": str(processes_per_replica(spec, replica)),
         }
 
 
@@ -78,5 +84,7 @@ def processes_per_replica(spec: JobSpec, replica: Replica) -> int:
     The operator's default is ``auto``: one a core, which makes a world of 64 out of "2
     workers". Here it is one, or one for each GPU of the replica.
     """
+    if spec.runner is Runner.PYTHON:
+        return 1
     gpu = spec.asks(replica.role).gpu
     return spec.nproc_per_node or (gpu.count if gpu else 0) or 1

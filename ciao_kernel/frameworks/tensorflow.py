@@ -31,6 +31,12 @@ class TensorFlow:
                 "Leave %runner out.",
                 directive="runner",
             )
+        if spec.nproc_per_node is not None:
+            raise SpecError(
+                "processes per node are torchrun's, and this is a TensorFlow job.",
+                "Ask for more workers with %worker.",
+                directive="nprocPerNode",
+            )
         if not spec.groups:
             return replace(spec, groups=(ReplicaGroup("worker", 1),))
         for role in ("chief", "master"):
@@ -46,15 +52,16 @@ class TensorFlow:
             )
         if not (spec.count("chief") or spec.count("master") or spec.count("worker")):
             # The operator would call such a job a success while its pods fail.
-            role = next((g.role for g in spec.groups if g.count), spec.groups[-1].role)
+            others = [group.role for group in spec.groups if group.count]
             raise SpecError(
-                f"a job of {role} alone trains nothing: no replica computes."
-                if spec.count(role)
+                f"no replica would train: there {'are' if len(others) > 1 else 'is'} only "
+                f"{' and '.join(others)}."
+                if others
                 else "all roles have a count of 0: nothing would run.",
                 "Add a line such as %worker=2.",
-                directive=role,
+                directive=others[0] if others else spec.groups[-1].role,
             )
-        return spec
+        return replace(spec, groups=tuple(group for group in spec.groups if group.count))
 
     def decider(self, spec: JobSpec) -> Replica:
         """Chief or master where there is one, else worker-0. A PS is never asked."""

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ciao_kernel.magics.kinds import Flag
 from ciao_kernel.magics.table import Table
 
 
@@ -45,7 +46,7 @@ class Token:
     """Where its ``%`` stands."""
     name: str
     value: str | None
-    """The text behind the name, stripped; None where there is none."""
+    """The text behind the name, stripped, without a comment; None where there is none."""
     value_column: int
     equals: bool
     """Whether ``=`` follows the name."""
@@ -55,6 +56,16 @@ class Token:
         """Where the name starts."""
         return self.column + 1
 
+    @property
+    def name_end(self) -> int:
+        """Column behind the name."""
+        return self.name_column + len(self.name)
+
+    @property
+    def end(self) -> int:
+        """Column behind the last character of the directive."""
+        return self.value_column + len(self.value or "")
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -63,16 +74,36 @@ class Header:
     tokens: tuple[Token, ...]
     foreign: tuple[Line, ...]
     """Lines in the header that are no directives: IPython's magics and ``!`` commands."""
-    body: int
-    """Number of the first line behind the header."""
+    last: Line | None
+    """The last line of the header."""
+    body: Line | None
+    """The first line behind the header; None where there is none."""
+
+    def holds(self, line: Line) -> bool:
+        """Whether a line of the text is one of the header's."""
+        return self.body is None or line.number < self.body.number
 
 
 # Only these end a line for Python's tokenizer; str.splitlines() knows eight more.
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+# Blanks that come with text from a web page (no-break space, byte order mark) are forgiven in
+# front of a directive, although Python would not take them.
+_INDENT = re.compile(r"[\s\ufeff]*")
+_PYTHON_INDENT = re.compile(r"[ \t\f]*")
 _NAME = re.compile(r"%([A-Za-z][A-Za-z0-9_-]*)")
+_EQUALS = re.compile(r"\s*=")
+# One directive: up to a `;%` or a comment that are not in quotes. A quote that is never closed
+# is taken as it stands; reading the value complains about it.
+_PIECE = re.compile(
+    r"""(?: \\. | "(?:\\.|[^"\\])*+" | '[^']*+' | ;(?![ \t]*%) | (?<![ \t])\# | [^;\#] )*+""", re.X
+)
 _SEPARATOR = re.compile(r";[ \t]*(?=%)")
-_QUOTED = re.compile(r"\\.|\"(?:\\.|[^\"\\])*\"|'[^']*'")
-_CELL_MAGIC = re.compile(r"%%ciao[ \t]*(?=[\r\n]|\Z)")
+_FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%))")
+_CIAO = re.compile(r"\ufeff?(?:[ \t\f]*(?:\r\n|\n|\r))*+(%%ciao)(?=[ \t\r\n]|\Z)")
+_CELL_MAGIC = re.compile(r"%%(\w*)")
+# Cell magics that run the cell as Python. In front of a header they are a mistake that is
+# worth a word; behind any other (%%bash, %%writefile) the cell is that magic's alone.
+_RUN_PYTHON = frozenset({"capture", "debug", "prun", "time", "timeit"})
 
 
 def lines(text: str) -> Iterator[Line]:
@@ -85,40 +116,60 @@ def lines(text: str) -> Iterator[Line]:
         number, start = number + 1, match.end()
 
 
+def line_at(text: str, cursor: int) -> Line | None:
+    """The line that a cursor is on; None on the empty line behind the last line end."""
+    return next((line for line in lines(text) if cursor <= line.start + len(line.text)), None)
+
+
 def is_cell_magic(text: str) -> bool:
-    """Whether the cell starts with a bare ``%%ciao``, which makes it a job in any IPython."""
-    return _CELL_MAGIC.match(text) is not None
+    """Whether the cell starts with ``%%ciao``, which makes it a job in any IPython."""
+    return _CIAO.match(text) is not None
 
 
 def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
     """Read the header of a text. Never raises: what is wrong in it is for the parser to say."""
     tokens: list[Token] = []
     foreign: list[Line] = []
-    number = 1
+    opening = _CIAO.match(text) if style is Style.CELL else None
+    last = None
     for line in lines(text):
-        number = line.number
-        stripped = line.text.lstrip()
-        if not stripped or (line.number == 1 and style is Style.CELL and is_cell_magic(text)):
-            continue
-        column = len(line.text) - len(stripped)
-        if stripped.startswith(style.value) and not stripped.startswith(style.value + "%"):
-            found = list(split(line, column + len(style.value) - 1))
-            # "#%something" in a file may be any comment: only what reads as ours counts.
-            if style is Style.FILE and not any(is_directive(token, table) for token in found):
-                continue
-            if any(is_directive(token, table) for token in found):
-                tokens += found
-            else:
+        column = indent(line.text)
+        if opening and line.start + column == opening.start(1):
+            if line.text[column:].strip() != opening[1]:
                 foreign.append(line)
-        elif stripped.startswith("#"):
-            continue
-        elif style is Style.CELL and stripped.startswith(("!", "%")) and line.number >= 1:
+        elif (found := pieces(line, style)) and _ours(found, table, style):
+            tokens += found
+        elif style is Style.CELL and line.text.startswith(("%", "!"), column):
+            magic = _CELL_MAGIC.match(line.text, column)
+            if magic and not (tokens or opening or magic[1] in _RUN_PYTHON):
+                return Header((), (), last, line)
             foreign.append(line)
-        else:
-            break
-    else:
-        number += 1
-    return Header(tuple(tokens), tuple(foreign), number)
+        elif column < len(line.text) and line.text[column] != "#":
+            return Header(tuple(tokens), tuple(foreign), last, line)
+        last = line
+    return Header(tuple(tokens), tuple(foreign), last, None)
+
+
+def pieces(line: Line, style: Style) -> tuple[Token, ...]:
+    """What a line holds if it is one of directives, ours or not: nothing if it is not."""
+    column = indent(line.text)
+    if style is Style.FILE:
+        mark = _FILE_MARK.match(line.text, column)
+        return tuple(split(line, mark.end())) if mark else ()
+    if line.text.startswith("%", column) and not line.text.startswith("%%", column):
+        return tuple(split(line, column))
+    return ()
+
+
+def _ours(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
+    first = tokens[0]
+    if style is Style.FILE and first.line.text[first.column - 1] != "#":
+        # Formatters turn "#%worker=2" into "# %worker=2". It still counts, but prose may look
+        # like it ("# %cpu of the host"), so only what can be nothing else is taken.
+        entry = table.find(first.name)
+        flag = entry is not None and isinstance(entry.kind, Flag) and first.value is None
+        return entry is not None and (first.equals or flag)
+    return any(is_directive(token, table) for token in tokens)
 
 
 def is_directive(token: Token, table: Table) -> bool:
@@ -132,42 +183,31 @@ def is_directive(token: Token, table: Table) -> bool:
 
 def split(line: Line, column: int) -> Iterator[Token]:
     """Split a header line, whose ``%`` stands at ``column``, at each ``;%`` outside quotes."""
-    end = len(line.text)
-    while column < end:
-        stop = _piece_end(line.text, column + 1)
+    while True:
+        piece = _PIECE.match(line.text, column + 1)
+        stop = piece.end() if piece else len(line.text)
         yield _token(line, column, stop)
         separator = _SEPARATOR.match(line.text, stop)
-        column = separator.end() if separator else end
-
-
-def _piece_end(text: str, position: int) -> int:
-    """Where the directive that is read at ``position`` ends: at ``;%``, a comment or the end."""
-    while position < len(text):
-        character = text[position]
-        if character in "\"'\\" and (quoted := _QUOTED.match(text, position)):
-            position = quoted.end()
-            continue
-        if character == ";" and _SEPARATOR.match(text, position):
-            return position
-        if character == "#" and text[position - 1] in " \t":
-            return len(text)
-        position += 1
-    return position
+        if separator is None:
+            return
+        column = separator.end()
 
 
 def _token(line: Line, column: int, stop: int) -> Token:
     match = _NAME.match(line.text, column, stop)
     if match is None:
         return Token(line, column, "", None, column + 1, equals=False)
-    rest = line.text[match.end() : stop]
-    behind = rest.lstrip()
-    equals = behind.startswith("=")
-    if equals:
-        behind = behind[1:].lstrip()
-    value_column = stop - len(behind)
+    value_column = match.end()
+    sign = _EQUALS.match(line.text, value_column, stop)
+    if sign is not None:
+        value_column = sign.end()
+    behind = line.text[value_column:stop].lstrip()
+    if behind:
+        value_column = stop - len(behind)
     # A ";" that closes the line is the habit of another language, and means nothing.
     value = behind.rstrip()
     value = value[:-1].rstrip() if value.endswith(";") and not value.endswith("\\;") else value
+    equals = sign is not None
     return Token(line, column, match[1], value if value or equals else None, value_column, equals)
 
 
@@ -175,15 +215,25 @@ def deliver(text: str, tokens: tuple[Token, ...], style: Style = Style.CELL) -> 
     """Return the program: the text with each directive line made a comment in place."""
     if style is Style.FILE:
         return text
-    places = sorted({token.line.start + _indent(token.line) for token in tokens})
-    if is_cell_magic(text):
-        places.insert(0, 0)
+    places = {_comment_place(token.line) for token in tokens}
+    if opening := _CIAO.match(text):
+        places.add(opening.start(1))
     parts, last = [], 0
-    for place in places:
+    for place in sorted(places):
         parts += [text[last:place], "#"]
         last = place
     return "".join((*parts, text[last:]))
 
 
-def _indent(line: Line) -> int:
-    return len(line.text) - len(line.text.lstrip())
+def _comment_place(line: Line) -> int:
+    """Where the ``#`` goes: in front of the ``%``, or of blanks that Python does not take."""
+    mark = int(line.start == 0 and line.text.startswith("\ufeff"))
+    blank = _PYTHON_INDENT.match(line.text, mark)
+    end = blank.end() if blank else mark
+    return line.start + (end if end == indent(line.text) else mark)
+
+
+def indent(text: str) -> int:
+    """How many characters stand in front of the first that counts."""
+    match = _INDENT.match(text)
+    return match.end() if match else 0

@@ -7,58 +7,61 @@ adds the place.
 
 from __future__ import annotations
 
+import enum
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ciao_kernel.magics.words import one_word, words
+from ciao_kernel.magics.words import quote as quote
 from ciao_kernel.model import Gpu
 
 MAX_COUNT = 1000
 """Replicas of one role. The operator has no limit; a typo of three digits more has a price."""
 
-_QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<suffix>[EPTGMK]i|[numkMGTPE]|[eE][+-]?\d+)?")
+MAX_GPUS = 64
+"""GPUs of one replica."""
+
+MAX_SECONDS = 10**9
+"""Longest time span: thirty years, which no one means, and which fits everywhere."""
+
+_COUNT = re.compile(r"\+?[0-9]{1,9}")
+_QUANTITY = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})([EPTGMK]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
+)
+_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
+    f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)
+}
 _DNS_LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(
+    r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?|(?P<plain>[0-9]+)"
+)
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Offer(enum.Enum):
+    """What completion offers for a value that is no choice of a few names."""
+
+    NOTHING = enum.auto()
+    FILES = enum.auto()
+    REPLICAS = enum.auto()
+    INTERPRETERS = enum.auto()
 
 
 class Kind(Protocol):
     """How the text behind ``=`` becomes a value and back."""
 
-    expected: str
-    """What the user is told to write: "a whole number from 0 to 1000"."""
+    @property
+    def expected(self) -> str:
+        """What the user is told to write: "a whole number from 0 to 1000"."""
 
     def parse(self, text: str) -> Any:
         """Return the value; raise ValueError where the text has none."""
 
     def render(self, value: Any) -> str:
         """Return text that parses to the value again."""
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Split as a POSIX shell does, quotes and backslashes included; ``#`` starts a comment."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
-    lexer.whitespace_split = True
-    try:
-        return tuple(lexer)
-    except ValueError as error:
-        raise ValueError("closed quotes" if "quot" in str(error).lower() else "no trailing backslash") from None
-
-
-def one_word(text: str) -> str:
-    """Return the single word of a text, without its quotes."""
-    found = words(text)
-    if len(found) != 1:
-        raise ValueError("one word (quote it if it holds spaces)")
-    return found[0]
-
-
-def quote(word: str) -> str:
-    """Quote a word so that :func:`words` gives it back, ``;%`` and ``#`` included."""
-    return word if _PLAIN.fullmatch(word) and not word.startswith("%") else shlex.quote(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,44 +73,64 @@ class Count:
 
     @property
     def expected(self) -> str:
+        """Names the range."""
         return f"a whole number from {self.low} to {self.high}"
 
     def parse(self, text: str) -> int:
-        word = one_word(text)
-        # isascii: int() would take Arabic and other digits, which nobody means here.
-        if not (word.isascii() and word.lstrip("+").isdigit()) or len(word) > 12:
+        """Read a number; digits of other scripts, which int() takes, are not meant here."""
+        word = one_word(text, self.expected)
+        if not _COUNT.fullmatch(word) or not self.low <= int(word) <= self.high:
             raise ValueError(self.expected)
-        value = int(word)
-        if not self.low <= value <= self.high:
-            raise ValueError(self.expected)
-        return value
+        return int(word)
 
     def render(self, value: int) -> str:
+        """Write plain digits."""
         return str(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
-    """A Kubernetes quantity (apimachinery's resource.Quantity), kept as it was written."""
+class Cpus:
+    """Processors as Kubernetes writes them, kept as written: ``2``, ``0.5``, ``500m``."""
 
-    what: str
-    example: str
-
-    @property
-    def expected(self) -> str:
-        return f"{self.what} as Kubernetes writes it, such as {self.example}"
+    expected: str = "processors as Kubernetes writes them, such as 2, 0.5 or 500m"
 
     def parse(self, text: str) -> str:
-        word = one_word(text)
-        match = _QUANTITY.fullmatch(word) if word.isascii() else None
-        if match is None or not float(match["number"]):
+        """Check the form. Kubernetes takes 4Gi processors too, and no one ever means them."""
+        word = one_word(text, self.expected)
+        match = _QUANTITY.fullmatch(word)
+        if match is None or not float(match[1]) or match[2] not in (None, "m"):
             raise ValueError(self.expected)
-        if self.what == "memory" and match["suffix"] == "m":
-            # 1000m of memory is one byte: Kubernetes takes it, and no one ever means it.
-            raise ValueError(self.expected + " (m is a thousandth of a byte; M or Mi was meant)")
         return word
 
     def render(self, value: str) -> str:
+        """Write it as it was."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory as Kubernetes writes it, kept as written: ``4Gi``, ``512Mi``, ``1e9``."""
+
+    expected: str = "memory as Kubernetes writes it, such as 4Gi or 512Mi"
+
+    def parse(self, text: str) -> str:
+        """Check the form, and that it is no slip: a bare 4 is four bytes to Kubernetes."""
+        word = one_word(text, self.expected)
+        match = _QUANTITY.fullmatch(word)
+        if match is None:
+            raise ValueError(self.expected)
+        number, suffix = match[1], match[2] or ""
+        if suffix in _BYTES:
+            size = float(number) * _BYTES[suffix]
+        else:
+            # What is left are an exponent, and suffixes for parts of a byte.
+            size = 0.0 if suffix in ("n", "u", "m") else float(number + suffix)
+        if size < 2**20:
+            raise ValueError(f"{self.expected} ({word} is less than a megabyte)")
+        return word
+
+    def render(self, value: str) -> str:
+        """Write it as it was."""
         return value
 
 
@@ -115,40 +138,44 @@ class Quantity:
 class GpuCount:
     """GPUs of a replica: a number, with the vendor's resource name in front if need be."""
 
-    expected: str = "a whole number, or a resource and a number such as amd.com/gpu:2"
+    expected: str = "a number from 0 to 64, or a resource and a number such as amd.com/gpu:2"
 
     def parse(self, text: str) -> Gpu:
-        resource, colon, count = one_word(text).rpartition(":")
+        """Read ``2`` or ``amd.com/gpu:2``."""
+        resource, colon, count = one_word(text, self.expected).rpartition(":")
         if colon and not _RESOURCE.fullmatch(resource):
             raise ValueError(self.expected)
-        try:
-            number = Count(0, 64).parse(count)
-        except ValueError:
-            raise ValueError(self.expected) from None
-        return Gpu(number, resource) if colon else Gpu(number)
+        if not _COUNT.fullmatch(count) or int(count) > MAX_GPUS:
+            raise ValueError(self.expected)
+        return Gpu(int(count), resource) if colon else Gpu(int(count))
 
     def render(self, value: Gpu) -> str:
+        """Write the short form where the resource is the usual one."""
         return str(value.count) if value == Gpu(value.count) else f"{value.resource}:{value.count}"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few names. ``names`` is asked each time: plug-ins add to it."""
+    """One of a few names, in any case. ``names`` is asked each time."""
 
     names: Callable[[], tuple[str, ...]]
     convert: Callable[[str], Any] = str
 
     @property
     def expected(self) -> str:
+        """Names them all."""
         return "one of " + ", ".join(self.names())
 
     def parse(self, text: str) -> Any:
-        word = one_word(text).lower()
-        if word not in self.names():
-            raise ValueError(self.expected)
-        return self.convert(word)
+        """Find the name."""
+        word = one_word(text, self.expected).lower()
+        for name in self.names():
+            if name.lower() == word:
+                return self.convert(name)
+        raise ValueError(self.expected)
 
     def render(self, value: Any) -> str:
+        """Write the name."""
         return quote(str(value))
 
 
@@ -156,15 +183,18 @@ class Choice:
 class Word:
     """One word of any form, such as a path."""
 
-    expected: str = "one word (quote it if it holds spaces)"
+    expected: str = "one word (quoted if it holds spaces)"
+    offer: Offer = Offer.NOTHING
 
     def parse(self, text: str) -> str:
-        word = one_word(text)
+        """Take its quotes off."""
+        word = one_word(text, self.expected)
         if not word:
             raise ValueError(self.expected)
         return word
 
     def render(self, value: str) -> str:
+        """Quote it."""
         return quote(value)
 
 
@@ -176,15 +206,19 @@ class JobName:
     which leaves 45 for the name and a number that ciao may add.
     """
 
-    expected: str = "a name of at most 45 lower-case letters, digits and dashes that starts with a letter"
+    expected: str = (
+        "a name of at most 45 lower-case letters, digits and dashes that starts with a letter"
+    )
 
     def parse(self, text: str) -> str:
-        word = one_word(text)
+        """Check the form."""
+        word = one_word(text, self.expected)
         if len(word) > 45 or not _DNS_LABEL.fullmatch(word):
             raise ValueError(self.expected)
         return word
 
     def render(self, value: str) -> str:
+        """Write it as it was."""
         return value
 
 
@@ -193,14 +227,17 @@ class Words:
     """Several words, split as a shell splits them."""
 
     expected: str = "words, quoted as in a shell"
+    offer: Offer = Offer.NOTHING
 
     def parse(self, text: str) -> tuple[str, ...]:
+        """Split, and want at least one."""
         found = words(text)
         if not found:
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
+        """Quote each."""
         return " ".join(map(quote, value))
 
 
@@ -211,17 +248,14 @@ class Pairs:
     expected: str = "KEY=value, quoted as in a shell (several with spaces between)"
 
     def parse(self, text: str) -> tuple[tuple[str, str], ...]:
-        pairs = []
-        for word in words(text):
-            key, equals, value = word.partition("=")
-            if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-                raise ValueError(self.expected)
-            pairs.append((key, value))
-        if not pairs:
+        """Split into words, and each word at its first ``=``."""
+        pairs = [word.partition("=") for word in words(text)]
+        if not pairs or not all(equals and _KEY.fullmatch(key) for key, equals, _ in pairs):
             raise ValueError(self.expected)
-        return tuple(pairs)
+        return tuple((key, value) for key, _, value in pairs)
 
     def render(self, value: tuple[tuple[str, str], ...]) -> str:
+        """Quote each pair as one word."""
         return " ".join(quote(f"{key}={text}") for key, text in value)
 
 
@@ -232,21 +266,19 @@ class Duration:
     expected: str = "a time such as 90s, 15m, 2h30m or 1d"
 
     def parse(self, text: str) -> int:
-        word = one_word(text)
-        if not word.isascii() or len(word) > 12:
+        """Add the parts up."""
+        word = one_word(text, self.expected)
+        match = _DURATION.fullmatch(word) if len(word) <= 16 else None
+        if match is None:
             raise ValueError(self.expected)
-        if word.isdigit():
-            seconds = int(word)
-        elif word and (match := _DURATION.fullmatch(word)):
-            days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-            seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
-        else:
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+        total = int(match["plain"] or 0) + ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        if not 0 < total <= MAX_SECONDS:
             raise ValueError(self.expected)
-        if not seconds:
-            raise ValueError(self.expected)
-        return seconds
+        return total
 
     def render(self, value: int) -> str:
+        """Write seconds."""
         return f"{value}s"
 
 
@@ -257,10 +289,12 @@ class Flag:
     expected: str = "nothing, true or false"
 
     def parse(self, text: str) -> bool:
-        word = one_word(text).lower() if text.strip() else "true"
+        """Nothing is true."""
+        word = one_word(text, self.expected).lower() if text.strip() else "true"
         if word not in ("true", "false", "yes", "no", "1", "0"):
             raise ValueError(self.expected)
         return word in ("true", "yes", "1")
 
     def render(self, value: bool) -> str:
+        """Write the word."""
         return "true" if value else "false"

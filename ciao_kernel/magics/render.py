@@ -28,6 +28,5 @@ def _resources(resources: Resources, table: Table) -> list[str]:
     return [
         f"%{entry.name}={entry.kind.render(value)}"
         for entry in table.entries
-        if entry.scope is Scope.RESOURCE
-        and (value := getattr(resources, entry.field)) is not None
+        if entry.scope is Scope.RESOURCE and (value := getattr(resources, entry.field)) is not None
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +78,10 @@ class Table:
         every = tuple(e.field for e in self.entries if e.scope is Scope.ROLE)
         return self.names.frameworks.get(framework, every)
 
+    def frameworks(self, role: str) -> tuple[str, ...]:
+        """The frameworks that have a role."""
+        return tuple(name for name, roles in self.names.frameworks.items() if role in roles)
+
 
 def build(names: Names) -> Table:
     """Make the table for the plug-ins that are installed."""
@@ -92,23 +95,20 @@ def _choice(names: Iterable[str], convert: Any = str) -> kinds.Choice:
 
 _ROLES = {
     "chief": "How many chiefs (0 or 1): the replica that leads and ends a TensorFlow job.",
-    "master": "How many masters: PyTorch's rank 0 (always 1), or TensorFlow's older word for chief.",
+    "master": "How many masters: PyTorch's rank 0 (always 1), or TensorFlow's old word for chief.",
     "ps": "How many parameter servers. They never end by themselves; the job's end stops them.",
     "worker": "How many workers.",
     "evaluator": "How many evaluators: they watch the checkpoints and are not part of training.",
 }
 
 
-@functools.cache
-def _quantities() -> tuple[kinds.Quantity, kinds.Quantity]:
-    return kinds.Quantity("cpu", "2, 0.5 or 500m"), kinds.Quantity("memory", "4Gi or 512Mi")
-
-
 def _entries(names: Names) -> list[Directive]:
-    cpu, memory = _quantities()
+    texts = dict(_ROLES)
+    for role in (role for roles in names.frameworks.values() for role in roles):
+        texts.setdefault(role, f"How many replicas of the role {role}.")
     roles = [
         Directive(role, role, kinds.Count(), text, f"%{role}=1", Scope.ROLE)
-        for role, text in _ROLES.items()
+        for role, text in texts.items()
     ]
     return [
         Directive(
@@ -122,7 +122,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "cpu",
             "cpu",
-            cpu,
+            kinds.Cpus(),
             "Processors for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%cpu=2",
             Scope.RESOURCE,
@@ -130,7 +130,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "memory",
             "memory",
-            memory,
+            kinds.Memory(),
             "Memory for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%memory=4Gi",
             Scope.RESOURCE,
@@ -170,8 +170,8 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "files",
             "files",
-            kinds.Words(),
-            "Files and folders beside the notebook that the replicas get too; * and ** match.",
+            kinds.Words("paths, quoted as in a shell", kinds.Offer.FILES),
+            "Files and folders beside the notebook that the replicas get too; data/*.csv works.",
             "%files=data/train.csv conf/",
             adds_up=True,
         ),
@@ -194,7 +194,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "python",
             "python",
-            kinds.Word("the path or the name of a Python interpreter"),
+            kinds.Word("the path or the name of a Python interpreter", kinds.Offer.INTERPRETERS),
             "Interpreter of the replicas on this machine.",
             "%python=~/envs/tf/bin/python",
             default="the kernel's own",
@@ -219,7 +219,7 @@ def _entries(names: Names) -> list[Directive]:
             "cleanPolicy",
             "clean_policy",
             _choice((p.value for p in CleanPolicy), CleanPolicy),
-            "What goes when the job is over: what still runs, all of it (its folder too), or nothing.",
+            "What goes when the job is over: what still runs, all (its folder too), or nothing.",
             "%cleanPolicy=all",
             default="running",
         ),
@@ -240,7 +240,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "follow",
             "follow",
-            kinds.Words(),
+            kinds.Words("roles or replicas", kinds.Offer.REPLICAS),
             "Show only the lines of these roles or replicas.",
             "%follow=worker-0 chief",
             default="all replicas",

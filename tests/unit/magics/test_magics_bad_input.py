@@ -1,0 +1,232 @@
+"""Each wrong input: its line, where the caret stands, and what the user is offered."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.errors import DirectiveError, SourceError, UsageError, describe
+from ciao_kernel.magics import body, parse
+from ciao_kernel.registry import Registry
+
+TABLE = Registry(third_party={}).table
+TF = "%framework=tensorflow\n"
+PT = "%framework=pytorch\n"
+
+
+def fail(text: str) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        parse.parse(text, TABLE)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "marked", "message", "hint"),
+    [
+        # Unknown names.
+        ("%wroker=2", "%wroker", "unknown directive %wroker.", "Did you mean %worker?"),
+        ("%workers=2", "%workers", "unknown directive %workers.", "Did you mean %worker?"),
+        ("%worker=2;%cpus=1", "%cpus", "unknown directive %cpus.", "Did you mean %cpu?"),
+        ("%xyzzy=2", "%xyzzy", "unknown directive %xyzzy.", "`%ciao magics` lists"),
+        ("%worker=2;%", "%", "a directive has no name here.", "`%ciao magics` lists"),
+        # No value, or not one of its kind.
+        ("%worker=", "%worker=", "%worker has no value: a whole number", "%worker=1"),
+        ("%worker", "%worker", "%worker has no value: a whole number", "%worker=1"),
+        ("  %ps =  # none", "%ps =", "%ps has no value", "%ps=1"),
+        ("%files=", "%files=", "%files has no value: paths", "%files=data"),
+        ("%worker=two", "two", "%worker cannot be 'two': a whole number from 0 to 1000", "=1"),
+        ("%worker=2.5", "2.5", "%worker cannot be '2.5'", "%worker=1"),
+        ("%worker=++2", "++2", "%worker cannot be '++2': a whole number", "%worker=1"),
+        ("%worker=-1", "-1", "%worker cannot be '-1'", "%worker=1"),
+        ("%worker=1001", "1001", "a whole number from 0 to 1000 was expected", "%worker=1"),
+        ("%worker=" + "9" * 5000, "9" * 492, "99…'", "%worker=1"),
+        ("%worker=٣", "٣", "%worker cannot be '٣'", "%worker=1"),
+        ("%worker=1 2", "1 2", "%worker cannot be '1 2': a whole number", "%worker=1"),
+        ("%worker='2", "'2", "a closing quote was expected", "%worker=1"),
+        ("%worker=2\\", "2\\", "a character behind \\ was expected", "%worker=1"),
+        ("%worker=2;cpu=1", "2;cpu=1", "%worker cannot be", "%worker=2;%cpu=…"),
+        ("%worker=2 %ps=1", "2 %ps=1", "%worker cannot be", "%worker=2;%ps=…"),
+        ("%worker=2, ps=1", "2, ps=1", "%worker cannot be", "%worker=2;%ps=…"),
+        ("%nprocPerNode=0", "0", "a whole number from 1 to 128", "%nprocPerNode=2"),
+        ("%gpu=all", "all", "a number from 0 to 64", "%gpu=1"),
+        ("%gpu=65", "65", "a number from 0 to 64", "%gpu=1"),
+        ("%gpu=amd:1", "amd:1", "a resource and a number", "%gpu=1"),
+        ("%detach=maybe", "maybe", "nothing, true or false", "%detach"),
+        ("%deadline=soon", "soon", "a time such as 90s", "2h30m"),
+        ("%deadline=0", "0", "a time such as 90s", "2h30m"),
+        ("%deadline=2m1h", "2m1h", "a time such as 90s", "2h30m"),
+        ("%deadline=999999999999d", "999999999999d", "a time such as", "2h30m"),
+        ("%name=My_Job", "My_Job", "lower-case letters", "%name=mnist"),
+        ("%name=" + "a" * 46, "a" * 46, "at most 45", "%name=mnist"),
+        ("%name=1st", "1st", "starts with a letter", "%name=mnist"),
+        ("%python=''", "''", "the path or the name of a Python interpreter", "%python="),
+        ("%envvar=A", "A", "%envvar cannot be that: KEY=value", "%envvar=EPOCHS=3"),
+        ("%envvar=1A=x", "1A=x", "%envvar cannot be that: KEY=value", "%envvar=EPOCHS=3"),
+        # Quantities.
+        ("%cpu=2 cores", "2 cores", "such as 2, 0.5 or 500m", "%cpu=2"),
+        ("%cpu=0", "0", "such as 2, 0.5 or 500m", "%cpu=2"),
+        ("%cpu=4Gi", "4Gi", "such as 2, 0.5 or 500m", "%cpu=2"),
+        ("%memory=4GB", "4GB", "such as 4Gi or 512Mi", "%memory=4Gi"),
+        ("%memory=4gi", "4gi", "such as 4Gi or 512Mi", "%memory=4Gi"),
+        ("%memory=4", "4", "(4 is less than a megabyte)", "%memory=4Gi"),
+        ("%memory=512m", "512m", "(512m is less than a megabyte)", "%memory=4Gi"),
+        ("%memory=-1Gi", "-1Gi", "such as 4Gi or 512Mi", "%memory=4Gi"),
+        # Choices offer the nearest.
+        ("%runner=torchrum", "torchrum", "one of auto, python, torchrun", "=torchrun?"),
+        ("%cleanPolicy=test", "test", "one of running, all, none", "%cleanPolicy=all"),
+        ("%clean-policy=runing", "runing", "%clean-policy cannot be", "=running?"),
+        ("%backend=lokal", "lokal", "one of auto, local", "%backend=local?"),
+        ("%builder=floder", "floder", "one of auto, folder", "%builder=folder?"),
+        # Things that do not go together.
+        ("%cpu=1;%worker=2", "%cpu=1", "%cpu stands in front of %worker", "to all roles"),
+        ("%envvar=A=1 A=2", "A=1 A=2", "A is given two values.", "Keep one"),
+        ("%follow=wrker", "wrker", "%follow cannot be 'wrker'", "%follow=worker-0"),
+        ("%fol_low=worker-x", "worker-x", "%fol_low cannot be 'worker-x'", "worker-0"),
+        ("%follow=worker-²", "worker-²", "cannot be 'worker-²'", "worker-0"),
+        ("%worker=2;%follow=worker-2", "worker-2", "no worker-2: it has 2 × worker", "number 0"),
+    ],
+)
+def test_a_wrong_directive(line: str, marked: str, message: str, hint: str) -> None:
+    error = fail(TF + "# a comment\n" + line + "\nx = 1\n")
+    assert isinstance(error, DirectiveError)
+    assert error.line == 3
+    assert error.text[error.column : error.column + error.width] == marked
+    assert error.text == line[:500]
+    assert message in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "marked", "message", "hint"),
+    [
+        ("%framework=tensorfow\nx", 1, "tensorfow", "one of tensorflow, pytorch", "=tensorflow?"),
+        ("%framework=jax\nx", 1, "jax", "%framework cannot be 'jax'", "%framework=tensorflow"),
+        ("%framework=\nx", 1, "%framework=", "%framework has no value", "tensorflow"),
+        ("\n%worker=2\nx", 2, "%worker=2", "the header names no framework.", "%framework=NAME"),
+        (PT + "%ps=1\nx", 2, "%ps=1", "pytorch has no role ps.", "master, worker"),
+        (PT + "%chief=1;%cpu=1\nx", 2, "%chief=1", "pytorch has no role chief.", "master"),
+        ("%ps=1\n" + PT + "x", 1, "%ps=1", "pytorch has no role ps.", "master, worker"),
+        (TF + "%ps=1\n%worker=1\n%ps=2\nx", 4, "%ps=2", "twice: 1 in line 2, 2 here", "Keep one"),
+        (TF + PT + "x", 2, "%framework=pytorch", "twice: tensorflow in line 1", "Keep one"),
+        (TF + "%ps=1;%cpu=1;%cpu=2\nx", 2, "%cpu=2", "twice: 1 in line 2", "Keep one"),
+        (TF + "%cpu=1\n%cpu=2\nx", 3, "%cpu=2", "twice: 1 in line 2, 2 here", "Keep one"),
+        (TF + "%detach\n%detach=no\nx", 3, "%detach=no", "twice, with different", "Keep one"),
+        (TF + "%envvar=A=1\n%envvar=A=2\nx", 3, "A=2", "first in line 2", "Keep one"),
+        ("x = 1\n" + TF + "%wroker=2\n", 3, "%wroker", "unknown directive", "%worker?"),
+        ("x = 1\n" + TF + "%worker=z\n", 3, "z", "%worker cannot be 'z'", "%worker=1"),
+        ("x = 1\r" + TF + "\r\n%worker=z", 4, "z", "%worker cannot be 'z'", "%worker=1"),
+    ],
+)
+def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: str) -> None:
+    error = fail(text)
+    assert isinstance(error, DirectiveError)
+    assert error.line == line
+    assert error.text[error.column : error.column + error.width] == marked
+    assert message in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message", "hint"),
+    [
+        # No code.
+        (TF, 1, 0, "directives and no code", "training code"),
+        (TF + "\n# later\n", 3, 0, "directives and no code", "training code"),
+        (TF + "%ps=1\r\n\r\n", 3, 0, "directives and no code", "training code"),
+        # IPython's lines, in the header and in the body.
+        (TF + "!pip install x\nx", 2, 0, "!pip is for IPython", "Install packages"),
+        (TF + "%pip install x\nx", 2, 0, "%pip is for IPython", "Install packages"),
+        (TF + "%matplotlib inline\nx", 2, 0, "%matplotlib is for IPython", "a plain cell"),
+        (TF + "  %cd data\nx", 2, 2, "%cd is for IPython", "a plain cell"),
+        (TF + "%wroker 2\nx", 2, 0, "%wroker is for IPython", "Did you mean %worker=…?"),
+        (TF + "% worker=2\nx", 2, 0, "the name of a directive is missing", "%worker=…?"),
+        (TF + "%\nx", 2, 0, "the name of a directive is missing", "`%ciao magics`"),
+        ("%%time\n" + TF + "x", 1, 0, "%%time is for IPython", "a plain cell"),
+        (TF + "%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
+        ("%%ciao run\n" + TF + "x", 1, 0, "takes nothing on its line", "%worker=2"),
+        (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is for IPython", "a plain cell"),
+        (TF + "x = 1\n%time f()\n", 3, 0, "%time is for IPython", "a plain cell"),
+        (TF + "x = 1\n    %worker=2\n", 3, 4, "%worker is for IPython", "first column"),
+        (TF + "x = 1\n%worker 2\n", 3, 0, "%worker is for IPython", "first column"),
+        (TF + "x = 1\n!echo 'a\n", 3, 0, "!echo is for IPython", "a plain cell"),
+        (TF + "x = 1\n?print\n", 3, 0, "?print is for IPython", "a plain cell"),
+        (TF + "x = 1\nprint??\n", 3, 5, "?? is for IPython", "a plain cell"),
+        (TF + "x = !ls\n", 2, 4, "!ls is for IPython", "a plain cell"),
+        (TF + "x = %pwd\n", 2, 4, "%pwd is for IPython", "a plain cell"),
+        # Wrong Python.
+        (TF + "x = (1,\ny = 2\n", 2, 4, "", "Python cannot read"),
+        (TF + "def f(:\n    pass\n", 2, 6, "", "Python cannot read"),
+        (TF + "x = 1\n  y = 2\n", 3, None, "indent", "Python cannot read"),
+        (TF + "x = 'a\n!ls\n", 2, 4, "unterminated string", "Python cannot read"),
+        (TF + "return 5\n", 2, None, "outside function", "Python cannot read"),
+        (TF + "import os\nawait os\n", 3, None, "outside function", "Python cannot read"),
+        (TF + "x = 1\x01\n", 2, None, "non-printable character", "Python cannot read"),
+        # What no file can hold.
+        (TF + "x = '\0'", 2, 5, "a null byte", "Delete it"),
+        ("%\0", 1, 1, "a null byte", "Delete it"),
+        (TF.replace("\n", "\r") + "\rab\0", 3, 2, "a null byte", "Delete it"),
+        (TF + "x = '\ud800'", 2, 5, "half a character (U+D800)", "Delete it"),
+        (TF + "#" * body.MAX_BYTES, 0, 0, "1,048,598 bytes; 1,048,576 is", "%files"),
+        (TF + "#" + "é" * (body.MAX_BYTES // 2), 0, 0, "1,048,576 is the limit", "%files"),
+        # Encodings.
+        ("# coding: latin-1\n" + TF + "x", 1, 0, "encoding is latin-1", "Delete this line"),
+        (TF + "#-*- coding=klingon\nx", 2, 0, "encoding is klingon", "Delete this line"),
+        (TF + "%args=--encoding=cp1252\nx", 2, 0, "Python would take this line", "third line"),
+    ],
+)
+def test_a_wrong_body(text: str, line: int, column: int | None, message: str, hint: str) -> None:
+    error = fail(text)
+    assert isinstance(error, SourceError)
+    assert error.line == line
+    assert column is None or error.column == column
+    assert message in error.message
+    assert error.message.endswith((".", "?", "!"))
+    assert hint in error.hint
+    assert "\n".join(describe(error)).encode()  # Whatever was in the text, this can be sent.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# coding: utf-8\n" + TF + "x",
+        TF + "# vim: set fileencoding=utf8 :\nx",
+        TF + "%args=--encoding=UTF-8\nx",
+        TF + "x = 1\n# coding: latin-1",
+        TF + "\n%args=--encoding=cp1252\nx",
+        "\ufeff# coding: utf-8\n" + TF + "x",
+        TF + "#" * (body.MAX_BYTES - len(TF) - 2) + "\nx",
+    ],
+)
+def test_what_only_looks_wrong(text: str) -> None:
+    assert parse.parse(text, TABLE).spec.framework == "tensorflow"
+
+
+def test_python_s_error_comes_before_a_magic_further_down() -> None:
+    assert fail(TF + "x = )\n!ls\n").message != ""
+    assert fail(TF + "x = )\n!ls\n").hint.startswith("Python cannot read")
+
+
+def test_no_framework_in_a_cell_without_directives() -> None:
+    error = fail("%%ciao\nx = 1\n")
+    assert not isinstance(error, DirectiveError)
+    assert "tensorflow, pytorch" in error.hint
+
+
+def test_how_an_error_is_shown() -> None:
+    assert describe(fail(TF + "%ps=1\n\t%worker=2;%cpu=two\nx")) == [
+        "line 3:  %worker=2;%cpu=two",
+        "                        ^^^",
+        "DirectiveError: %cpu cannot be 'two': "
+        "processors as Kubernetes writes them, such as 2, 0.5 or 500m was expected.",
+        "For example: %worker=2;%cpu=2",
+    ]
+
+
+def test_a_variables_value_is_in_no_message() -> None:
+    for text in ("%envvar=TOKEN=hunter2 x", "%envvar=TOKEN=hunter2\n%envvar=TOKEN=hunter3"):
+        error = fail(TF + text + "\nx")
+        assert "hunter" not in error.message + error.hint
+
+
+def test_very_deep_code_is_an_error_and_no_crash() -> None:
+    assert isinstance(fail(TF + "(" * 5000 + ")" * 5000), SourceError)
+    assert isinstance(fail(TF + "x = " + "-" * 300_000 + "1"), SourceError)

@@ -1,0 +1,237 @@
+"""What each framework makes of a spec, against what the training operator does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from ciao_kernel.errors import DirectiveError, SpecError
+from ciao_kernel.frameworks.pytorch import PyTorch
+from ciao_kernel.frameworks.tensorflow import TensorFlow
+from ciao_kernel.magics import parse
+from ciao_kernel.model import Address, Artifact, Framework, JobSpec, Replica, Source, SourceFile
+from ciao_kernel.registry import Registry
+
+TABLE = Registry(third_party={}).table
+ARTIFACT = Artifact(Source(SourceFile("cell.py", b"x")), "/env/bin/python", "/job")
+FRAMEWORKS: Mapping[str, Framework] = {"tensorflow": TensorFlow(), "pytorch": PyTorch()}
+
+
+def spec(header: str) -> tuple[Framework, JobSpec]:
+    """A job as the session sees it, from a header with blanks between lines."""
+    text = "\n".join(header.split(" ")) + "\nx = 1"
+    found = parse.parse(text, TABLE).spec
+    framework = FRAMEWORKS[found.framework]
+    return framework, framework.complete(found)
+
+
+def operators(job: JobSpec, port: int = 2222) -> dict[Replica, Address]:
+    """The addresses that the operator would give to a job named "mnist" in "team"."""
+    return {r: Address(f"mnist-{r}.team.svc", port) for r in job.replicas()}
+
+
+# ------------------------------------------------------------------------------- TensorFlow
+
+# Written out as Go's json.Marshal does: struct fields in their order, map keys sorted, no blanks.
+TF_CONFIGS = {
+    ("%ps=1 %worker=2", "worker-1"): (
+        '{"cluster":{"ps":["mnist-ps-0.team.svc:2222"],'
+        '"worker":["mnist-worker-0.team.svc:2222","mnist-worker-1.team.svc:2222"]},'
+        '"task":{"type":"worker","index":1},"environment":"cloud"}'
+    ),
+    ("%worker=1 %ps=1", "ps-0"): (
+        '{"cluster":{"ps":["mnist-ps-0.team.svc:2222"],"worker":["mnist-worker-0.team.svc:2222"]},'
+        '"task":{"type":"ps","index":0},"environment":"cloud"}'
+    ),
+    ("%worker=1 %evaluator=1 %chief=1 %ps=1", "evaluator-0"): (
+        '{"cluster":{"chief":["mnist-chief-0.team.svc:2222"],'
+        '"evaluator":["mnist-evaluator-0.team.svc:2222"],"ps":["mnist-ps-0.team.svc:2222"],'
+        '"worker":["mnist-worker-0.team.svc:2222"]},'
+        '"task":{"type":"evaluator","index":0},"environment":"cloud"}'
+    ),
+    ("%master=1 %worker=1 %ps=0", "master-0"): (
+        '{"cluster":{"master":["mnist-master-0.team.svc:2222"],'
+        '"worker":["mnist-worker-0.team.svc:2222"]},'
+        '"task":{"type":"master","index":0},"environment":"cloud"}'
+    ),
+}
+
+
+@pytest.mark.parametrize(("header", "name"), TF_CONFIGS)
+def test_tf_config_is_the_operators_to_the_byte(header: str, name: str) -> None:
+    framework, job = spec(f"%framework=tensorflow {header}")
+    replica = next(r for r in job.replicas() if str(r) == name)
+    env = framework.environment(job, replica, operators(job))
+    assert env["TF_CONFIG"] == TF_CONFIGS[header, name]
+
+
+def test_tf_config_counts_beyond_nine_in_order() -> None:
+    framework, job = spec("%framework=tensorflow %worker=12")
+    addresses = dict(sorted(operators(job).items(), key=lambda item: str(item[0])))
+    config = json.loads(framework.environment(job, Replica("worker", 11), addresses)["TF_CONFIG"])
+    hosts = [f"mnist-worker-{i}.team.svc:2222" for i in range(12)]
+    assert config["cluster"] == {"worker": hosts}
+    assert config["task"] == {"type": "worker", "index": 11}
+
+
+def test_no_tf_config_for_one_replica() -> None:
+    for header in ("%worker=1", "%chief=1", "%worker=1 %ps=0", "%dryrun"):
+        framework, job = spec(f"%framework=tensorflow {header}")
+        assert framework.environment(job, job.replicas()[0], operators(job)) == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "replicas", "decider"),
+    [
+        ("%dryrun", "worker-0", "worker-0"),
+        ("%worker=2 %ps=1", "ps-0 worker-0 worker-1", "worker-0"),
+        ("%worker=1 %chief=1 %ps=2", "ps-0 ps-1 chief-0 worker-0", "chief-0"),
+        ("%worker=1 %master=1", "master-0 worker-0", "master-0"),
+        ("%chief=1 %master=0 %evaluator=1", "chief-0 evaluator-0", "chief-0"),
+        ("%chief=0 %worker=1 %ps=0", "worker-0", "worker-0"),
+    ],
+)
+def test_tensorflow_jobs(header: str, replicas: str, decider: str) -> None:
+    framework, job = spec(f"%framework=tensorflow {header}")
+    assert " ".join(map(str, job.replicas())) == replicas
+    assert all(group.count for group in job.groups)
+    assert str(framework.decider(job)) == decider
+
+
+# ---------------------------------------------------------------------------------- PyTorch
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "expected"),
+    [
+        (
+            "%worker=2",
+            "worker-1",
+            {"WORLD_SIZE": "3", "RANK": "2", "PET_NNODES": "3", "PET_NPROC_PER_NODE": "1"},
+        ),
+        (
+            "%master=1 %worker=3 %nprocPerNode=2",
+            "master-0",
+            {"WORLD_SIZE": "8", "RANK": "0", "PET_NNODES": "4", "PET_NPROC_PER_NODE": "2"},
+        ),
+        (
+            "%worker=1 %gpu=2",
+            "worker-0",
+            {"WORLD_SIZE": "4", "RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "2"},
+        ),
+        (
+            "%master=1;%gpu=1 %worker=1;%gpu=4",
+            "worker-0",
+            {"WORLD_SIZE": "5", "RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "4"},
+        ),
+        (
+            "%worker=1 %gpu=2 %runner=python",
+            "worker-0",
+            {"WORLD_SIZE": "2", "RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"},
+        ),
+        (
+            "%worker=0",
+            "master-0",
+            {"WORLD_SIZE": "1", "RANK": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1"},
+        ),
+    ],
+)
+def test_pytorch_environment(header: str, name: str, expected: dict[str, str]) -> None:
+    framework, job = spec(f"%framework=pytorch {header}")
+    replica = next(r for r in job.replicas() if str(r) == name)
+    assert framework.environment(job, replica, operators(job, 23456)) == {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_ADDR": "mnist-master-0.team.svc",
+        "MASTER_PORT": "23456",
+        "PET_MASTER_ADDR": "mnist-master-0.team.svc",
+        "PET_MASTER_PORT": "23456",
+        "PET_NODE_RANK": expected["RANK"],
+        **expected,
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "replicas"),
+    [
+        ("%dryrun", "master-0"),
+        ("%worker=2", "master-0 worker-0 worker-1"),
+        ("%worker=1 %master=1", "master-0 worker-0"),
+        ("%worker=0 %master=1", "master-0"),
+    ],
+)
+def test_pytorch_jobs(header: str, replicas: str) -> None:
+    framework, job = spec(f"%framework=pytorch {header}")
+    assert " ".join(map(str, job.replicas())) == replicas
+    assert str(framework.decider(job)) == "master-0"
+
+
+# ------------------------------------------------------------------------------ both of them
+
+
+@pytest.mark.parametrize(
+    ("header", "directive", "message"),
+    [
+        ("%framework=tensorflow %ps=1", "ps", "there is only ps"),
+        ("%framework=tensorflow %evaluator=1 %ps=2", "ps", "only ps and evaluator"),
+        ("%framework=tensorflow %worker=0", "worker", "nothing would run"),
+        ("%framework=tensorflow %ps=2 %chief=0", "ps", "there is only ps"),
+        ("%framework=tensorflow %chief=2 %worker=1", "chief", "at most one chief"),
+        ("%framework=tensorflow %master=2 %worker=1", "master", "at most one master"),
+        ("%framework=tensorflow %chief=1 %master=1", "master", "two names for one role"),
+        ("%framework=tensorflow %runner=torchrun", "runner", "torchrun starts PyTorch"),
+        ("%framework=tensorflow %nproc-per-node=2", "nproc-per-node", "torchrun's"),
+        ("%framework=pytorch %master=2", "master", "exactly one master"),
+        ("%framework=pytorch %worker=1 %master=0", "master", "exactly one master"),
+        ("%framework=pytorch %runner=python %nprocPerNode=2", "nprocPerNode", "one process"),
+    ],
+)
+def test_jobs_that_cannot_be(header: str, directive: str, message: str) -> None:
+    text = header.replace(" ", "\n") + "\nx = 1"
+    parsed = parse.parse(text, TABLE)
+    with pytest.raises(SpecError) as caught:
+        FRAMEWORKS[parsed.spec.framework].complete(parsed.spec)
+    located = parsed.locate(caught.value)
+    assert isinstance(located, DirectiveError)
+    assert located.text.startswith(f"%{directive}=")
+    assert located.column == 0
+    assert message in located.message
+    assert located.hint
+
+
+def test_an_error_about_what_was_not_written_stays_without_a_place() -> None:
+    parsed = parse.parse("%framework=pytorch\nx = 1", TABLE)
+    error = SpecError("no.", directive="gpu")
+    assert parsed.locate(error) is error
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=lambda framework: framework.name)
+def test_commands_are_argument_vectors(framework: Framework) -> None:
+    job = framework.complete(JobSpec(framework.name, args=("--text", "a b;$(c)")))
+    command = framework.command(job, ARTIFACT)
+    assert command[0] == "/env/bin/python"
+    assert command[-3:] == ("/job/cell.py", "--text", "a b;$(c)")
+    assert ("torch.distributed.run" in command) is (framework.name == "pytorch")
+    assert framework.needs_package(job) is (framework.name == "pytorch")
+
+
+def test_pytorch_without_torchrun() -> None:
+    framework, job = spec("%framework=pytorch %runner=python")
+    assert framework.command(job, ARTIFACT) == ("/env/bin/python", "-u", "/job/cell.py")
+    assert not framework.needs_package(job)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=lambda framework: framework.name)
+def test_completing_twice_changes_nothing(framework: Framework) -> None:
+    job = framework.complete(JobSpec(framework.name))
+    assert framework.complete(job) == job
+    assert replace(job, groups=()) == JobSpec(framework.name)
+
+
+def test_each_framework_s_roles_have_directives() -> None:
+    for name, framework in FRAMEWORKS.items():
+        assert framework.name == name
+        assert TABLE.names.frameworks[name] == framework.roles
+        assert all(TABLE.find(role) for role in framework.roles)
