@@ -1,80 +1,158 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command ``ciao``.
 
-Exit codes: 0 success, 1 the job failed or the machine cannot run it, 2 usage, 130 interrupted.
+Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 usage, 130 interrupted;
+141 where the reader of a pipe went away first, as for any program.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import getpass
+import errno
+import io
 import os
 import signal
-import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+
+    from ciao_kernel.config import Settings
+    from ciao_kernel.errors import CiaoError
+
+_FAILED, _USAGE, _INTERRUPTED, _NO_READER = 1, 2, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line. The console script calls it."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
         _complete()
+    _prepare_streams()
     try:
-        return asyncio.run(_main(words))
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (head, less) has what it wanted. Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return _NO_READER
+    except OSError as error:
+        # A full disk under a job is told by whoever writes there; this one is under our output.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        _drop_output()
+        print(f"ciao: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        return _FAILED
+
+
+def _main(words: list[str]) -> int:
+    """Read the words; what is slow is imported only if they ask for it."""
+    from ciao_kernel import commands
+    from ciao_kernel.errors import UsageError
+
+    try:
+        args = commands.parse(words, _write)
+    except UsageError as error:
+        return _fail(error, None)
+    if args is None:
         return 0
+    import asyncio
+
+    return asyncio.run(_execute(args))
 
 
-async def _main(words: list[str]) -> int:
+async def _execute(args: argparse.Namespace) -> int:
+    import asyncio
+
     from ciao_kernel import commands, config
-    from ciao_kernel.display.terminal import TerminalDisplay, show_error
-    from ciao_kernel.errors import CiaoError, UsageError
+    from ciao_kernel.commands.config import survey
+    from ciao_kernel.display.terminal import TerminalDisplay, uses_color
+    from ciao_kernel.errors import CiaoError, SettingError
     from ciao_kernel.model import Owner
     from ciao_kernel.registry import Registry
     from ciao_kernel.session import Session
 
-    settings = config.Settings()
     try:
         settings = config.load()
-        owner = Owner(f"{getpass.getuser()}@{socket.gethostname()}", os.getpid())
-        session = Session(Registry(), owner, settings)
-        quiet = "json" in words
-        display = TerminalDisplay(settings, sys.stderr if quiet else sys.stdout)
-        face = commands.Face(session, display, _write, Path.cwd(), terminal=True)
-        work = asyncio.ensure_future(commands.execute(words, face))
+    except SettingError as error:
+        settings, _ = survey()
+        if args.verb not in commands.WITHOUT_SETTINGS:
+            return _fail(error, settings)
+    json = getattr(args, "output", "") == "json"
+    display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
+    face = commands.Face(
+        Session(Registry(), Owner(_label(), os.getpid()), settings),
+        display,
+        _write,
+        Path.cwd(),
+        terminal=True,
+        piped=not sys.stdout.isatty(),
+        color=uses_color(settings, sys.stdout),
+    )
+    work = asyncio.ensure_future(args.run(args, face))
+    try:
         with _interruptible(work):
             await work
     except asyncio.CancelledError:
-        return 130
+        return _INTERRUPTED
     except CiaoError as error:
-        show_error(error, settings)
-        return 2 if isinstance(error, UsageError) else 1
+        return _fail(error, settings)
+    finally:
+        display.close()
     return 0
 
 
+def _fail(error: CiaoError, settings: Settings | None) -> int:
+    """Show an error and return its exit code."""
+    from ciao_kernel.config import Settings
+    from ciao_kernel.display.terminal import show_error
+    from ciao_kernel.errors import UsageError
+
+    show_error(error, settings or Settings())
+    return _USAGE if isinstance(error, UsageError) else _FAILED
+
+
+def _label() -> str:
+    """Whom a job belongs to, for lists."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = str(os.getuid())  # In a container the user's number may have no name.
+    return f"{user}@{socket.gethostname()}"
+
+
 @contextlib.contextmanager
-def _interruptible(work: "asyncio.Future[object]"):  # type: ignore[no-untyped-def]
-    """Let the first Ctrl-C or SIGTERM stop the job; a second one is for the impatient."""
-    loop = asyncio.get_running_loop()
+def _interruptible(work: asyncio.Future[Any]) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM stop the job, and the second end this process at once.
 
-    def interrupt() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-        work.cancel()
+    Plain handlers and not the loop's: those would wait as long as a pipe that nobody reads
+    holds the loop up. The job's supervisor sees this process end, and ends the replicas.
+    """
+    loop = work.get_loop()
+    asked = False
 
+    def interrupt(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        loop.call_soon_threadsafe(work.cancel)
+
+    old = {}
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in `ciao run FILE.py &`
+            old[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def _write(text: str) -> None:
@@ -82,13 +160,30 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
+def _prepare_streams() -> None:
+    """See that no character and no closed stream can end the command."""
+    sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere: Python would complain about it at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complete() -> None:
-    """Answer the shell's Tab: `eval "$(register-python-argcomplete ciao)"` asks for it."""
+    """Answer the shell's Tab (``ciao --help`` has the line that makes the shell ask)."""
     import argcomplete
 
     from ciao_kernel import commands
 
-    argcomplete.autocomplete(commands.parser())
+    words = os.environ.get("COMP_LINE", "").split()
+    verb = next((word for word in words[1:] if word in commands.VERBS), None)
+    argcomplete.autocomplete(commands.parser(verb=verb), always_complete_options=False)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,53 @@
 """The verbs: ``ciao VERB …`` in a terminal, ``%ciao VERB …`` in a notebook, one code.
 
-Each verb is a module with ``HELP``, ``arguments(parser)`` and ``run(args, face)``; a new verb
-is one file and one line in :data:`VERBS`.
+Each verb is a module of its name with ``arguments(parser)`` and ``run(args, face)``; a new
+verb is one file and one line in :data:`VERBS`.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ciao_kernel.errors import UsageError
-from ciao_kernel.model import Display, JobResult
-from ciao_kernel.session import Session
+from ciao_kernel.errors import NoSuchJob, UsageError
 
+if TYPE_CHECKING:
+    from ciao_kernel.model import Backend, Display, Job, JobResult, Status
+    from ciao_kernel.session import Session
+
+# The texts stand here and not in the modules, because `ciao --help` and Tab want to be quick.
 VERBS = {
-    "run": "ciao_kernel.commands.run",
-    "jobs": "ciao_kernel.commands.jobs",
-    "describe": "ciao_kernel.commands.describe",
-    "logs": "ciao_kernel.commands.logs",
-    "attach": "ciao_kernel.commands.attach",
-    "delete": "ciao_kernel.commands.delete",
-    "config": "ciao_kernel.commands.config",
-    "doctor": "ciao_kernel.commands.doctor",
-    "magics": "ciao_kernel.commands.magics",
-    "install": "ciao_kernel.commands.install",
-    "uninstall": "ciao_kernel.commands.uninstall",
+    "run": "run a Python file as a job; its header stands in comments such as #%worker=2",
+    "jobs": "list all jobs, oldest first",
+    "describe": "show all that is known of a job",
+    "logs": "show what the replicas of a job wrote; -f follows it to its end",
+    "attach": "follow a job from its first line to its end; an interrupt leaves it running",
+    "delete": "stop jobs, and remove their folders with all that they wrote there",
+    "config": "show all settings, or change some: ciao config key=value",
+    "doctor": "check Python, packages, kernelspec, settings and what a cluster would need",
+    "magics": "list the directives, or explain one",
+    "install": "register the kernel with Jupyter (pip install does it for its own environment)",
+    "uninstall": "remove the kernel from Jupyter",
 }
+
+WITHOUT_SETTINGS = frozenset({"config", "doctor", "magics", "install", "uninstall"})
+"""Verbs that work, and help, while a settings file is broken."""
+
+_IN_NOTEBOOK = "`%ciao VERB --help` explains a verb. In a terminal the same verbs follow `ciao`."
+_IN_TERMINAL = """\
+`ciao VERB --help` explains a verb. In a notebook the same verbs follow %ciao.
+
+Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 wrong usage,
+130 interrupted.
+
+Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
+  eval "$(register-python-argcomplete ciao)"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,11 @@ class Face:
     """Writes text as it is; a line brings its own end."""
     folder: Path
     terminal: bool = False
-    """Whether this is ``ciao`` in a terminal, whose settings end with the command."""
+    """Whether this is the command ``ciao``, whose settings end with the command."""
+    piped: bool = False
+    """Whether a program reads what is written, and not a person."""
+    color: bool = False
+    """Whether what is written may be coloured."""
 
 
 class _Done(Exception):
@@ -54,6 +76,10 @@ class Parser(argparse.ArgumentParser):
 
     write: Callable[[str], Any] | None = None
 
+    def __init__(self, **options: Any) -> None:
+        # An abbreviation in a script would break on the day a new option starts like it.
+        super().__init__(allow_abbrev=False, **options)
+
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""
         raise UsageError(f"{self.prog}: {message}.", f"`{self.prog} --help` shows how it is used.")
@@ -62,35 +88,91 @@ class Parser(argparse.ArgumentParser):
         """End the command, not the process."""
         raise _Done
 
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """Say that words are not understood, and what may have been meant."""
+        word = words[0].partition("=")[0]
+        near = difflib.get_close_matches(word, self._option_string_actions, n=1)
+        hint = f"Did you mean {near[0]}? " if near and word.startswith("-") else ""
+        raise UsageError(
+            f"{self.prog} does not know {word}.", f"{hint}`{self.prog} --help` shows what it knows."
+        )
+
     def _print_message(self, message: str, file: Any = None) -> None:
         if message and self.write is not None:
             self.write(message)
 
 
-def parser(write: Callable[[str], Any] | None = None, prog: str = "ciao") -> Parser:
-    """Make the parser of all verbs. The command line uses it for completion too."""
+def parser(
+    write: Callable[[str], Any] | None = None, prog: str = "ciao", verb: str | None = None
+) -> Parser:
+    """Make the parser.
+
+    Args:
+        write: Takes help.
+        prog: How the user calls it.
+        verb: The verb whose own arguments are wanted; only its module is imported.
+    """
     from ciao_kernel import __version__
 
     kind = type("FaceParser", (Parser,), {"write": staticmethod(write) if write else None})
     top: Parser = kind(
         prog=prog,
         description="Train on many replicas from a notebook cell, a file or a terminal.",
+        epilog=_IN_NOTEBOOK if prog.startswith("%") else _IN_TERMINAL,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"ciao {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=kind)
-    for name, target in VERBS.items():
-        module = importlib.import_module(target)
-        verb = verbs.add_parser(name, help=module.HELP, description=module.HELP)
-        module.arguments(verb)
-        verb.set_defaults(run=module.run)
+    verbs: Any = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=kind)
+    for name, text in VERBS.items():
+        one = verbs.add_parser(name, help=text.replace("%", "%%"), description=text)
+        if name == verb:
+            module = importlib.import_module(f"ciao_kernel.commands.{name}")
+            module.arguments(one)
+            one.set_defaults(run=module.run, parser=one)
     return top
 
 
+def parse(
+    words: Sequence[str], write: Callable[[str], Any], prog: str = "ciao"
+) -> argparse.Namespace | None:
+    """Read what stands behind ``ciao``.
+
+    Returns:
+        None if help or the version was asked for; it is written then.
+
+    Raises:
+        UsageError: The words are wrong.
+    """
+    words = list(words) or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    if words[0] not in (*VERBS, "-h", "--help", "--version"):
+        near = difflib.get_close_matches(words[0], VERBS, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"{prog} has no {'option' if words[0].startswith('-') else 'verb'} {words[0]}.",
+            f"{hint}`{prog} --help` lists all verbs.",
+        )
+    behind: list[str] = []
+    if words[0] == "run" and "--" in words:
+        # Not left to argparse, which takes each further "--" out of the program's arguments.
+        place = words.index("--")
+        words, behind = words[:place], words[place + 1 :]
+    try:
+        args, unknown = parser(write, prog, words[0]).parse_known_args(words)
+    except _Done:
+        return None
+    if unknown:
+        args.parser.unknown(unknown)
+    args.behind = behind
+    return args
+
+
 async def execute(words: Sequence[str], face: Face) -> JobResult | None:
-    """Run one command line.
+    """Run one command line of a notebook.
 
     Args:
-        words: What stands behind ``ciao``.
+        words: What stands behind ``%ciao``.
         face: Where it was typed.
 
     Returns:
@@ -99,10 +181,8 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
     Raises:
         CiaoError: The words are wrong, or what they ask for failed.
     """
-    top = parser(face.write, "ciao" if face.terminal else "%ciao")
-    try:
-        args = top.parse_args(list(words) or ["--help"])
-    except _Done:
+    args = parse(words, face.write, "%ciao")
+    if args is None:
         return None
     result: JobResult | None = await args.run(args, face)
     return result
@@ -118,3 +198,54 @@ def add_output(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--output", "-o", choices=("text", "json"), default="text", help="form of the output"
     )
+
+
+def add_job(verb: argparse.ArgumentParser, **options: Any) -> None:
+    """Give a verb the name of a job, which Tab completes."""
+    from ciao_kernel.commands import completion
+
+    completion.by(
+        completion.jobs, verb.add_argument(**{"dest": "name", "help": "the job"} | options)
+    )
+
+
+def add_replica(verb: argparse.ArgumentParser) -> None:
+    """Give a verb ``--replica``."""
+    from ciao_kernel.commands import completion
+
+    option = verb.add_argument(
+        "--replica",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this role (worker) or replica (worker-0); may be given several times",
+    )
+    completion.by(completion.replicas, option)
+
+
+async def find(face: Face, name: str) -> tuple[Backend, Job, Status]:
+    """Find a job; the error offers the nearest name there is.
+
+    Raises:
+        NoSuchJob: There is none of that name.
+    """
+    try:
+        return await face.session.find(name)
+    except NoSuchJob as error:
+        known = [job.name for job, _ in await face.session.jobs()]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]}? {error.hint}" if near else error.hint
+        raise NoSuchJob(error.message, hint) from None
+
+
+def chosen(names: Sequence[str], job: Job) -> list[Any]:
+    """The replicas that ``--replica`` names; all where it is not given.
+
+    Raises:
+        UsageError: The job has no such role or replica.
+    """
+    for name in names:
+        if all(name not in (one.role, str(one)) for one in job.replicas):
+            known = ", ".join(map(str, job.replicas))
+            raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
+    return [one for one in job.replicas if not names or one.role in names or str(one) in names]

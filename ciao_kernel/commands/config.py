@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
+import os
+from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 
 from ciao_kernel import config
-from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands import Face, add_output, completion, userfile
+from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import EnvironmentFault, UsageError
-
-HELP = "show all settings, or change some: ciao config key=value"
+from ciao_kernel.errors import SettingError, UsageError
+from ciao_kernel.magics.table import key
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Changes, where they go, and ``--output``."""
-    verb.add_argument("changes", nargs="*", metavar="key=value", help="a setting and its value")
+    changes = verb.add_argument(
+        "changes", nargs="*", metavar="key=value", help="a setting and its value"
+    )
+    completion.by(completion.settings, changes)
     verb.add_argument(
-        "--save", action="store_true", help="keep the change for all kernels (a terminal always does)"
+        "--save", action="store_true", help="keep it for all kernels (a terminal always does)"
     )
     add_output(verb)
 
@@ -27,42 +32,76 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Change settings of this kernel, or of the user's file, or show them all."""
     if args.changes:
-        values = dict(_pair(change) for change in args.changes)
-        changed = face.session.settings.with_values(values, "%ciao config")
-        face.session.settings = changed
-        if args.save or face.terminal:
-            file = config.config_files()[1]
-            _save(file, values)
-            face.write(f"saved in {file}\n")
+        _change(dict(map(_pair, args.changes)), args, face)
         return
     rows = face.session.settings.rows()
     if args.output == "json":
-        names = ("name", "value", "origin", "help")
-        records = [dict(zip(names, row, strict=True)) for row in rows]
-        face.write(json.dumps(records, indent=2) + "\n")
+        face.write(_json(rows))
     else:
         face.write(columns([("SETTING", "VALUE", "FROM", "WHAT IT IS"), *rows]) + "\n")
+    if face.terminal and (faults := survey()[1]):
+        raise faults[0]
+
+
+def survey() -> tuple[Settings, list[SettingError]]:
+    """Read the settings without the places that are wrong, and say what is wrong with them."""
+    settings, faults = Settings(), []
+    good: list[Path] = []
+    for file in config.config_files():
+        try:
+            settings = config.load([*good, file], {})
+            good.append(file)
+        except SettingError as error:
+            faults.append(error)
+    variables: dict[str, str] = {}
+    for name in (f"CIAO_{known.name.upper()}" for known in fields(Settings)):
+        if name in os.environ:
+            try:
+                settings = config.load(good, {**variables, name: os.environ[name]})
+                variables[name] = os.environ[name]
+            except SettingError as error:
+                faults.append(error)
+    return settings, faults
 
 
 def _pair(change: str) -> tuple[str, str]:
     name, equals, value = change.partition("=")
-    if not equals:
-        raise UsageError(f"{change!r} is no change.", "Write key=value, such as backend=local.")
-    return name.strip(), value
+    if not equals or not name.strip():
+        raise UsageError(
+            f"{change!r} is no change.", "Write key=value without blanks, such as backend=local."
+        )
+    return name.strip(), value.strip()
 
 
-def _save(file: Path, values: dict[str, str]) -> None:
-    """Set lines of the user's file; other lines and comments stay as they are."""
-    try:
-        text = file.read_text() if file.exists() else ""
-        for name, value in values.items():
-            line = f"{name} = {json.dumps(value)}"
-            pattern = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
-            if pattern.search(text):
-                text = pattern.sub(lambda _, line=line: line, text, count=1)
-            else:
-                text += ("\n" if text and not text.endswith("\n") else "") + line + "\n"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    except OSError as error:
-        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}.") from error
+def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> None:
+    old = face.session.settings
+    new = old.with_values(values, "ciao config" if face.terminal else "%ciao config")
+    known = {key(one.name): one.name for one in fields(Settings)}
+    changed = [known[name] for name in dict.fromkeys(map(key, values))]
+    save = args.save or face.terminal
+    if save:
+        file = config.config_files()[1]
+        # As it was understood, not as it was typed: a relative folder means another one elsewhere.
+        userfile.save(
+            file, {config.shown_name(name): _plain(getattr(new, name)) for name in changed}
+        )
+    face.session.settings = new
+    names = {config.shown_name(name) for name in changed}
+    if args.output == "json":
+        face.write(_json(row for row in new.rows() if row[0] in names))
+    elif save:
+        face.write(f"saved in {file}\n")
+        for name in changed:
+            if face.terminal and (origin := old.origins.get(name, "")).startswith("$"):
+                face.write(f"{origin} is set in this terminal, and wins there.\n")
+    else:
+        face.write("set for this kernel; --save sets it for all\n")
+
+
+def _plain(value: object) -> userfile.Value:
+    return value if isinstance(value, int | float) else str(value)
+
+
+def _json(rows: Iterable[tuple[str, str, str, str]]) -> str:
+    names = ("name", "value", "origin", "help")
+    return json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2) + "\n"

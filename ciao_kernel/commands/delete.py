@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Face, add_job, add_output, find
 from ciao_kernel.errors import UsageError
-
-HELP = "stop jobs, and remove their folders with all that they wrote there"
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """The jobs, or all that are over."""
-    verb.add_argument("names", nargs="*", metavar="NAME", help="the jobs")
+    add_job(verb, dest="names", nargs="*", metavar="NAME", help="the jobs")
     verb.add_argument("--finished", action="store_true", help="all jobs that are over")
+    add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
@@ -24,10 +24,15 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     elif not names:
         raise UsageError("no job is named.", "Name one, or write --finished for all that are over.")
     # All are looked up first: with a wrong name among them, nothing is deleted.
-    found = [await face.session.find(name) for name in dict.fromkeys(names)]
+    found = [await find(face, name) for name in dict.fromkeys(names)]
+    text = args.output == "text"
     for backend, job, status in found:
         await backend.delete(job)
-        was = "was " + str(status.state).lower()
-        face.write(f"{job.name} ({was}) and its folder are removed.\n")
-    if not found:
+        if text:
+            was = "was " + str(status.state).lower()
+            face.write(f"{job.name} ({was}) and its folder are removed.\n")
+    if not text:
+        records = [{"name": job.name, "was": str(status.state)} for _, job, status in found]
+        face.write(json.dumps(records, indent=2) + "\n")
+    elif not found:
         face.write("There was nothing to delete.\n")

@@ -5,25 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any
 
-from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands import Face, add_job, add_output, find
 from ciao_kernel.display.table import clock_time, columns, ending
-from ciao_kernel.model import Job, JobResult, ReplicaStatus, Status
-
-HELP = "show all that is known of a job"
+from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob
+from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """The job, and ``--output``."""
-    verb.add_argument("name", help="the job")
+    add_job(verb)
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the job, its header and its replicas."""
-    _, job, status = await face.session.find(args.name)
+    _, job, status = await find(face, args.name)
     if args.output == "json":
         face.write(json.dumps(job_record(job, status), indent=2) + "\n")
         return
@@ -71,13 +71,41 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
     }
 
 
-def result_record(result: JobResult) -> dict[str, Any]:
-    """What a run left, as ``--output json`` writes it."""
+async def reported(
+    work: Awaitable[JobResult | None], args: argparse.Namespace, face: Face, name: str = ""
+) -> JobResult | None:
+    """Await a job, and for ``--output json`` write how it ended, a failure included."""
+    if args.output == "text":
+        return await work
+    try:
+        result = await work
+    except JobError as error:
+        record = await _error_record(error, getattr(error, "job", "") or name, face)
+        face.write(json.dumps(record, indent=2) + "\n")
+        raise
+    if result is not None:
+        face.write(json.dumps(_result_record(result), indent=2) + "\n")
+    return result
+
+
+async def _error_record(error: JobError, name: str, face: Face) -> dict[str, Any]:
+    try:
+        _, job, status = await face.session.find(name)
+        result = JobResult(job.name, status.state, job.place, status.replicas)
+    except NoSuchJob:
+        # %cleanPolicy=all, or someone deleted it: nothing is left but the error.
+        states = {JobStopped: State.STOPPED, JobLost: State.LOST}
+        result = JobResult(name, states.get(type(error), State.FAILED), "")
+    return {**_result_record(result), "error": error.message}
+
+
+def _result_record(result: JobResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "state": str(result.state),
         "folder": result.place,
         "replicas": [_replica(one) for one in result.replicas],
+        "error": None,
     }
 
 
@@ -87,5 +115,6 @@ def _replica(one: ReplicaStatus) -> dict[str, Any]:
         "state": str(one.state),
         "since": one.since,
         "exit_code": one.exit_code,
+        "reason": one.reason,
         "log": one.log,
     }

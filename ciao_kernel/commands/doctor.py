@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ciao_kernel.backends.local import interpreter
 from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands.config import survey
+from ciao_kernel.config import Settings
+from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import EnvironmentFault
-
-HELP = "check Python, packages, kernelspec, settings and what a cluster would need"
+from ciao_kernel.errors import CiaoError, EnvironmentFault
 
 _NEEDED = ("ipykernel", "jupyter_client", "psutil", "rich", "argcomplete")
+_LITTLE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +42,40 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the findings; fails if one of them is wrong."""
-    found = [
-        *_python(),
-        *_packages(),
-        *_frameworks(face),
-        *_kernelspec(),
-        *_storage(face),
-        *_cluster(),
-    ]
+    settings, faults = survey()
+    if not face.terminal:
+        settings = face.session.settings  # `%ciao config` changes this kernel's alone.
+    found = [*_python(), *_packages()]
+    found += [Finding("wrong", fault.message.rstrip("."), _mend(fault)) for fault in faults]
+    found += _settings(settings, faults)
+    found += [finding async for finding in _frameworks(face, settings)]
+    found += [finding async for finding in _kernelspecs()]
+    found += [*_storage(settings), *_cluster()]
     if args.output == "json":
         records = [{"level": f.level, "what": f.what, "fix": f.fix} for f in found]
         face.write(json.dumps(records, indent=2) + "\n")
     else:
-        face.write(columns((f.level, f.what, f.fix) for f in found) + "\n")
+        face.write(_text(found))
     wrong = sum(finding.level == "wrong" for finding in found)
     if wrong:
         raise EnvironmentFault(f"{wrong} of {len(found)} checks found a fault.")
 
 
+def _text(found: list[Finding]) -> str:
+    """One line a finding, and its fix below it: both may be long."""
+    rows = [row for f in found for row in ((f.level, f.what), ("", f"→ {f.fix}")) if row[1] != "→ "]
+    return columns(rows) + "\n"
+
+
+def _mend(fault: CiaoError) -> str:
+    if fault.message.startswith("$"):
+        return f"give the variable another value, or unset it; {spoken(fault.hint)}"
+    return f"correct it there; {spoken(fault.hint)}"
+
+
 def _python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
-        yield Finding("ok", f"Python {version} ({sys.executable})")
-    else:
-        yield Finding("wrong", f"Python {version}", "ciao needs Python 3.11 or newer")
+    yield Finding("ok", f"Python {version} ({sys.executable})")
 
 
 def _packages() -> Iterator[Finding]:
@@ -72,63 +86,107 @@ def _packages() -> Iterator[Finding]:
             yield Finding("wrong", f"{name} is not installed", f"pip install {name}")
 
 
-def _frameworks(face: Face) -> Iterator[Finding]:
+def _settings(settings: Settings, faults: list[Any]) -> Iterator[Finding]:
+    places = ", ".join(sorted(set(settings.origins.values()))) or "built-in only"
+    yield Finding("ok", f"settings ({places}{', without what is wrong' if faults else ''})")
+
+
+async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
+    """Whether the replicas of this machine find each framework's package."""
     registry = face.session.registry
-    for name in registry.table.names.frameworks:
-        framework = registry.framework(name)
-        if importlib.util.find_spec(framework.package):
-            yield Finding("ok", f"{name}: the package {framework.package} is here")
-        else:
-            fix = f"for jobs on this machine: pip install {framework.requirement}"
-            yield Finding("note", f"{name}: no package {framework.package}", fix)
+    python = sys.executable
+    try:
+        if settings.python:
+            python = interpreter.find(settings.python, face.folder)
+            yield Finding("ok", f"replicas run {python}")
+        for name in registry.table.names.frameworks:
+            framework = registry.framework(name)
+            if await interpreter.has(python, framework.package):
+                yield Finding("ok", f"{name}: the package {framework.package} is here")
+            else:
+                where = "" if python == sys.executable else f"{python} -m "
+                fix = f"for {name} jobs on this machine: {where}pip install {framework.requirement}"
+                yield Finding("note", f"{name}: no package {framework.package}", fix)
+    except CiaoError as error:
+        yield Finding("wrong", error.message.rstrip("."), error.hint)
 
 
-def _kernelspec() -> Iterator[Finding]:
+async def _kernelspecs() -> AsyncIterator[Finding]:
+    """Whether each kernelspec that starts this kernel can start it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     found = False
-    manager = KernelSpecManager()
-    for name, folder in sorted(manager.find_kernel_specs().items()):
-        argv = manager.get_kernel_spec(name).argv
-        if "ciao_kernel" not in argv:
+    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
+        try:
+            argv = json.loads(Path(folder, "kernel.json").read_text(encoding="utf-8"))["argv"]
+            ours, python = "ciao_kernel" in argv, str(argv[0])
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            if name == "ciao":
+                found = True
+                fix = f"delete {folder}, then: {_install(name, folder)}"
+                yield Finding("wrong", f"kernelspec {name}: {folder}/kernel.json is broken", fix)
+            continue
+        if not ours:
             continue
         found = True
-        python = argv[0]
-        if os.sep in python and not Path(python).exists():
-            fix = f"ciao install --name {name}, from the environment that you use"
-            yield Finding("wrong", f"kernelspec {name}: {python} is gone", fix)
-        else:
-            yield Finding("ok", f"kernelspec {name} in {folder}")
+        # Jupyter puts its own interpreter in the place of a bare "python".
+        python = python if os.sep in python else sys.executable
+        fix = f"in the environment that you use: {_install(name, folder)}"
+        try:
+            if await interpreter.has(python, "ciao_kernel"):
+                yield Finding("ok", f"kernelspec {name} in {folder}")
+            else:
+                yield Finding("wrong", f"kernelspec {name}: {python} has no ciao", fix)
+        except EnvironmentFault:
+            gone = "does not run" if Path(python).exists() else "is gone"
+            yield Finding("wrong", f"kernelspec {name}: {python} {gone}", fix)
     if not found:
         yield Finding("wrong", "Jupyter knows no ciao kernel", "ciao install --sys-prefix")
 
 
-def _storage(face: Face) -> Iterator[Finding]:
-    settings = face.session.settings
-    changed = ", ".join(sorted(set(settings.origins.values()))) or "built-in only"
-    yield Finding("ok", f"settings ({changed})")
+def _install(name: str, folder: str) -> str:
+    """The command that writes a kernelspec to where it is now."""
+    from jupyter_core.paths import jupyter_data_dir
+
+    named = "" if name == "ciao" else f" --name {name}"
+    place = Path(folder).absolute()
+    if place.is_relative_to(jupyter_data_dir()):
+        return f"ciao install --user{named}"
+    if place.is_relative_to(sys.prefix):
+        return f"ciao install --sys-prefix{named}"
+    if place.parent.parts[-3:] == ("share", "jupyter", "kernels"):
+        return f"ciao install --prefix {place.parents[3]}{named}"
+    return f"ciao install{named}"
+
+
+def _storage(settings: Settings) -> Iterator[Finding]:
+    """Try the folder of jobs, or the one that it would be made in."""
+    fix = "name another place: ciao config storage=/some/folder"
     place = settings.storage
-    while not place.exists():
-        place = place.parent
-    if not os.access(place, os.W_OK):
-        fix = "ciao config storage=/some/folder"
-        yield Finding("wrong", f"{settings.storage} cannot be written", fix)
+    try:
+        while not place.exists():
+            place = place.parent
+        with tempfile.TemporaryFile(dir=place):
+            free = shutil.disk_usage(place).free
+    except OSError as error:
+        what = f"no job can be kept in {settings.storage}: {error.strerror} ({place})"
+        yield Finding("wrong", what, fix)
         return
-    free = shutil.disk_usage(place).free
     text = f"{free / 2**30:.1f} GiB free for jobs in {settings.storage}"
-    if free < 2**30:
-        yield Finding("note", text, "ciao delete --finished removes old jobs")
+    if free < _LITTLE:
+        yield Finding("note", text, f"ciao delete --finished removes old jobs; or {fix}")
     else:
         yield Finding("ok", text)
 
 
 def _cluster() -> Iterator[Finding]:
     """What a cluster would need. Nothing is asked over the network."""
+    fix = "nothing to mend: this version runs jobs on this machine only"
     config = Path(os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]).expanduser()
     account = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
     if account.exists():
-        yield Finding("note", "a Kubernetes service account is here; jobs still run on this machine")
+        yield Finding("note", "a Kubernetes service account is here and is not used", fix)
     elif config.exists():
-        yield Finding("note", f"{config} names a cluster; jobs still run on this machine")
+        yield Finding("note", f"{config} names a cluster, which is not used", fix)
     else:
-        yield Finding("note", "no Kubernetes cluster is set up: jobs run on this machine")
+        yield Finding("note", "no Kubernetes cluster is set up", fix)

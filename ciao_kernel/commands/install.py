@@ -9,8 +9,6 @@ from ciao_kernel import kernelspec
 from ciao_kernel.commands import Face
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
-HELP = "register the kernel with Jupyter (pip install does it for its own environment)"
-
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Where and under which name."""
@@ -39,8 +37,10 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             user=args.user, prefix=prefix(args), name=args.name, display_name=args.display_name
         )
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{error}.") from error
+    except PermissionError as error:
+        hint = "" if args.user else "`ciao install --user` installs it for you alone."
+        raise EnvironmentFault(f"{error}.", hint) from error
     except OSError as error:
-        hint = "`ciao install --user` needs no rights." if not args.user else ""
-        raise EnvironmentFault(str(error), hint) from error
+        raise EnvironmentFault(f"{error}.") from error
     face.write(f"installed the kernelspec {args.name} in {path}\n")

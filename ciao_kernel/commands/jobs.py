@@ -11,8 +11,6 @@ from ciao_kernel.commands.describe import job_record
 from ciao_kernel.display.table import columns
 from ciao_kernel.model import State, Status
 
-HELP = "list all jobs, oldest first"
-
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """``--running`` and ``--output``."""

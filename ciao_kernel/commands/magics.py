@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
-from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands import Face, add_output, completion
 from ciao_kernel.errors import UsageError
-
-HELP = "list the directives, or explain one"
+from ciao_kernel.magics.table import Directive
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """One directive, and ``--output``."""
-    verb.add_argument("name", nargs="?", help="a directive")
+    name = verb.add_argument("name", nargs="?", help="a directive")
+    completion.by(completion.directives, name)
     add_output(verb)
 
 
@@ -22,19 +23,31 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     from ciao_kernel.magics import explain
 
     table = face.session.registry.table
+    if args.name is None:
+        if args.output == "json":
+            records = [_record(entry) for entry in table.entries]
+            face.write(json.dumps(records, indent=2) + "\n")
+        else:
+            face.write(explain.overview(table) + "\n")
+        return
+    name = args.name.removeprefix("%").partition("=")[0]
+    entry = table.find(name)
+    if entry is None:
+        near = table.nearest(name)
+        hint = f"Did you mean {near}? " if near else ""
+        raise UsageError(f"there is no directive {name}.", f"{hint}`ciao magics` lists all.")
     if args.output == "json":
-        records = [
-            {"name": entry.name, "help": entry.help, "example": entry.example}
-            for entry in table.entries
-        ]
-        face.write(json.dumps(records, indent=2) + "\n")
-    elif args.name is None:
-        face.write(explain.overview(table) + "\n")
+        face.write(json.dumps(_record(entry), indent=2) + "\n")
     else:
-        name = args.name.removeprefix("%")
-        entry = table.find(name)
-        if entry is None:
-            near = table.nearest(name)
-            hint = f"Did you mean {near}?" if near else "`ciao magics` lists all."
-            raise UsageError(f"there is no directive {name}.", hint)
         face.write((explain.explain(f"%{entry.name}", 1, table) or "") + "\n")
+
+
+def _record(entry: Directive) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "belongs_to": entry.scope.value,
+        "expected": entry.kind.expected,
+        "default": entry.default or None,
+        "help": entry.help,
+        "example": entry.example,
+    }

@@ -3,67 +3,120 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from ciao_kernel import workspace
-from ciao_kernel.commands import Face, add_output
-from ciao_kernel.commands.describe import result_record
+from ciao_kernel.commands import Face, add_output, completion
+from ciao_kernel.commands.describe import reported
+from ciao_kernel.display.errors import spoken
 from ciao_kernel.errors import UsageError
+from ciao_kernel.magics import kinds, parse
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.kinds import Flag, quote
-from ciao_kernel.magics.table import Table
-from ciao_kernel.model import JobResult
+from ciao_kernel.magics.table import Directive
+from ciao_kernel.magics.words import words
+from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.registry import Registry
-
-HELP = "run a Python file as a job; its header stands in comments such as #%worker=2"
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Offer every directive as an option."""
-    verb.add_argument("file", help="the program")
-    verb.add_argument("-d", dest="detach_short", action="store_true", help="short for --detach")
+    verb.usage = "%(prog)s [options] FILE.py [-- ARGUMENT ...]"
+    verb.epilog = (
+        "What stands behind -- are the program's own arguments. A role may carry its resources, "
+        'as in --worker "2;%cpu=1;%memory=2Gi".'
+    )
+    file = verb.add_argument("file", metavar="FILE.py", help="the program")
+    completion.by(completion.files("py"), file)
     add_output(verb)
-    for entry in _table().entries:
-        if isinstance(entry.kind, Flag):
-            verb.add_argument(
-                _option(entry.name), dest=f"directive_{entry.name}", action="store_true", help=_help(entry.help)
-            )
+    group = verb.add_argument_group(
+        "directives", "They win over the same ones in the file's header, as --worker 2."
+    )
+    for entry in Registry().table.entries:
+        names = [_option(entry.name)]
+        help_text = spoken(entry.help).replace("%", "%%")
+        if entry.name == "detach":
+            names.insert(0, "-d")
+        if isinstance(entry.kind, kinds.Flag):
+            group.add_argument(*names, dest=_dest(entry), action="store_true", help=help_text)
         else:
-            verb.add_argument(
-                _option(entry.name),
-                dest=f"directive_{entry.name}",
-                action="append",
-                metavar="VALUE",
-                help=_help(entry.help),
+            option = group.add_argument(
+                *names, dest=_dest(entry), action="append", metavar=_metavar(entry), help=help_text
             )
-    verb.add_argument("arguments", nargs="*", help="behind --: arguments of the program")
+            completion.by(completion.value(entry.name, _options), option)
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     """Run the file with its own folder as the place where modules and files are looked for."""
     path = (face.folder / Path(args.file).expanduser()).absolute()
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise UsageError(f"{args.file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{args.file} is not UTF-8 text.", "Save it as UTF-8.") from None
-    result = await face.session.run(
+    text = _read(path, args.file)
+    options = _options(args)
+    _check_header(text, options, args.file, face)
+    display = face.display
+    if face.session.parse(text, Style.FILE, options).spec.dryrun:
+        if args.output == "json":
+            raise UsageError("a dry run writes text.", "Leave --output json out.")
+        display = _Written(face)
+    work = face.session.run(
         text,
-        face.display,
+        display,
         path.parent,
         style=Style.FILE,
         entry=workspace.entry_name(path),
-        options=_options(args),
+        options=options,
     )
-    if result is not None and args.output == "json":
-        face.write(json.dumps(result_record(result), indent=2) + "\n")
+    result = await reported(work, args, face)
+    if face.piped and args.output == "text" and result and result.state is State.RUNNING:
+        face.write(f"{result.name}\n")  # For $(ciao run -d …); the sentence is on standard error.
     return result
 
 
-def _table() -> Table:
-    return Registry().table
+def _read(path: Path, shown: str) -> str:
+    if path.suffix == ".ipynb":
+        raise UsageError(
+            f"{shown} is a notebook, and `ciao run` takes a Python file.",
+            "Open it in Jupyter with the kernel Ciao.",
+        )
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise UsageError(f"{shown} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{shown} is not UTF-8 text.", "Save it as UTF-8.") from None
+
+
+def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Face) -> None:
+    """See that file or options say what to run."""
+    table = face.session.registry.table
+    if parse.is_job(text, table, Style.FILE):
+        return
+    if parse.is_job(text, table):
+        raise UsageError(
+            f"{shown} has the header of a cell.",
+            "In a file its lines are comments, as #%worker=2: so Python can read the file too.",
+        )
+    if not face.session.settings.framework and "framework" not in options:
+        raise UsageError(
+            f"{shown} has no header, and no option names a framework.",
+            "Put lines such as #%framework=tensorflow and #%worker=2 on top of the file, or "
+            "write --framework tensorflow --worker 2.",
+        )
+
+
+class _Written:
+    """Writes sentences as a verb's own output (:class:`ciao_kernel.model.Display`)."""
+
+    def __init__(self, face: Face) -> None:
+        self._face = face
+
+    def begin(self, job: Job, follow: tuple[str, ...]) -> None:
+        """Never called: a dry run makes no job."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self._face.write(f"{event.text}\n")
+
+    async def end(self) -> None:
+        """Never called."""
 
 
 def _option(name: str) -> str:
@@ -71,21 +124,41 @@ def _option(name: str) -> str:
     return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in name)
 
 
-def _help(text: str) -> str:
-    return text.replace("%", "%%")
+def _dest(entry: Directive) -> str:
+    return f"directive_{entry.name}"
+
+
+def _metavar(entry: Directive) -> str:
+    kind = entry.kind
+    if isinstance(kind, kinds.Choice):
+        return "|".join(kind.names())
+    if isinstance(kind, kinds.Words):
+        return "WORDS"
+    names: dict[type, str] = {kinds.Count: "N", kinds.Pairs: "KEY=VALUE", kinds.Duration: "TIME"}
+    return names.get(type(kind), entry.name.upper())
 
 
 def _options(args: argparse.Namespace) -> dict[str, list[str]]:
-    """The directives that were given as options, as the header would write them."""
+    """The directives that were given as options, as the header would write them.
+
+    The names are those of the options, because errors show them.
+    """
     options: dict[str, list[str]] = {}
-    for entry in _table().entries:
-        value = getattr(args, f"directive_{entry.name}")
+    for entry in Registry().table.entries:
+        value = getattr(args, _dest(entry), None)
+        name = _option(entry.name).removeprefix("--")
         if value is True:
-            options[entry.name] = ["true"]
+            options[name] = ["true"]
         elif value:
-            options[entry.name] = value
-    if args.detach_short:
-        options["detach"] = ["true"]
-    if args.arguments:
-        options["args"] = [" ".join(map(quote, args.arguments))]
+            options[name] = [_quoted(text) for text in value] if entry.adds_up else value
+    if behind := getattr(args, "behind", ()):
+        options["args"] = [" ".join(map(kinds.quote, behind))]
     return options
+
+
+def _quoted(text: str) -> str:
+    """Quote words so that none of them is taken for a comment or for another directive."""
+    try:
+        return " ".join(map(kinds.quote, words(text)))
+    except ValueError:
+        return text  # The parser says what is wrong with it.

@@ -9,8 +9,6 @@ from ciao_kernel.commands import Face
 from ciao_kernel.commands.install import places, prefix
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
-HELP = "remove the kernel from Jupyter"
-
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Where and under which name."""
@@ -22,8 +20,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     try:
         removed = kernelspec.uninstall(args.name, user=args.user, prefix=prefix(args))
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{error}.") from error
     except OSError as error:
-        raise EnvironmentFault(str(error)) from error
+        raise EnvironmentFault(f"{error}.") from error
     for path in removed:
         face.write(f"removed {path}\n")

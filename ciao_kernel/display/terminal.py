@@ -1,7 +1,8 @@
 """The renderer for terminals and pipes.
 
-In a terminal: coloured lines above a live table. In a pipe: plain lines, and the table once
-at the end on standard error, so that the lines alone can be piped on.
+In a terminal: coloured lines above a live table. In a pipe: plain lines alone on standard
+output, so that they can be piped on; sentences, and the table once at the end, on standard
+error.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ import contextlib
 import os
 import sys
 import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.errors import colored
-from ciao_kernel.display.lines import Prefixer
-from ciao_kernel.display.table import HEADINGS, Table, columns
-from ciao_kernel.errors import CiaoError, describe
+from ciao_kernel.display.errors import colored, spoken, uncolored
+from ciao_kernel.display.lines import Prefixer, plain
+from ciao_kernel.display.table import HEADINGS, Row, Table, columns
+from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.live import Live
-    from rich.table import Table as RichTable
 
-_TICK = 0.25
+_TICK = 0.1
+"""Seconds between two writes to a terminal: each one draws the table anew below the lines."""
+_TABLE_TICK = 0.25
+_NARROW = 64
+"""Columns of a window below which the table leaves out times and rates."""
+_NO_LIMIT = 10**9
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -38,13 +45,14 @@ def uses_color(settings: Settings, stream: TextIO) -> bool:
     """Whether to colour: the setting, else NO_COLOR (no-color.org), else a terminal."""
     if settings.color != "auto":
         return settings.color == "always"
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not dull
 
 
 def show_error(error: CiaoError, settings: Settings) -> None:
     """Write an error to standard error."""
-    lines = colored(error) if uses_color(settings, sys.stderr) else describe(error)
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    lines = colored(error) if uses_color(settings, sys.stderr) else uncolored(error)
+    print(spoken("\n".join(lines)), file=sys.stderr, flush=True)
 
 
 class TerminalDisplay:
@@ -58,11 +66,15 @@ class TerminalDisplay:
     def __init__(self, settings: Settings, stream: TextIO) -> None:
         self._stream = stream
         self._color = uses_color(settings, stream)
-        self._prefixer = Prefixer(color=self._color, limit=10**9)
+        self._prefixer = Prefixer(color=self._color, limit=_NO_LIMIT)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
+        self._pending: list[str] = []
+        self._written = 0.0
+        self._drawn = 0.0
+        self._unread = False
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table where there is a terminal."""
@@ -72,14 +84,20 @@ class TerminalDisplay:
             from rich.live import Live
 
             console = Console(file=self._stream, highlight=False, no_color=not self._color)
-            self._live = Live(console=console, auto_refresh=False, redirect_stdout=False)
+            self._live = Live(
+                console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            )
             self._live.start()
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def show(self, event: Event) -> None:
-        """Write lines at once; note states for the table."""
+        """Take an event. Lines are written at once, or in a terminal with the next few."""
         if isinstance(event, Notice):
-            self._print(f"{event.text}\n")
+            text = f"{spoken(event.text)}\n"
+            if self._stream.isatty():
+                self._print(text)
+            else:
+                print(text, end="", file=sys.stderr, flush=True)
         elif self._table is None:
             return
         elif isinstance(event, Output):
@@ -97,51 +115,87 @@ class TerminalDisplay:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._ticker
             self._ticker = None
-        if self._table is None:
+        table, self._table = self._table, None
+        if table is None or self._unread:
             return
         if self._live is not None:
-            self._live.update(_rich(self._table), refresh=True)
-            self._live.stop()
-            self._live = None
+            self._flush()
+            self._live.update(_drawing(table, self._live.console.width, last=True), refresh=True)
+            self.close()
+            self._stream.write(_places(table))
+            self._stream.flush()
         else:
-            rows = [HEADINGS, *(row.cells() for row in self._table.rows())]
-            text = f"{self._table.title()}\n{columns(rows)}\nfolder: {self._table.job.place}"
+            rows = [HEADINGS, *(row.cells() for row in table.rows())]
+            text = f"{plain(table.title())}\n{columns(rows)}\nfolder: {table.job.place}"
             print(text, file=sys.stderr, flush=True)
-        self._table = None
+
+    def close(self) -> None:
+        """Give the terminal its cursor back, also where nothing could be ended in order."""
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
 
     def _print(self, text: str) -> None:
-        if self._live is not None:
-            from rich.text import Text
-
-            self._live.console.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+        if self._live is None:
+            try:
+                self._stream.write(text)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._unread = True
+                raise
         else:
-            self._stream.write(text)
-            self._stream.flush()
+            self._pending.append(text)
+            if time.monotonic() - self._written > _TICK:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write the lines that wait, above the table."""
+        if self._pending and self._live is not None:
+            from rich.segment import Segment, Segments
+
+            text, self._pending = "".join(self._pending), []
+            # As segments they are written as they are: rich would wrap and expand them.
+            self._live.console.print(Segments([Segment(text)]), soft_wrap=True, end="")
+            self._written = time.monotonic()
 
     async def _tick(self) -> None:
         while self._live is not None and self._table is not None:
-            self._live.update(_rich(self._table), refresh=True)
             started = time.monotonic()
+            self._flush()
+            if started - self._drawn >= _TABLE_TICK:
+                self._live.update(_drawing(self._table, self._live.console.width), refresh=True)
+                self._drawn = started
             await asyncio.sleep(max(_TICK, 4 * (time.monotonic() - started)))
 
 
-def _rich(table: Table) -> RichTable:
+def _drawing(table: Table, width: int, *, last: bool = False) -> RenderableType:
+    """Draw the table for a window; the last one has its places below, for copying whole."""
+    from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    state = table.status.state if table.status else State.PENDING
-    drawn = RichTable(
-        title=Text(table.title(), style=_STYLES.get(state, "")),
-        caption=Text(f"folder: {table.job.place}"),
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    for heading in HEADINGS[:-1]:
-        drawn.add_column(heading, no_wrap=True, overflow="ellipsis")
+    def line(text: str, style: str = "") -> Text:
+        return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+    shown = (0, 1, 3) if width < _NARROW else (0, 1, 2, 3, 4)
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place in shown:
+        # A column that may wrap is the one that gives way in a narrow window.
+        drawn.add_column(HEADINGS[place], no_wrap=place != 3, overflow="ellipsis")
     for row in table.rows():
-        cells = [Text(cell) for cell in row.cells()[:-1]]
-        cells[1].stylize(_STYLES.get(row.state, ""))
-        drawn.add_row(*cells)
-    return drawn
+        drawn.add_row(*(line(text, style) for text, style in _cells(row, shown)))
+    state = table.status.state if table.status else State.PENDING
+    title = line(plain(table.title()), _STYLES.get(state, ""))
+    return Group(title, drawn, *([] if last else [line(f"folder: {table.job.place}")]))
+
+
+def _cells(row: Row, shown: tuple[int, ...]) -> list[tuple[str, str]]:
+    cells = row.cells()
+    return [(cells[place], _STYLES.get(row.state, "") if place == 1 else "") for place in shown]
+
+
+def _places(table: Table) -> str:
+    """Where the job's files and logs are, never cut off."""
+    parents = {str(PurePath(row.log).parent) for row in table.rows() if row.log}
+    logs = "".join(f"logs:   {parent}/\n" for parent in sorted(parents))
+    return f"folder: {table.job.place}\n{logs}"

@@ -1,0 +1,131 @@
+"""The verbs that look after jobs: jobs, describe, logs, delete."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.command import HEADER, LONG, QUICK, User, until
+
+COUNT = HEADER + "for i in range(5):\n    print('line', i)\n"
+
+
+def test_there_may_be_no_jobs(ciao: User) -> None:
+    assert ciao("jobs").out == "There are no jobs.\n"
+    assert ciao("jobs", "-o", "json").json == []
+    assert ciao("delete", "--finished").out == "There was nothing to delete.\n"
+    assert ciao("delete", "--finished", "-o", "json").json == []
+    assert not ciao.storage.exists()
+
+
+def test_jobs_and_describe_tell_all_that_is_known(ciao: User) -> None:
+    ciao.detach("far")
+    ciao.file("train.py", QUICK)
+    assert ciao("run", "--name", "near", "train.py").code == 0
+    head, far, near = ciao("jobs").out.splitlines()
+    assert head.split()[:4] == ["NAME", "FRAMEWORK", "BACKEND", "STATE"]
+    assert far.split()[:5] == ["far", "tensorflow", "local", "Running", "2/2"]
+    assert "detached" in far
+    assert near.split()[:4] == ["near", "tensorflow", "local", "Succeeded"]
+    assert [job["name"] for job in ciao("jobs", "--output", "json").json] == ["far", "near"]
+    assert [job["name"] for job in ciao("jobs", "--running", "-o", "json").json] == ["far"]
+    job = ciao.describe("near")
+    assert {"name", "state", "framework", "backend", "folder", "header", "replicas"} <= job.keys()
+    text = ciao("describe", "near").out
+    for part in (
+        "near",
+        "Succeeded",
+        job["folder"],
+        "%worker=2",
+        *[r["log"] for r in job["replicas"]],
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "words", [["describe"], ["logs"], ["logs", "-f"], ["attach"], ["delete", "far"]]
+)
+def test_a_job_that_does_not_exist_offers_the_nearest(ciao: User, words: list[str]) -> None:
+    ciao.detach("far", QUICK)
+    done = ciao(*words, "farr")
+    assert (done.code, done.out) == (1, "")
+    assert "NoSuchJob: there is no job farr" in done.err
+    assert "Did you mean far?" in done.err
+    assert ciao.describe("far")  # a wrong name among others: nothing is deleted
+    assert "Did you mean" not in ciao(*words, "quite-another").err
+
+
+def test_logs_show_each_replica_and_its_end(ciao: User) -> None:
+    ciao.file("train.py", COUNT)
+    assert ciao("run", "--name", "count", "train.py").code == 0
+    all_lines = [f"[worker-{r}] line {i}" for r in range(2) for i in range(5)]
+    assert ciao("logs", "count").out.splitlines() == all_lines
+    assert ciao("logs", "count", "--tail", "2").out.splitlines() == [
+        *all_lines[3:5],
+        *all_lines[8:],
+    ]
+    assert ciao("logs", "count", "--replica", "worker-1").out.splitlines() == all_lines[5:]
+    assert ciao("logs", "count", "--replica", "worker").out.splitlines() == all_lines
+    assert ciao("logs", "count", "--tail", "0").out == ""
+    assert ciao("logs", "count", "--tail", "99").out.splitlines() == all_lines
+    followed = ciao("logs", "-f", "--tail", "1", "count")
+    assert followed.code == 0
+    assert sorted(followed.out.splitlines()) == ["[worker-0] line 4", "[worker-1] line 4"]
+    for words, says in (
+        (["--replica", "worker-2"], "There are: worker-0, worker-1."),
+        (["--tail", "-1"], "--tail cannot be -1"),
+        (["--tail", "x"], "invalid int value: 'x'"),
+    ):
+        done = ciao("logs", "count", *words)
+        assert done.code == 2
+        assert says in done.err
+
+
+def test_a_long_log_is_read_from_its_end(ciao: User) -> None:
+    ciao.file("train.py", HEADER + "for i in range(30_000):\n    print('line', i, 'x' * 40)\n")
+    assert ciao("run", "--name", "much", "--worker", "1", "train.py").code == 0
+    out = ciao("logs", "much", "--tail", "5000").out.splitlines()
+    assert [int(line.split()[2]) for line in out] == list(range(25_000, 30_000))
+
+
+def test_logs_follow_a_job_that_runs(ciao: User) -> None:
+    ciao.detach("far")
+    process = ciao.start("logs", "-f", "far", "--replica", "worker-1")
+    assert process.stdout
+    assert process.stdout.readline() == "[worker-1] ready\n"
+    assert ciao("delete", "far").code == 0
+    assert ciao.finish(process).code in (0, 1)
+
+
+def test_delete_stops_what_runs_and_removes_what_is_there(ciao: User) -> None:
+    job = ciao.detach("far")
+    done = ciao("delete", "far")
+    assert (done.code, done.out) == (0, "far (was running) and its folder are removed.\n")
+    assert not Path(job["folder"]).exists()
+    assert ciao("jobs", "-o", "json").json == []
+    ciao.nothing_left()
+
+
+def test_delete_finished_leaves_what_runs(ciao: User) -> None:
+    ciao.detach("far")
+    ciao.detach("near", QUICK)
+    ciao.settle("near")
+    done = ciao("delete", "--finished", "--output", "json")
+    assert done.json == [{"name": "near", "was": "Succeeded"}]
+    assert [job["name"] for job in ciao("jobs", "-o", "json").json] == ["far"]
+    assert ciao("delete").code == 2
+
+
+def test_a_job_whose_supervisor_was_killed_is_lost_and_can_be_deleted(ciao: User) -> None:
+    job = ciao.detach("far", LONG)
+    for process in ciao.processes():
+        if job["folder"] not in " ".join(process.cmdline()):
+            process.send_signal(signal.SIGKILL)
+    until(lambda: ciao.describe("far")["state"] == "Lost", "the loss")
+    done = ciao("attach", "far")
+    assert done.code == 1
+    assert "JobLost" in done.err
+    assert ciao("delete", "far").code == 0
+    ciao.nothing_left()

@@ -1,0 +1,192 @@
+"""``ciao run``: from a file to a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, User
+
+SHOW = "import json, os, sys\nprint(json.dumps([os.environ['CIAO_REPLICA'], sys.argv[1:]]))\n"
+
+
+def lines(text: str, replica: str = "worker-0") -> list[str]:
+    prefix = f"[{replica}] "
+    return [line.removeprefix(prefix) for line in text.splitlines() if line.startswith(prefix)]
+
+
+def test_a_header_in_comments_makes_a_file_a_job(ciao: User) -> None:
+    ciao.file("train.py", HEADER + SHOW)
+    done = ciao("run", "train.py")
+    assert done.code == 0
+    assert sorted(done.out.splitlines()) == [
+        '[worker-0] ["worker-0", []]',
+        '[worker-1] ["worker-1", []]',
+    ]
+    assert "Succeeded" in done.err
+
+
+def test_options_alone_make_a_file_a_job(ciao: User) -> None:
+    ciao.file("train.py", "import os\nprint(os.environ['TF_CONFIG'])\n")
+    done = ciao("run", "train.py", "--framework", "tensorflow", "--ps", "1", "--worker", "2")
+    assert done.code == 0
+    cluster = json.loads(lines(done.out)[0])["cluster"]
+    assert {role: len(hosts) for role, hosts in cluster.items()} == {"ps": 1, "worker": 2}
+
+
+def test_options_win_over_the_header_and_arguments_stand_behind_dashes(ciao: User) -> None:
+    ciao.file("train.py", "#%framework=tensorflow\n#%worker=2\n#%args=--from header\n" + SHOW)
+    done = ciao("run", "train.py", "--worker=1", "--", "--lr", "0.1", "a b", "#1;%ps=2", "--", "x")
+    assert done.code == 0
+    expected = ["worker-0", ["--lr", "0.1", "a b", "#1;%ps=2", "--", "x"]]
+    assert [json.loads(line) for line in lines(done.out)] == [expected]
+    assert "worker-1" not in done.out
+
+
+def test_an_option_may_be_given_several_times_and_hold_any_character(ciao: User) -> None:
+    ciao.file("train.py", HEADER + "import os\nprint(os.environ['A'], os.environ['B'])\n")
+    done = ciao("run", "train.py", "--worker=1", "--envvar", "A=1", "--envvar", "B='x  #y;%ps=1'")
+    assert lines(done.out) == ["1 x  #y;%ps=1"]
+
+
+def test_a_role_may_carry_its_resources(ciao: User) -> None:
+    ciao.file("train.py", QUICK)
+    words = ["run", "train.py", "--dryrun", "--worker", "2;%cpu=1;%memory=2Gi"]
+    assert "%worker=2;%cpu=1;%memory=2Gi" in ciao(*words).out
+
+
+def test_modules_and_files_beside_the_file_travel(ciao: User) -> None:
+    ciao.file("sub/train.py", HEADER + "import helper\nprint(helper.read())\n")
+    ciao.file("sub/helper.py", "def read():\n    return open('data.txt').read()\n")
+    ciao.file("sub/data.txt", "the data")
+    done = ciao("run", "sub/train.py", "--files", "data.txt", "--worker", "1")
+    assert done.code == 0
+    assert lines(done.out) == ["the data"]
+    assert "helper.py" in done.err  # said aloud, and not among the program's lines
+
+
+@pytest.mark.parametrize(
+    ("name", "delivered"), [("train.py", "train.py"), ("code.py", "ciao_code.py")]
+)
+def test_tracebacks_keep_the_name_and_the_lines_of_the_file(
+    ciao: User, name: str, delivered: str
+) -> None:
+    ciao.file(name, b"\xef\xbb\xbf" + FAILS.replace("\n", "\r\n").encode())
+    done = ciao("run", name)
+    assert done.code == 1
+    assert f'  File "{delivered}", line 4, in <module>' in done.err
+    assert "JobFailed: worker-0 ended with exit code 1: ZeroDivisionError" in done.err
+    assert "so far" in lines(done.out)
+
+
+def test_the_file_is_delivered_byte_for_byte(ciao: User) -> None:
+    data = b"\xef\xbb\xbf" + (QUICK + "text = 'ü %worker=3'\n").replace("\n", "\r\n").encode()
+    ciao.file("train.py", data)
+    job = ciao("run", "train.py", "--output", "json").json
+    assert Path(job["folder"], "train.py").read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], ["bare.py has no header", "#%framework=tensorflow", "--framework tensorflow"]),
+        (["--worker", "2"], ["no option names a framework"]),
+        (["--framework", "tensorflw"], ["--framework cannot be 'tensorflw'", "tensorflow"]),
+        (["--framework=tensorflow", "--worker", "two"], ["--worker cannot be 'two'", "number"]),
+        (["--framework=pytorch", "--nproc-per-node", "x"], ["--nproc-per-node cannot be 'x'"]),
+        (["--framework=tensorflow", "--ps", "1"], ["ps", "worker"]),
+        (["--framework=tensorflow", "--worker=1", "--files", "no.csv"], ["no.csv"]),
+        (["--framework=tensorflow", "--wroker=1"], ["does not know --wroker", "--worker?"]),
+        (["--framework"], ["--framework: expected one argument"]),
+        (["--framework=tensorflow", "--worker=1", "x"], ["ciao run does not know x"]),
+    ],
+)
+def test_wrong_options_are_told_as_options(ciao: User, words: list[str], says: list[str]) -> None:
+    ciao.file("bare.py", "print(1)\n")
+    done = ciao("run", "bare.py", *words)
+    assert done.code == 2
+    assert done.out == ""
+    assert all(text in done.err for text in says), done.err
+    assert "line 1" not in done.err
+    assert not ciao.storage.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("no.py", None, "no.py cannot be read: No such file"),
+        ("folder", "", "Is a directory"),
+        ("bad.py", b"#%worker=1\n'\xff'\n", "is not UTF-8 text"),
+        ("note.ipynb", "{}", "is a notebook"),
+        ("cell.py", "%framework=tensorflow\n%worker=2\nprint(1)\n", "has the header of a cell"),
+        ("typo.py", "#%framework=tensorflow\n#%wroker=2\nprint(1)\n", "line 2: #%wroker=2"),
+        ("syntax.py", HEADER + "print(1\n", "line 3: print(1"),
+    ],
+)
+def test_a_file_that_cannot_run_is_a_usage_error(
+    ciao: User, name: str, data: str | bytes | None, says: str
+) -> None:
+    if name == "folder":
+        (ciao.folder / name).mkdir()
+    elif data is not None:
+        ciao.file(name, data)
+    done = ciao("run", name)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+def test_a_dry_run_writes_what_would_run_and_runs_nothing(ciao: User) -> None:
+    ciao.file("train.py", QUICK)
+    done = ciao("run", "train.py", "--dryrun")
+    assert done.code == 0
+    assert "worker-1:" in done.out
+    assert "TF_CONFIG" in done.out
+    assert not ciao.storage.exists()
+    assert ciao("run", "train.py", "--dryrun", "-o", "json").code == 2
+
+
+def test_json_is_alone_on_standard_output_and_tells_of_failures_too(ciao: User) -> None:
+    ciao.file("train.py", QUICK)
+    done = ciao("run", "train.py", "--output=json")
+    assert done.code == 0
+    assert done.json["state"] == "Succeeded"
+    assert [one["exit_code"] for one in done.json["replicas"]] == [0, 0]
+    assert "[worker-0] hello" in done.err
+    ciao.file("train.py", FAILS)
+    done = ciao("run", "train.py", "-ojson")
+    assert done.code == 1
+    assert done.json["state"] == "Failed"
+    assert "ZeroDivisionError" in done.json["error"]
+    done = ciao("run", "train.py", "-o", "json", "--clean-policy", "all")
+    assert (done.code, done.json["state"]) == (1, "Failed")
+
+
+def test_a_detached_job_is_named_alone_on_standard_output(ciao: User) -> None:
+    ciao.file("train.py", LONG)
+    done = ciao("run", "-d", "--name", "far", "train.py")
+    assert (done.code, done.out) == (0, "far\n")
+    assert "`ciao attach far`" in done.err
+    assert "`ciao delete far`" in done.err
+    assert ciao.describe("far")["state"] == "Running"
+    assert ciao("run", "-d", "-o", "json", "--name", "far", "train.py").json["name"] == "far-2"
+
+
+def test_output_is_plain_text_in_a_pipe_whatever_the_job_writes(ciao: User) -> None:
+    text = r"'\x1b[31mred\x1b[0m \x1b[2J\x1b]0;title\x07 \xff ü'"
+    ciao.file("train.py", HEADER + f"import sys\nsys.stdout.write({text} + '\\n')\n")
+    done = ciao("run", "train.py", "--worker=1", env={"PYTHONIOENCODING": "utf-8"})
+    assert lines(done.out) == ["red  ÿ ü"]
+    assert "\x1b" not in done.out + done.err
+    ciao.file("train.py", HEADER + f"raise ValueError({text})\n")
+    assert "\x1b" not in ciao("run", "train.py").err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_is_no_error(ciao: User, encoding: str) -> None:
+    ciao.file("train.py", HEADER + "print('é ✓')\n")
+    env = {"PYTHONIOENCODING": encoding, "CIAO_PYTHON": ""}
+    done = ciao.shell("ciao run train.py --envvar PYTHONIOENCODING=utf-8 --worker 1", **env)
+    assert done.code == 0, done.err
+    assert done.out.startswith("[worker-0] ")

@@ -1,0 +1,235 @@
+"""The verbs without processes: words, the user's file, what is written where."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pty
+import tomllib
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from ciao_kernel import commands
+from ciao_kernel.commands import completion, logs, run, userfile
+from ciao_kernel.config import Settings
+from ciao_kernel.display.errors import colored, spoken, uncolored
+from ciao_kernel.display.terminal import TerminalDisplay
+from ciao_kernel.errors import DirectiveError, JobFailed, SettingError, UsageError
+from ciao_kernel.model import (
+    Event,
+    Job,
+    Notice,
+    Output,
+    Replica,
+    ReplicaStatus,
+    State,
+    Status,
+)
+from ciao_kernel.registry import Registry
+
+WORKER = Replica("worker", 0)
+
+
+def parse(*words: str) -> Any:
+    written: list[str] = []
+    args = commands.parse(words, written.append)
+    return args if args is not None else "".join(written)
+
+
+# ------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_every_verb_is_a_module_with_help(verb: str) -> None:
+    assert parse(verb, "--help") == parse("help", verb)
+    assert parse(verb, "--help").startswith(f"usage: ciao {verb} ")
+
+
+def test_help_speaks_as_the_face_that_was_asked() -> None:
+    assert commands.help_text().startswith("usage: %ciao ")
+    assert "bashrc" not in commands.help_text()
+    assert "bashrc" in parse("--help")
+
+
+def test_every_directive_is_an_option_of_run() -> None:
+    text = parse("run", "--help")
+    for entry in Registry().table.entries:
+        option = "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in entry.name)
+        assert f" {option}" in text
+
+
+def test_options_become_directives() -> None:
+    args = parse(
+        "run", "f.py", "-d", "--worker=2", "--nproc-per-node", "3", "--files", "a 'b  #c'", "--",
+        "--", "x y",
+    )  # fmt: skip
+    assert run._options(args) == {
+        "detach": ["true"],
+        "worker": ["2"],
+        "nproc-per-node": ["3"],
+        "files": ["a 'b  #c'"],
+        "args": ["-- 'x y'"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rnu"], "Did you mean run?"),
+        (["zzz"], "`ciao --help` lists all verbs."),
+        (["--nope"], "no option --nope"),
+        (["run", "f.py", "--wroker=2"], "Did you mean --worker?"),
+        (["jobs", "--", "x"], "does not know"),
+        (["logs", "a", "--tail", "many"], "invalid int value"),
+    ],
+)
+def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*words)
+    assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+# --------------------------------------------------------------------------- completion
+
+
+def test_values_are_those_of_a_header() -> None:
+    args = parse("run", "f.py", "--framework", "pytorch", "--worker", "1")
+    assert completion.value("framework", run._options)("ten", args) == ["tensorflow"]
+    offers = completion.value("follow", run._options)("", args)
+    assert set(offers) >= {"worker", "worker-0"}
+    assert "ps" not in offers
+
+
+# ----------------------------------------------------------------------- the user's file
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", 'color = "x"\n'),
+        ("# only this", '# only this\ncolor = "x"\n'),
+        ("color='a'", 'color="x"'),
+        ('  "COLOR"   =   "a"   # b\n', '  "COLOR"   =   "x"   # b\n'),
+        ('linger = 1\n\n[t]\ncolor = "a"\n', 'linger = 1\n\ncolor = "x"\n[t]\ncolor = "a"\n'),
+        ('a = "color = 1"\n', 'a = "color = 1"\ncolor = "x"\n'),
+        ("# color = 1\n", '# color = 1\ncolor = "x"\n'),
+        ('color = "a\\"b#c"\r\n', 'color = "x"\r\n'),
+        ("color = 5#c\n", 'color = "x"#c\n'),
+    ],
+)
+def test_one_line_changes_and_all_others_stay(tmp_path: Path, before: str, after: str) -> None:
+    file = tmp_path / "new folder" / "config.toml"
+    file.parent.mkdir()
+    file.write_bytes(before.encode())
+    userfile.save(file, {"color": "x"})
+    assert file.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'color = """\na"""\n',
+        "color = '''a'''\n",
+        "color = [\n1]\n",
+        "[color]\n",
+        "a = '''\ncolor=1\n'''\n[b\n",
+    ],
+)
+def test_what_is_not_understood_is_not_written(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(SettingError):
+        userfile.save(file, {"color": "x"})
+    assert file.read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize("value", ['"', "\\", "\x7f", "\t\x01", "ü 😀", "# x", "'''", 2.5, 3])
+def test_values_are_read_back_as_they_were(tmp_path: Path, value: str | float) -> None:
+    file = tmp_path / "config.toml"
+    for _ in range(2):
+        userfile.save(file, {"key": value, "other": "y"})
+        assert tomllib.loads(file.read_text()) == {"key": value, "other": "y"}
+
+
+# ------------------------------------------------------------------------ what is written
+
+
+def test_an_error_cannot_command_a_terminal() -> None:
+    evil = "boom \x1b[2J\x1b]0;title\x07\x1b[31mred"
+    error = JobFailed(f"worker-0 ended: {evil}", traceback=("Traceback", evil))
+    assert uncolored(error) == ["Traceback", "boom red", "", "JobFailed: worker-0 ended: boom red"]
+    assert all("\x1b[2J" not in line for line in colored(error))
+
+
+def test_a_caret_stays_under_what_it_points_at() -> None:
+    error = DirectiveError("wrong.", line=2, column=3, width=2, text="#%wroker")
+    assert uncolored(error)[:2] == ["line 2: #%wroker", "           ^^"]
+
+
+def test_commands_are_named_as_they_are_typed() -> None:
+    assert spoken("`%ciao jobs` and %ciao") == "`ciao jobs` and %ciao"
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.data = b""
+
+    def begin(self, job: Job, follow: tuple[str, ...]) -> None: ...
+
+    def show(self, event: Event) -> None:
+        assert isinstance(event, Output)
+        assert event.lines == event.data.count(b"\n")
+        self.data += event.data
+
+    async def end(self) -> None: ...
+
+
+def show(stream: TextIO) -> None:
+    """Show a job of two lines, which ends before anything is drawn a second time."""
+
+    async def main() -> None:
+        display = TerminalDisplay(Settings(), stream)
+        job = Job("mnist", "local", "tensorflow", (WORKER,), 0.0, "/jobs/mnist/work")
+        display.show(Notice("`%ciao jobs` lists it"))
+        display.begin(job, ())
+        for line in (b"first\n", b"last\n"):
+            display.show(Output(WORKER, line, 1))
+        display.show(Status(State.SUCCEEDED, (ReplicaStatus(WORKER, State.SUCCEEDED),)))
+        await display.end()
+        display.close()
+
+    asyncio.run(main())
+
+
+def test_a_terminal_gets_the_lines_of_the_last_moment() -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as stream:
+        show(stream)
+        text = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert text.index("`ciao jobs`") < text.index("first") < text.index("last")
+    assert text.index("last\r\n") < text.index("mnist: Succeeded")
+    assert text.endswith("folder: /jobs/mnist/work\r\n")
+
+
+def test_a_pipe_gets_the_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    show(stream)
+    assert stream.getvalue() == "[worker-0] first\n[worker-0] last\n"
+    err = capsys.readouterr().err.splitlines()
+    assert err[:2] == ["`ciao jobs` lists it", "mnist: Succeeded"]
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2, 3, 9, 10])
+def test_the_tail_of_a_followed_log_is_exact(skip: int) -> None:
+    recorder = Recorder()
+    tail = logs._Tail(recorder, {WORKER: skip})
+    lines = [f"{i}\n".encode() for i in range(10)]
+    for start, end in ((0, 2), (2, 3), (3, 9), (9, 10)):
+        tail.show(Output(WORKER, b"".join(lines[start:end]), end - start))
+    asyncio.run(tail.end())
+    assert recorder.data == b"".join(lines[skip:])
