@@ -21,22 +21,42 @@ from ciao_kernel.magics import kinds
 from ciao_kernel.magics.table import key
 from ciao_kernel.model import CleanPolicy
 
+# A setting's text is its value as it stands: a file, a variable or the command line has taken
+# its quotes off already. So words with blanks in them, such as paths, need no second pair.
 
-class _Folder(kinds.Word):
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
     """A folder; ``~`` is the user's home."""
 
-    def parse(self, text: str) -> Path:  # type: ignore[override]
-        return Path(super().parse(text)).expanduser().absolute()
+    expected: str = "the path of a folder"
 
-    def render(self, value: Path) -> str:  # type: ignore[override]
+    def parse(self, text: str) -> Path:
+        try:
+            path = Path(text.strip()).expanduser()
+        except RuntimeError:
+            raise ValueError(f"{self.expected} (nobody has that name)") from None
+        if not text.strip() or not text.isprintable():
+            raise ValueError(self.expected)
+        return path.absolute()
+
+    def render(self, value: Path) -> str:
         return str(value)
 
 
-class _Optional(kinds.Word):
-    """One word, or nothing."""
+@dataclass(frozen=True, slots=True)
+class _Optional:
+    """One line of text, or nothing."""
+
+    expected: str = "one line of text, or nothing"
 
     def parse(self, text: str) -> str:
-        return super().parse(text) if text.strip() else ""
+        if not text.isprintable():
+            raise ValueError(self.expected)
+        return text.strip()
+
+    def render(self, value: str) -> str:
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +80,7 @@ class _Number:
         return value
 
     def render(self, value: float) -> str:
-        return f"{value:.12g}"
+        return str(int(value)) if value == int(value) else repr(value)
 
 
 def _names(*names: str) -> kinds.Choice:
@@ -81,13 +101,15 @@ class Settings:
     """All settings. ``origins`` says where each that is not built-in was set."""
 
     backend: str = _setting("auto", _Optional(), "Where jobs run if a cell does not say.")
-    builder: str = _setting("auto", _Optional(), "How code reaches replicas if a cell does not say.")
+    builder: str = _setting("auto", _Optional(), "How code travels if a cell does not say.")
     framework: str = _setting("", _Optional(), "Framework of cells that name none.")
     python: str = _setting("", _Optional(), "Interpreter of local replicas; empty: the kernel's.")
-    clean_policy: CleanPolicy = _setting(
-        CleanPolicy.RUNNING,
-        kinds.Choice(lambda: tuple(p.value for p in CleanPolicy), CleanPolicy),
-        "What goes when a job is over.",
+    clean_policy: CleanPolicy = field(
+        default=CleanPolicy.RUNNING,
+        metadata={
+            "kind": kinds.Choice(lambda: tuple(p.value for p in CleanPolicy), CleanPolicy),
+            "help": "What goes when a job is over.",
+        },
     )
     on_shutdown: str = _setting(
         "auto",
@@ -139,6 +161,8 @@ class Settings:
             known = _field(name, origin)
             text = value if isinstance(value, str) else str(value)
             try:
+                if not isinstance(value, str | int | float):
+                    raise ValueError("a text or a number")
                 changed[known.name] = known.metadata["kind"].parse(text)
             except ValueError as error:
                 raise SettingError(
@@ -220,5 +244,5 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise SettingError(
-            f"{file} cannot be read: {error}", "Write lines such as: backend = \"local\""
+            f"{file} cannot be read: {error}", 'Write lines such as: backend = "local"'
         ) from None

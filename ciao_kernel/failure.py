@@ -1,42 +1,39 @@
 """Say why a job failed: which replica, how it ended, its traceback, and what may mend it.
 
 The session calls :func:`explain` once a job has failed, with the ends of the replicas' logs.
+What makes a hint is at the end of the file; reading tracebacks is in the middle.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.errors import JobFailed
+from ciao_kernel.magics.kinds import quote
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.workspace import CELL
 
 TAIL = 256 * 1024
 """Bytes at the end of a log in which a traceback is looked for."""
 
-_START = re.compile(r"Traceback \(most recent call last\):\s*$")
-_RANK = re.compile(r"^\[rank\d+\]: ?")
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_CHAINED = (
-    "During handling of the above exception, another exception occurred:",
-    "The above exception was the direct cause of the following exception:",
-)
-# torchrun's own traceback, which only says that a child of it failed.
-_WRAPPER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+_LINES_WITHOUT_TRACEBACK = 10
+_MOST_LINES = 100
+_WIDEST = 1000
 # What a replica says when another one went away: the cause is to be found there.
 _CONSEQUENCE = re.compile(
-    r"Connection (?:reset|closed|refused)|Broken pipe|UnavailableError|AbortedError"
-    r"|CancelledError|DistNetworkError|DistBackendError|Socket closed|StoreTimeout"
+    r"(?i:Connection ?(?:reset|closed|refused|aborted)|Broken ?pipe|Socket closed)"
+    r"|UnavailableError|AbortedError|CancelledError|DistNetworkError|DistBackendError"
+    r"|StoreTimeout|KeyboardInterrupt|SignalException"
 )
-_LINES_WITHOUT_TRACEBACK = 10
 
 
-def explain(
-    job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Path
-) -> JobFailed:
+def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Path) -> JobFailed:
     """Return the error that the cell ends with.
 
     Args:
@@ -49,74 +46,23 @@ def explain(
     texts = {replica: _lines(data) for replica, data in tails.items()}
     found = {replica: trace for replica, lines in texts.items() if (trace := _traceback(lines))}
     replica = _culprit(status, found)
-    if replica is None:
+    if replica is None or replica not in ended:
         return JobFailed(status.message or "the job failed.", job=job.name)
-    trace = found.get(replica, ())
-    how = _how(ended[replica])
-    last = trace[-1] if trace else ""
-    message = status.message or f"{replica} {how}" + (f": {last}" if last else ".")
-    shown = [_cell_line(line, job) for line in trace]
-    if not trace:
-        shown = [f"[{replica}] {line}" for line in texts.get(replica, [])[-_LINES_WITHOUT_TRACEBACK:]]
+    trace, lines = found.get(replica), texts.get(replica, [])
+    message = status.message or f"{replica} {_how(ended[replica])}" + (
+        f": {_short(trace.error)}" if trace else "."
+    )
+    if trace:
+        shown = [_short(_own_file(line, job)) for line in _middle_out(trace.lines)]
+    else:
+        said = [line for line in lines if line.strip()][-_LINES_WITHOUT_TRACEBACK:]
+        shown = [f"[{replica}] {_short(line)}" for line in said]
     same = [other for other in found if other != replica and _same(found[other], trace)]
     if same:
         names = ", ".join(map(str, same))
         shown.append(f"The same error came from {names} ({len(same) + 1} replicas in all).")
-    text = "\n".join(texts.get(replica, [])[-200:])
-    hint = _hint(text, ended[replica], folder, job)
+    hint = _hint("\n".join(lines[-200:]), ended[replica], folder, job)
     return JobFailed(message, hint, job=job.name, traceback=tuple(shown))
-
-
-def _lines(data: bytes) -> list[str]:
-    text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
-    return [_RANK.sub("", line) for line in text.split("\n")]
-
-
-def _traceback(lines: list[str]) -> tuple[str, ...]:
-    """The last traceback in a log, with those that it is chained to."""
-    starts = [number for number, line in enumerate(lines) if _START.search(line)]
-    blocks = [(start, _end(lines, start)) for start in starts]
-    blocks = [(s, e) for s, e in blocks if e and not lines[e - 1].startswith(_WRAPPER)]
-    if not blocks:
-        return ()
-    start, end = blocks[-1]
-    for earlier, earlier_end in reversed(blocks[:-1]):
-        between = [line.strip() for line in lines[earlier_end:start] if line.strip()]
-        if len(between) != 1 or between[0] not in _CHAINED:
-            break
-        start = earlier
-    margin = len(lines[start]) - len(lines[start].lstrip())
-    return tuple(line[margin:] if line[:margin].isspace() else line for line in lines[start:end])
-
-
-def _end(lines: list[str], start: int) -> int:
-    """One past the line that names the exception; 0 where the traceback is cut off."""
-    margin = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
-    for number in range(start + 1, len(lines)):
-        line = lines[number]
-        if line.startswith(margin) and line[len(margin) :][:1] not in (" ", "\t", ""):
-            return number + 1
-    return 0
-
-
-def _culprit(status: Status, found: Mapping[Replica, tuple[str, ...]]) -> Replica | None:
-    """The replica to blame: the first that failed, unless it fell because of another."""
-    failed = [one.replica for one in status.replicas if one.state is State.FAILED]
-    first = status.decided_by or (failed[0] if failed else None)
-    if first is None or (first in found and not _CONSEQUENCE.search(found[first][-1])):
-        return first
-    for other in [*failed, *found]:
-        if other in found and not _CONSEQUENCE.search(found[other][-1]):
-            return other
-    return first
-
-
-def _how(one: ReplicaStatus) -> str:
-    if one.exit_code is None or one.exit_code == 0:
-        return "failed"
-    if one.exit_code < 0:
-        return f"was killed by {exit_text(one.exit_code)}"
-    return f"ended with {exit_text(one.exit_code)}"
 
 
 def exit_text(code: int) -> str:
@@ -129,66 +75,244 @@ def exit_text(code: int) -> str:
         return f"signal {-code}"
 
 
-def _cell_line(line: str, job: Job) -> str:
+def _culprit(status: Status, found: Mapping[Replica, _Trace]) -> Replica | None:
+    """The replica to blame: the first that failed, unless it only fell because of another."""
+    failed = [one.replica for one in status.replicas if one.state is State.FAILED]
+    first = status.decided_by or (failed[0] if failed else None)
+    if first is None or first not in found or not found[first].consequence:
+        return first
+    crashed = [one.replica for one in status.replicas if _crashed(one)]
+    for other in [*failed, *crashed, *found]:
+        own = found.get(other)
+        if (own and not own.consequence) or (own is None and other in crashed):
+            return other
+    return first
+
+
+def _crashed(one: ReplicaStatus) -> bool:
+    """Whether a signal ended it that was not ours, which stops replicas by two of them."""
+    ours = (-signal.SIGTERM, -signal.SIGKILL) if one.state is State.STOPPED else ()
+    return one.exit_code is not None and one.exit_code < 0 and one.exit_code not in ours
+
+
+def _how(one: ReplicaStatus) -> str:
+    if one.exit_code is None or one.exit_code == 0:
+        return "failed"
+    if one.exit_code < 0:
+        return f"was killed by {exit_text(one.exit_code)}"
+    return f"ended with {exit_text(one.exit_code)}"
+
+
+def _own_file(line: str, job: Job) -> str:
     """Name the cell, not the file that it became: ``Cell, line 14, in train``."""
-    place = f'File "{job.program}"'
-    if place not in line:
-        return line
     name = Path(job.program).name
-    return line.replace(place, "Cell" if name == CELL else f'File "{name}"')
+    line = line.replace(f'File "{job.program}"', "Cell" if name == CELL else f'File "{name}"')
+    return line.replace(f'File "{job.place}/', 'File "')
 
 
-def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _short(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …"
+
+
+def _middle_out(lines: tuple[str, ...]) -> list[str]:
+    """Cut a very long traceback in its middle: both of its ends say something."""
+    left_out = len(lines) - _MOST_LINES
+    if left_out <= 0:
+        return list(lines)
+    half = _MOST_LINES // 2
+    return [*lines[:half], f"  … {left_out} lines are left out …", *lines[-half:]]
+
+
+# ------------------------------------------------------------------------------ tracebacks
+
+_START = re.compile(r"^(?P<margin>\s*)Traceback \(most recent call last\):\s*$")
+_GROUP_START = re.compile(r"^\s*\+ Exception Group Traceback \(most recent call last\):\s*$")
+_GROUP_LINE = re.compile(r"^\s*[|+]")
+_GROUP_ERROR = re.compile(r"^\s*\| (?P<error>[\w.]+: .*)$")
+# Where a traceback ends: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
+# come from threads and processes that write in between.
+_ERROR = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:)?$")
+_NOT_AN_ERROR = re.compile(r"^(?:DEBUG|INFO|WARNING|WARN|NOTE|I|W)\b")
+_RANK = re.compile(r"^\[rank\d+\]: ?")
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+_CHAINED = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+# torchrun's own traceback, which only says that a child of it failed.
+_WRAPPER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    lines: tuple[str, ...]
+    error: str
+    """The line that names the exception."""
+
+    @property
+    def consequence(self) -> bool:
+        return _CONSEQUENCE.search(self.error) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One traceback in a log: lines from start to end, without what it is chained to."""
+
+    start: int
+    end: int
+    error: str
+    lines: tuple[str, ...]
+
+
+def _lines(data: bytes) -> list[str]:
+    """A log as a terminal would show it, without colours."""
+    text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
+    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
+    return [_RANK.sub("", line) for line in lines]
+
+
+def _traceback(lines: list[str]) -> _Trace | None:
+    """The last traceback in a log, with those that it is chained to."""
+    blocks = [block for block in _blocks(lines) if not block.error.startswith(_WRAPPER)]
+    if not blocks:
+        return None
+    last = blocks.pop()
+    shown, start = list(last.lines), last.start
+    while blocks:
+        earlier = blocks.pop()
+        between = [line.strip() for line in lines[earlier.end : start] if line.strip()]
+        if len(between) != 1 or between[0] not in _CHAINED:
+            break
+        shown[:0] = [*earlier.lines, "", between[0], ""]
+        start = earlier.start
+    return _Trace(tuple(shown), last.error)
+
+
+def _blocks(lines: list[str]) -> list[_Block]:
+    blocks = []
+    number = 0
+    while number < len(lines):
+        if match := _START.match(lines[number]):
+            block = _plain(lines, number, match["margin"])
+        elif _GROUP_START.match(lines[number]):
+            block = _group(lines, number)
+        else:
+            block = None
+        if block:
+            blocks.append(block)
+        number = block.end if block else number + 1
+    return blocks
+
+
+def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
+    """A traceback from its first line to its error; None where it is cut off."""
+    kept = [lines[start].removeprefix(margin)]
+    for number in range(start + 1, len(lines)):
+        line = lines[number].removeprefix(margin)
+        if _START.match(lines[number]):
+            return None
+        if line[:1].isspace():
+            kept.append(line)
+        elif _ERROR.match(line) and not _NOT_AN_ERROR.match(line):
+            end = number + 1
+            kept.append(line)
+            # The message may go on: PyTorch lists missing keys below, each behind a tab.
+            while end < len(lines) and lines[end].removeprefix(margin)[:1] in (" ", "\t"):
+                kept.append(lines[end].removeprefix(margin))
+                end += 1
+            return _Block(start, end, line, tuple(kept))
+    return None
+
+
+def _group(lines: list[str], start: int) -> _Block | None:
+    end = start + 1
+    while end < len(lines) and _GROUP_LINE.match(lines[end]):
+        end += 1
+    errors = (match["error"] for line in lines[start:end] if (match := _GROUP_ERROR.match(line)))
+    error = next(errors, None)
+    return _Block(start, end, error, tuple(lines[start:end])) if error else None
+
+
+def _same(one: _Trace, other: _Trace | None) -> bool:
     def normal(lines: tuple[str, ...]) -> list[str]:
         return [re.sub(r"0x[0-9a-f]+|\d+\.\d+\.\d+\.\d+:\d+", "…", line) for line in lines]
 
-    return bool(one) and normal(one) == normal(other)
+    return other is not None and normal(one.lines) == normal(other.lines)
 
 
 # ----------------------------------------------------------------------------------- hints
 
+_MISSING = re.compile(
+    r"No such file or directory:? (?:'([^'\n]+)'|\"([^\"\n]+)\")|(?<![^\s;])([^\s;]+); No such file"
+)
+
 
 def _hint(text: str, one: ReplicaStatus, folder: Path, job: Job) -> str:
-    for look in (_missing_file, _missing_module, _port, _disk, _memory):
-        if hint := look(text, one, folder):
-            return hint
-    return f"The whole log is in {one.log}." if one.log else ""
+    hint = (
+        _missing_file(text, folder, job)
+        or _missing_module(text, folder)
+        or _port(text)
+        or _disk(text, job)
+        or _memory(text, one)
+    )
+    return hint or (f"The whole log is in {one.log}." if one.log else "")
 
 
-def _missing_file(text: str, one: ReplicaStatus, folder: Path) -> str:
-    for name in reversed(re.findall(r"No such file or directory:? '([^'\n]+)'", text)):
-        path = Path(name)
-        if not path.is_absolute() and ".." not in path.parts and (folder / path).exists():
-            return f"{name} lies beside the notebook; a line %files={name} brings it to the job."
+def _missing_file(text: str, folder: Path, job: Job) -> str:
+    for groups in reversed(_MISSING.findall(text)):
+        name = "".join(groups).removeprefix(f"{job.place}/")
+        if _beside(name, folder):
+            return f"{name} lies beside the notebook; a line {_bring(name)} brings it to the job."
     return ""
 
 
-def _missing_module(text: str, one: ReplicaStatus, folder: Path) -> str:
+def _missing_module(text: str, folder: Path) -> str:
     names = re.findall(r"ModuleNotFoundError: No module named '([^'\n]+)'", text)
     if not names:
         return ""
     top = names[-1].split(".")[0]
     for path in (f"{top}.py", top):
-        if (folder / path).exists():
-            return f"{path} lies beside the notebook; a line %files={path} brings it to the job."
-    return f"Install it (in a plain cell: %pip install {top}), or name another %python."
+        if _beside(path, folder):
+            return f"{path} lies beside the notebook; a line {_bring(path)} brings it to the job."
+    return (
+        f"Install the package that brings it (in a plain cell: %pip install {top}, if that is "
+        "its name), or name another interpreter with %python."
+    )
 
 
-def _port(text: str, one: ReplicaStatus, folder: Path) -> str:
+def _beside(name: str, folder: Path) -> bool:
+    path = Path(name)
+    with contextlib.suppress(OSError, ValueError):
+        return not path.is_absolute() and ".." not in path.parts and (folder / path).exists()
+    return False
+
+
+def _bring(name: str) -> str:
+    return f"%files={quote(name)}"
+
+
+def _port(text: str) -> str:
     if re.search(r"Address already in use|EADDRINUSE|errno: 98", text):
         return "Another program took a port of this job. Run the cell again: it gets new ports."
     return ""
 
 
-def _disk(text: str, one: ReplicaStatus, folder: Path) -> str:
-    if "No space left on device" in text:
+def _disk(text: str, job: Job) -> str:
+    full = "No space left on device" in text or "Disk quota exceeded" in text
+    with contextlib.suppress(OSError):
+        # On a full disk there is no room for the traceback either.
+        full = full or shutil.disk_usage(job.place).free < 1024 * 1024
+    if full:
         return "The disk is full. `ciao delete --finished` removes old jobs and their files."
     return ""
 
 
-def _memory(text: str, one: ReplicaStatus, folder: Path) -> str:
-    if one.exit_code == -9:
-        return "SIGKILL mostly means that the machine ran out of memory: try fewer replicas."
+def _memory(text: str, one: ReplicaStatus) -> str:
+    if "CUDA out of memory" in text:
+        return "The GPU's memory is full: a smaller batch may fit."
+    if one.exit_code == -signal.SIGKILL or "MemoryError" in text:
+        return "The machine may have run out of memory: try fewer replicas, or smaller batches."
     return ""
-
-

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import fields, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ciao_kernel import failure, workspace
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import JobFailed, JobLost, JobStopped, SpecError
+from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, SpecError
 from ciao_kernel.magics import parse, render
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
@@ -34,7 +34,10 @@ from ciao_kernel.model import (
     State,
     Status,
 )
+from ciao_kernel.options import check_roles, merge
 from ciao_kernel.registry import Registry
+
+_T = TypeVar("_T")
 
 _STOP_WAIT = 1.5
 """Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
@@ -76,7 +79,7 @@ class Session:
         self.settings = settings
         self._owner = owner
         self._lifetime = lifetime or Endless()
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[Any]] = set()
 
     async def run(
         self,
@@ -119,10 +122,14 @@ class Session:
         """Read a cell; the spec has the roles that its framework adds."""
         table, options = self.registry.table, dict(options or {})
         default = (options.get("framework") or [self.settings.framework])[-1] or None
-        parsed = parse.parse(text, table, style=style, default_framework=default)
-        spec = _merge(parsed.spec, parse.spec_from(options, table, parsed.spec.framework))
+        # Another interpreter may know a syntax that this one does not.
+        own = not self.settings.python
+        parsed = parse.parse(text, table, style=style, default_framework=default, check_syntax=own)
+        spec = merge(parsed.spec, parse.spec_from(options, table, parsed.spec.framework))
+        framework = self.registry.framework(spec.framework)
         try:
-            spec = self.registry.framework(spec.framework).complete(spec)
+            check_roles(spec, framework)
+            spec = framework.complete(spec)
         except SpecError as error:
             raise parsed.locate(error) from None
         spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
@@ -134,7 +141,7 @@ class Session:
         spec = parsed.spec
         backend = self.backend(spec.backend)
         builder = self._builder(spec, backend)
-        source = workspace.gather(parsed.code, folder, spec.files, entry)
+        source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
         header = render.render(spec, self.registry.table)
         framework = self.registry.framework(spec.framework)
         plan = Plan(spec.name, spec, framework, source, folder, header, self._owner)
@@ -150,15 +157,21 @@ class Session:
         if spec.detach:
             display.show(Notice(_detached(job)))
             return JobResult(job.name, State.RUNNING, job.place)
-        clean = spec.clean_policy or self.settings.clean_policy
+        goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
         try:
             status = await self._follow(job, backend, display, spec.follow)
         except asyncio.CancelledError:
-            await self._interrupted(job, backend, display)
+            await self._interrupted(job, backend, display, goes)
             raise
-        error = await self._judge(job, status, backend, folder)
-        if clean is CleanPolicy.ALL:
-            await backend.delete(job)
+        except JobError:
+            raise
+        except Exception:
+            # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
+            await asyncio.shield(self._later(backend.stop(job, "its display broke")))
+            raise
+        error = await self._judge(job, status, backend, folder, goes)
+        if goes:
+            await asyncio.shield(self._later(backend.delete(job)))
             display.show(Notice(f"{job.name} and its folder are removed (%cleanPolicy=all)."))
         if error is not None:
             raise error
@@ -194,8 +207,6 @@ class Session:
 
     async def find(self, name: str) -> tuple[Backend, Job, Status]:
         """Find one job in any backend; raises NoSuchJob."""
-        from ciao_kernel.errors import NoSuchJob
-
         missing: NoSuchJob | None = None
         for known in self.registry.backends():
             backend = self.registry.backend(known, self.settings)
@@ -241,7 +252,7 @@ class Session:
         display.begin(job, follow)
         status: Status | None = None
         try:
-            async with contextlib.aclosing(_iterate(backend, job)) as events:
+            async with _following(backend, job) as events:
                 async for event in events:
                     if isinstance(event, Status):
                         status = event
@@ -253,37 +264,54 @@ class Session:
         return status
 
     async def _judge(
-        self, job: Job, status: Status, backend: Backend, folder: Path
-    ) -> JobFailed | JobStopped | None:
+        self, job: Job, status: Status, backend: Backend, folder: Path, goes: bool = False
+    ) -> JobError | None:
+        """The error that a job's end is; ``goes`` says that its logs are removed next."""
         if status.state is State.STOPPED:
-            return JobStopped(f"{job.name} was stopped by someone else: {status.message}")
+            why = f" ({status.message})" if status.message else ""
+            stay = not goes and status.message != "deleted"
+            hint = f"Its files stay in {job.place}" if stay else ""
+            return JobStopped(f"{job.name} was stopped{why}.", hint)
         if status.state is not State.FAILED:
             return None
+        if goes:
+            status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
         tails = {
             replica: await backend.log(job, replica, last=failure.TAIL) for replica in job.replicas
         }
         return failure.explain(job, status, tails, folder)
 
-    async def _interrupted(self, job: Job, backend: Backend, display: Display) -> None:
+    async def _interrupted(self, job: Job, backend: Backend, display: Display, goes: bool) -> None:
         """Stop the job; where it may outlive this process, first see whether that is ending."""
         if self._outlives(backend):
             display.show(
                 Notice(f"stopping {job.name} (if the kernel is being shut down, it runs on) …")
             )
-            self._later(self._stop_unless_ending(job, backend))
-            return
-        stopping = self._later(backend.stop(job, "interrupted"))
+        stopping = self._later(self._stop(job, backend, goes))
         done, _ = await asyncio.wait({stopping}, timeout=_STOP_WAIT)
-        if done:
-            display.show(Notice(f"{job.name} is stopped; its files stay in {job.place}"))
+        if not done:
+            text = f"{job.name} is stopping: a replica takes its time over SIGTERM."
+            display.show(Notice(text))
+            if not isinstance(self._lifetime, Endless):
+                return
+            # In a terminal the loop ends with this task, and whoever waits can press Ctrl-C.
+            await asyncio.wait({stopping})
+        if error := stopping.exception():
+            display.show(Notice(f"{job.name} could not be stopped: {error}"))
         else:
-            display.show(Notice(f"{job.name} is stopping: a replica takes its time over SIGTERM."))
+            display.show(Notice(stopping.result()))
 
-    async def _stop_unless_ending(self, job: Job, backend: Backend) -> None:
-        if not await self._lifetime.ends(self.settings.shutdown_wait):
-            await backend.stop(job, "interrupted")
+    async def _stop(self, job: Job, backend: Backend, goes: bool) -> str:
+        """Stop a job, unless this process is ending and the job is not; return what to say."""
+        if self._outlives(backend) and await self._lifetime.ends(self.settings.shutdown_wait):
+            return f"{job.name} runs on."
+        await backend.stop(job, f"interrupted by {self._owner.label}")
+        if not goes:
+            return f"{job.name} is stopped; its files stay in {job.place}"
+        await backend.delete(job)
+        return f"{job.name} is stopped, and its folder is removed (%cleanPolicy=all)."
 
-    def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _later(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run something that an interrupt must not cut short."""
         task = asyncio.get_running_loop().create_task(work)
         self._stopping.add(task)
@@ -291,24 +319,15 @@ class Session:
         return task
 
 
-async def _iterate(backend: Backend, job: Job) -> AsyncIterator[Event]:
-    async for event in backend.follow(job):
-        yield event
-
-
-def _merge(spec: JobSpec, options: JobSpec) -> JobSpec:
-    """Lay options over a header: roles one by one, everything else as a whole."""
-    default = JobSpec(options.framework)
-    groups = {group.role: group for group in (*spec.groups, *options.groups)}
-    changed = {
-        field.name: value
-        for field in fields(JobSpec)
-        if field.name != "groups"
-        and (value := getattr(options, field.name)) != getattr(default, field.name)
-    }
-    return replace(
-        spec, **{**changed, "framework": options.framework, "groups": tuple(groups.values())}
-    )
+@contextlib.asynccontextmanager
+async def _following(backend: Backend, job: Job) -> AsyncIterator[AsyncIterator[Event]]:
+    """Follow a job, and let the backend close what it opened as soon as nobody follows."""
+    events = backend.follow(job)
+    try:
+        yield events
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 def _detached(job: Job) -> str:

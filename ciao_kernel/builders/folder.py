@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+import threading
 from pathlib import Path
 
 from ciao_kernel.errors import EnvironmentFault
@@ -13,6 +14,7 @@ from ciao_kernel.model import Artifact, Emit, Notice, Source
 _ROOM = 16 * 1024 * 1024
 """Bytes that must stay free for logs."""
 _LARGE = 256 * 1024 * 1024
+_CHUNK = 4 * 1024 * 1024
 
 
 class FolderBuilder:
@@ -35,14 +37,21 @@ class FolderBuilder:
             )
         if size > _LARGE:
             emit(Notice(f"copying {_mib(size)} of files …"))
+        stop = threading.Event()
+        copying = asyncio.ensure_future(asyncio.to_thread(_copy, source, work, stop))
         try:
-            await asyncio.to_thread(_copy, source, work)
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            # The folder is removed next, so the thread must have left it.
+            stop.set()
+            await asyncio.wait({copying})
+            raise
         except OSError as error:
             raise _unwritable(error, folder) from error
         return Artifact(source, python, str(work))
 
 
-def _copy(source: Source, work: Path) -> None:
+def _copy(source: Source, work: Path, stop: threading.Event) -> None:
     work.mkdir()
     for file in source.all():
         target = work / file.path
@@ -50,12 +59,21 @@ def _copy(source: Source, work: Path) -> None:
         if file.data is not None:
             target.write_bytes(file.data)
         elif file.origin is not None:
-            # Not copy2: a file's owner and times are the user's business, its mode is ours too.
-            shutil.copy(file.origin, target)
+            _copy_file(file.origin, target, stop)
+        if stop.is_set():
+            return
+
+
+def _copy_file(origin: Path, target: Path, stop: threading.Event) -> None:
+    """Copy bytes and mode; owner and times are the user's own business."""
+    with origin.open("rb") as source, target.open("wb") as copy:
+        while not stop.is_set() and (chunk := source.read(_CHUNK)):
+            copy.write(chunk)
+    shutil.copymode(origin, target)
 
 
 def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
-    if error.errno == errno.ENOSPC:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"the disk is full: {folder} takes no more.",
             "Free some space; `ciao delete --finished` removes old jobs.",

@@ -17,25 +17,33 @@ from ciao_kernel.model import Output, Replica
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 """SGR codes that read well on a white and on a black ground; red is left to errors."""
 _RESET = "\x1b[0m"
-# Everything a terminal would obey but colour: cursor moves, titles, clearing, bells.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]")
+_BURST = 0.5
+"""Seconds whose bytes may come at once. Jupyter Server counts over 3 s, so this leaves room."""
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
+# Everything a terminal would obey but colour: cursor moves, titles, clearing, bells.
+_ESCAPES = re.compile(
+    r"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links and other strings
+    r"|\x1b[ -/]*[0-Z\\-~]"
+    r"|\x1b(?!\[[0-9;:]*m)"  # cut off
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
+)
+_CUT_OFF = re.compile(r"\x1b[^m]*\Z")
 
 
 def clean(line: str) -> str:
     """Return a line as a terminal would leave it, with colours and without other commands."""
-    line = line.removesuffix("\r")
+    line = _ESCAPES.sub("", line.removesuffix("\r"))
     if "\r" in line:
         # A progress bar writes over itself: what was written last is what is seen.
-        line = next((part for part in reversed(line.split("\r")) if part), "")
-    if "\x1b" in line or not line.isprintable():
-        line = _ESCAPES.sub("", line)
+        parts = line.split("\r")
+        line = next((part for part in reversed(parts) if _SGR.sub("", part).strip()), "")
     return line
 
 
 def plain(line: str) -> str:
     """Return a line without any escape sequence, for HTML and for files."""
-    return _SGR.sub("", clean(line)).replace("\x1b", "")
+    return _SGR.sub("", clean(line))
 
 
 class Prefixer:
@@ -48,7 +56,7 @@ class Prefixer:
 
     def __init__(self, *, color: bool, limit: int) -> None:
         self._color = color
-        self._limit = limit
+        self.limit = limit
         self._prefixes: dict[Replica, str] = {}
 
     def prefix(self, replica: Replica) -> str:
@@ -71,8 +79,9 @@ class Prefixer:
     def _line(self, line: str) -> str:
         if not line.isprintable():
             line = clean(line)
-        if len(line) > self._limit:
-            line = f"{line[: self._limit]} … ({len(line):,} characters; all of them are in the log file)"
+        if len(line) > self.limit:
+            kept = _CUT_OFF.sub("", line[: self.limit])
+            line = f"{kept} … ({len(line):,} characters; all of them are in the log file)"
         if "\x1b" in line:
             line = line + _RESET if self._color else _SGR.sub("", line)
         return line
@@ -107,9 +116,10 @@ class Batcher:
         self.counts: dict[Replica, Count] = {}
         self._prefixer = prefixer
         self._rate = rate
+        self._burst = rate * _BURST
         self._left = total
         self._clock = clock
-        self._credit = rate
+        self._credit = self._burst
         self._counted = clock()
         self._pending: list[Output] = []
         self._full_said = False
@@ -126,60 +136,90 @@ class Batcher:
 
     def charge(self, size: int) -> None:
         """Count bytes that were shown in another way, such as a table."""
-        self._credit -= size
+        self._credit = max(self._credit - size, -self._burst)
 
-    def take(self) -> str:
-        """Return the text of all that was added since the last call; what is too much is left out."""
-        pending, self._pending = self._pending, []
+    def take(self, *, last: bool = False) -> str:
+        """Return the text of what was added since the last call; what is too much is left out.
+
+        Args:
+            last: Nothing more comes: the end of a job is shown even a little beyond the rate.
+        """
         now = self._clock()
-        self._credit = min(self._rate, self._credit + self._rate * (now - self._counted))
+        self._credit = min(self._burst, self._credit + self._rate * (now - self._counted))
         self._counted = now
-        if not pending:
+        room = max(self._credit, self._burst / 4) if last else self._credit
+        if not self._pending or (room <= 0 < self._left):
             return ""
-        room = int(min(self._credit, self._left))
+        pending, self._pending = self._pending, []
+        if self._left <= 0:
+            return self._nothing(pending)
+        room = min(room, self._left)
         if sum(map(self._size, pending)) > room:
-            text = self._most(pending, max(0, room))
+            text = self._most(pending, int(room))
         else:
             text = "".join(self._prefixer.format(one.replica, one.data) for one in pending)
-        self._credit -= len(text)
-        self._left -= len(text)
+        size = _wire_size(text)
+        self.charge(size)
+        self._left -= size
         return text
 
     def _size(self, output: Output) -> int:
-        # On the wire an escape character takes six bytes: "\u001b".
-        return len(output.data) + output.lines * (len(self._prefixer.prefix(output.replica)) + 10)
+        return len(output.data) + output.lines * self._overhead(output.replica)
+
+    def _overhead(self, replica: Replica) -> int:
+        """Bytes of a line's prefix and end."""
+        return _wire_size(self._prefixer.prefix(replica)) + 2
+
+    def _nothing(self, pending: list[Output]) -> str:
+        for one in pending:
+            self.counts[one.replica].left_out += one.lines
+        if self._full_said:
+            return ""
+        self._full_said = True
+        return "… this cell shows no more; the log files in the table go on …\n"
 
     def _most(self, pending: list[Output], room: int) -> str:
         """Show the last lines of each replica, as many as fit, and say how many do not."""
-        by_replica: dict[Replica, list[Output]] = {}
+        written: dict[Replica, list[Output]] = {}
+        needs: dict[Replica, int] = {}
         for one in pending:
-            by_replica.setdefault(one.replica, []).append(one)
-        share = room // len(by_replica)
-        parts = []
-        for replica, several in by_replica.items():
-            kept, lines = self._tail(replica, several, share)
-            left_out = sum(one.lines for one in several) - lines
-            self.counts[replica].left_out += left_out
-            prefix = self._prefixer.prefix(replica)
-            if left_out and (share or not self._full_said):
-                parts.append(f"{prefix}… {left_out:,} lines are not shown here …\n")
+            written.setdefault(one.replica, []).append(one)
+            needs[one.replica] = needs.get(one.replica, 0) + self._size(one)
+        parts, missing = [], {}
+        # The quiet ones first: what they leave of their share is for the others.
+        for number, replica in enumerate(sorted(written, key=lambda one: needs[one])):
+            share = min(needs[replica], room // (len(written) - number))
+            room -= share
+            kept, lines = self._tail(replica, written[replica], share)
+            left_out = sum(one.lines for one in written[replica]) - lines
+            if left_out:
+                self.counts[replica].left_out += left_out
+                missing[replica] = left_out
             if kept:
                 parts.append(self._prefixer.format(replica, kept))
-        if not share and not self._full_said:
-            self._full_said = True
-            parts.append("… this cell shows no more; the log files in the table go on …\n")
-        return "".join(parts)
+        return _not_shown(missing) + "".join(parts)
 
     def _tail(self, replica: Replica, several: Iterable[Output], share: int) -> tuple[bytes, int]:
-        overhead = len(self._prefixer.prefix(replica)) + 10
         data = b"".join(one.data for one in several)
         start, lines = len(data), 0
-        budget = share
         while start > 0:
             previous = data.rfind(b"\n", 0, start - 1) + 1
             # An over-long line is cut when it is shown, so it costs no more than the cut.
-            budget -= start - previous + overhead
-            if budget < 0:
+            share -= min(start - previous, 4 * self._prefixer.limit) + self._overhead(replica)
+            if share < 0:
                 break
             start, lines = previous, lines + 1
         return data[start:], lines
+
+
+def _not_shown(missing: dict[Replica, int]) -> str:
+    if not missing:
+        return ""
+    who = ", ".join(map(str, missing)) if len(missing) <= 3 else f"{len(missing)} replicas"
+    return f"… {sum(missing.values()):,} lines of {who} are not shown here …\n"
+
+
+def _wire_size(text: str) -> int:
+    """Bytes of a text in a message: UTF-8 in JSON, where these characters take more."""
+    quoted = text.count("\n") + text.count('"') + text.count("\\")
+    return len(text.encode("utf-8", "replace")) + quoted + 5 * text.count("\x1b")

@@ -7,9 +7,9 @@ the IPython extension use it alike.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import time
+from collections.abc import Callable
 from html import escape
 from typing import Any, Protocol
 
@@ -51,6 +51,8 @@ class NotebookDisplay:
         self._batcher = self._new_batcher()
         self._display_id = ""
         self._dirty = False
+        self._unsent = ""
+        self._fault: Exception | None = None
         self._sent = 0.0
         self._drawn = 0.0
         self._draw_pause = _TABLE_TICK
@@ -67,8 +69,12 @@ class NotebookDisplay:
     def show(self, event: Event) -> None:
         """Take an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
-            self._send()
-            self._publisher.stream(f"{event.text}\n")
+            # What was written before stands before.
+            self._unsent += self._batcher.take() + f"{event.text}\n"
+            if self._table is None:
+                self._send()  # No end() comes that would tell of a fault.
+            else:
+                self._safely(self._send)
             return
         if self._table is None:
             return
@@ -78,44 +84,68 @@ class NotebookDisplay:
             if self._shown(event):
                 self._batcher.add(event)
                 if time.monotonic() - self._sent > _TICK:
-                    self._send()
+                    self._safely(self._send)
         elif isinstance(event, Status):
             self._table.status = event
 
     async def end(self) -> None:
         """Send what is left and draw the table as it will stay."""
         if self._ticker is not None:
+            # It is not awaited: it only ever waits for the clock, and an interrupt that arrives
+            # here must not be taken for the ticker's own end.
             self._ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._ticker
             self._ticker = None
         if self._table is None:
             return
+        self._safely(lambda: self._draw(update=True))
+        name, self._table = self._table.job.name, None
+        self._unsent += self._batcher.take(last=True) + self._closing_words(name)
         self._send()
-        left_out = sum(count.left_out for count in self._batcher.counts.values())
+
+    def _closing_words(self, job: str) -> str:
+        counts = self._batcher.counts.values()
+        lines = sum(count.lines for count in counts)
+        left_out = sum(count.left_out for count in counts)
+        fault, self._fault = self._fault, None
+        words = ""
         if left_out:
-            lines = sum(count.lines for count in self._batcher.counts.values())
-            self._publisher.stream(
-                f"{lines - left_out:,} of {lines:,} lines are shown; all are in the log files.\n"
+            shown = lines - left_out
+            words += f"{shown:,} of {lines:,} lines are shown; all are in the log files.\n"
+        if fault:
+            words += (
+                f"ciao could not keep this output up to date while {job} ran: "
+                f"{type(fault).__name__}: {fault}\n"
             )
-        self._draw(update=True)
-        self._table = None
+        return words
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            self._send()
-            now = time.monotonic()
-            assert self._table is not None
-            stale = self._dirty or self._table.moving()
-            pause = self._draw_pause if self._dirty else 1.0
-            if stale and now - self._drawn >= pause:
-                self._draw(update=True)
+            # A first line may have been sent at once, out of turn.
+            await asyncio.sleep(max(0.0, self._sent + _TICK - time.monotonic()))
+            self._safely(self._send)
+            self._safely(self._draw_if_due)
+
+    def _safely(self, step: Callable[[], None]) -> None:
+        """Show something; a picture that cannot be drawn must not end a training."""
+        try:
+            step()
+        except Exception as fault:
+            self._fault = self._fault or fault
+
+    def _draw_if_due(self) -> None:
+        assert self._table is not None
+        stale = self._dirty or self._table.moving()
+        pause = self._draw_pause if self._dirty else 1.0
+        if stale and time.monotonic() - self._drawn >= pause:
+            self._draw(update=True)
 
     def _send(self) -> None:
-        self._sent = time.monotonic()
-        if self._batcher and (text := self._batcher.take()):
-            self._publisher.stream(text)
+        self._unsent += self._batcher.take()
+        if self._unsent:
+            # Kept until it is sent: what fails now goes with the next.
+            self._publisher.stream(self._unsent)
+            self._unsent, self._sent = "", time.monotonic()
 
     def _draw(self, *, update: bool) -> None:
         assert self._table is not None

@@ -81,14 +81,14 @@ class Table:
     def _row(self, one: ReplicaStatus) -> Row:
         last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
         text = plain(last.decode("utf-8", "replace")).strip()
-        rate = 0.0 if one.state.over else self._rates[one.replica].value()
+        rate = self._rates[one.replica].value()
         return Row(
             replica=str(one.replica),
             state=one.state,
             detail=str(one.state) + (f" ({ending(one)})" if ending(one) else ""),
             since=clock_time(one.since),
             last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
-            rate=f"{rate:,.0f}" if rate >= 0.5 else _EMPTY,
+            rate=f"{rate:,.0f}" if rate >= 0.5 and not one.state.over else _EMPTY,
             log=one.log,
         )
 

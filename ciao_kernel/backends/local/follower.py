@@ -10,20 +10,73 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import Any
 
-from ciao_kernel.errors import JobLost
-from ciao_kernel.model import Event, Output, Replica, Status
+from ciao_kernel.backends.local import processes, views
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.errors import JobLost, JobStopped
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
 _QUICK, _SLOW = 0.01, 0.05
 """Seconds between looks: in the first seconds, when a first line is awaited, and after."""
 _QUICK_FOR = 3.0
-_READ = 1 << 20
+_CHECK = 0.5
+"""Seconds between two questions whether the supervisor lives."""
+_READ = 256 * 1024
 _LONGEST = 16 << 20
 """A line without end is cut here, so that memory stays bounded."""
 _BAR = 1 << 16
+_TAIL = 4096
+"""Bytes of an unfinished line that a live view gets."""
+
+
+async def follow(job: Job, folder: Folder) -> AsyncGenerator[Event, None]:
+    """Yield a job's output and states until it is settled.
+
+    Raises:
+        JobLost: The supervisor died before it could settle the job; what still ran is ended.
+        JobStopped: The job was deleted meanwhile.
+    """
+    readers = [LogReader(replica, folder.log(str(replica))) for replica in job.replicas]
+    watch = _Watch(folder)
+    started = checked = time.monotonic()
+    with contextlib.ExitStack() as opened:
+        for reader in readers:
+            opened.callback(reader.close)
+        while True:
+            # Status first: a settled one promises that the logs, read after it, are complete.
+            changed = watch.look()
+            if watch.over:
+                break
+            if changed is not None:
+                yield changed
+            for reader in readers:
+                for event in reader.read():
+                    yield event
+            now = time.monotonic()
+            if now - checked > _CHECK:
+                checked = now
+                if watch.is_lost():
+                    break
+            more = any(reader.more for reader in readers)
+            pause = _QUICK if now - started < _QUICK_FOR else _SLOW
+            await asyncio.sleep(0 if more else pause)
+        if watch.lost:
+            # Nobody else would end what still runs.
+            with contextlib.suppress(OSError, ValueError):
+                await asyncio.to_thread(processes.sweep, folder.read_job()["id"])
+        for reader in readers:
+            for event in reader.rest():
+                yield event
+                await asyncio.sleep(0)
+        if watch.deleted:
+            raise JobStopped(f"{job.name} was deleted while it was followed; its files are gone.")
+        assert watch.status is not None
+        if watch.lost:
+            yield views.lost(watch.status)
+            raise _lost(job, folder)
+        yield watch.status
 
 
 class LogReader:
@@ -36,40 +89,48 @@ class LogReader:
 
     def __init__(self, replica: Replica, path: Path) -> None:
         self.replica = replica
+        self.more = False
+        """Whether the last read did not reach the end."""
         self._path = path
         self._descriptor: int | None = None
-        self._rest = b""
-        self._shown_tail = b""
+        self._offset = 0
+        self._line = b""
+        """The unfinished line."""
 
-    def read(self) -> tuple[Output | None, bool]:
-        """Return what is new, and whether there may be more at once."""
+    def read(self) -> Iterator[Output | Notice]:
+        """Yield what is new: at most one chunk, so that other replicas get their turn."""
         if self._descriptor is None:
             try:
                 self._descriptor = os.open(self._path, os.O_RDONLY)
             except FileNotFoundError:
-                return None, False
+                return
         chunk = os.read(self._descriptor, _READ)
+        self.more = len(chunk) == _READ
         if not chunk:
-            return None, False
+            if self._size() < self._offset:
+                yield self._start_again()
+            return
+        self._offset += len(chunk)
         cut = chunk.rfind(b"\n") + 1
         if cut:
-            data, self._rest = self._rest + chunk[:cut], chunk[cut:]
+            data, self._line = self._line + chunk[:cut], chunk[cut:]
         else:
-            data, self._rest = b"", self._rest + chunk
-        if len(self._rest) > _BAR:
-            self._rest = _last_state(self._rest)
-            if len(self._rest) > _LONGEST:
-                data, self._rest = data + self._rest + b"\n", b""
-        if not data and self._rest == self._shown_tail:
-            return None, len(chunk) == _READ
-        self._shown_tail = self._rest
-        output = Output(self.replica, data, data.count(b"\n"), self._rest)
-        return output, len(chunk) == _READ
+            data, self._line = b"", self._line + chunk
+        if len(self._line) > _BAR:
+            self._line = _last_state(self._line)
+        if len(self._line) > _LONGEST:
+            data, self._line = data + self._line + b"\n", b""
+        yield Output(self.replica, data, data.count(b"\n"), self._line[-_TAIL:])
 
-    def last(self) -> Output | None:
-        """The unfinished last line of a replica that is over."""
-        rest, self._rest = self._rest, b""
-        return Output(self.replica, rest, 1) if rest else None
+    def rest(self) -> Iterator[Output | Notice]:
+        """Yield all up to the end as it is now; an unfinished last line counts as one."""
+        yield from self.read()
+        end = self._size()
+        while self.more and self._offset < end:
+            yield from self.read()
+        if self._line:
+            line, self._line = self._line, b""
+            yield Output(self.replica, line, 1)
 
     def close(self) -> None:
         """Close the file."""
@@ -77,68 +138,78 @@ class LogReader:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _size(self) -> int:
+        return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
+
+    def _start_again(self) -> Notice:
+        """Someone cut the file off: what is written from now on starts at its front."""
+        assert self._descriptor is not None
+        self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._line = b""
+        self.more = True
+        return Notice(f"the log of {self.replica} was truncated; lines may be missing here.")
+
+
+class _Watch:
+    """Looks at a job's status file, and after its supervisor."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.status: Status | None = None
+        self.deleted = False
+        self.lost = False
+        self._folder = folder
+        self._stamp: tuple[int, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.deleted or (self.status is not None and self.status.settled)
+
+    def look(self, *, stamp_counts: bool = True) -> Status | None:
+        """The status if it is new."""
+        try:
+            stat = self._folder.status_file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            self.deleted = True
+            return None
+        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+        if stamp == self._stamp and stamp_counts:
+            return None
+        record = self._folder.read_status()
+        if record is None:
+            self.deleted = True
+            return None
+        self._stamp = stamp
+        self._supervised = record
+        self.status = views.status(self._folder, record)
+        return self.status
+
+    def is_lost(self) -> bool:
+        """Whether the supervisor died without a last word; :attr:`lost` keeps the answer."""
+        if self.status is None or views.supervised(self._supervised):
+            return False
+        # It may have settled the job just before it ended, and two records written within one
+        # tick of the file system's clock can look the same from outside.
+        self.look(stamp_counts=False)
+        self.lost = not self.over
+        return self.lost
+
 
 def _last_state(line: bytes) -> bytes:
-    """What a terminal would show of a progress bar: the part behind its last ``\\r``."""
+    """What a terminal would show of a progress bar: the part behind its last return."""
     start = line.rstrip(b"\r").rfind(b"\r")
     return line[start + 1 :] if start >= 0 else line
 
 
-async def follow(
-    readers: list[LogReader],
-    read_status: Callable[[], tuple[Any, Status] | None],
-    still_runs: Callable[[], bool],
-) -> AsyncIterator[Event]:
-    """Yield a job's output and states until it is settled.
-
-    Args:
-        readers: One for each replica.
-        read_status: Returns the status if it changed since the last call.
-        still_runs: Whether the supervisor lives.
-
-    Raises:
-        JobLost: The supervisor died before it could settle the job.
-    """
-    started = time.monotonic()
-    status: Status | None = None
-    checked = started
-    try:
-        while True:
-            # Status first: a settled one promises that the logs, read after it, are complete.
-            changed = read_status()
-            status = changed[1] if changed else status
-            if changed and not changed[1].settled:
-                yield changed[1]
-            more = True
-            while more:
-                more = False
-                for reader in readers:
-                    output, maybe_more = reader.read()
-                    more = more or maybe_more
-                    if output is not None:
-                        yield output
-                await asyncio.sleep(0)
-            if status is not None and status.settled:
-                for reader in readers:
-                    if (last := reader.last()) is not None:
-                        yield last
-                yield status
-                return
-            now = time.monotonic()
-            if now - checked > 0.5:
-                checked = now
-                if not still_runs():
-                    # It may have settled the job just before it ended.
-                    changed = read_status()
-                    status = changed[1] if changed else status
-                    if status is None or not status.settled:
-                        raise JobLost(
-                            "the process that runs the job is gone: it was killed, or this "
-                            "machine was started again.",
-                            "Run the cell again. `ciao delete NAME` removes what is left.",
-                        )
-            await asyncio.sleep(_QUICK if now - started < _QUICK_FOR else _SLOW)
-    finally:
-        for reader in readers:
-            with contextlib.suppress(OSError):
-                reader.close()
+def _lost(job: Job, folder: Folder) -> JobLost:
+    with contextlib.suppress(OSError):
+        if said := folder.supervisor_log.read_text(errors="replace").strip().splitlines():
+            return JobLost(
+                f"the process that runs {job.name} broke: {said[-1]}",
+                f"All that it said is in {folder.supervisor_log}.",
+            )
+    return JobLost(
+        f"the process that runs {job.name} is gone: it was killed, or this machine was "
+        "started again.",
+        f"Run the cell again. `ciao delete {job.name}` removes what is left.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from collections.abc import Collection, Mapping
@@ -16,7 +17,9 @@ def installed() -> tuple[str, ...]:
     """The devices that this process may use, as CUDA_VISIBLE_DEVICES would name them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return tuple(part.strip() for part in visible.split(",") if part.strip())
+        # CUDA too stops at the first that cannot be a device: -1 hides all that follow.
+        names = [part.strip() for part in visible.split(",")]
+        return tuple(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     try:
         answer = subprocess.run(
             ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
@@ -27,7 +30,8 @@ def installed() -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(line.strip() for line in answer.stdout.splitlines() if line.strip())
+    # Without a device it may say so in a sentence.
+    return tuple(line.strip() for line in answer.stdout.splitlines() if line.strip().isdigit())
 
 
 def wanted(spec: JobSpec) -> int:
@@ -54,20 +58,25 @@ def wanted(spec: JobSpec) -> int:
 def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> None:
     """Raise SpecError if so many devices are not free; ``taken`` says which job has each."""
     if total > len(devices):
-        have = f"{len(devices)} GPUs" if len(devices) != 1 else "1 GPU"
+        have = "none" if not devices else _count(len(devices))
         raise SpecError(
-            f"the job asks for {total} GPUs in all, and this machine has {have if devices else 'none'}.",
+            f"the job asks for {_count(total)} in all, and this machine has {have}.",
             "Ask for fewer, or run the cell on a cluster.",
             directive="gpu",
         )
-    if total > len(devices) - len(taken):
-        jobs = ", ".join(sorted(set(taken.values())))
+    holders = {taken[device] for device in devices if device in taken}
+    free = sum(device not in taken for device in devices)
+    if total > free:
         raise SpecError(
-            f"the job asks for {total} GPUs, and {len(devices) - len(taken)} of {len(devices)} "
-            f"are free: the others are used by {jobs}.",
+            f"the job asks for {_count(total)}, and {free} of {len(devices)} are free: "
+            f"the others are used by {', '.join(sorted(holders))}.",
             "Wait for that job, or stop it with `ciao delete NAME`.",
             directive="gpu",
         )
+
+
+def _count(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def share(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -12,26 +13,31 @@ from pathlib import Path
 
 from ciao_kernel.errors import EnvironmentFault
 
+_TIMEOUT = 60.0
+"""Seconds for an interpreter's answer: one on a network drive may need many for its first."""
+_ANSWER = "ciao: "
+
 
 def find(asked: str, folder: Path) -> str:
     """Return the absolute path of an interpreter that the user named.
 
     Args:
-        asked: A path (``~`` and paths relative to ``folder`` are understood) or a command.
+        asked: A path (``~`` and paths relative to ``folder`` are understood), the folder of a
+            virtual environment, or a command.
         folder: Where the user works.
 
     Raises:
         EnvironmentFault: There is no such program.
     """
-    path = Path(asked).expanduser()
-    if os.sep in asked or asked.startswith("~"):
+    found = None
+    if os.sep not in asked and not asked.startswith("~"):
+        found = shutil.which(asked)
+    if found is None:
         # Not resolve(): a virtual environment is known by the link, not by what it points to.
-        path = Path(os.path.normpath(folder / path))
-        if path.is_dir() and (path / "bin" / "python").is_file():
+        path = Path(os.path.normpath(folder / os.path.expanduser(asked)))  # noqa: PTH111
+        if path.is_dir():
             path = path / "bin" / "python"
         found = str(path) if path.is_file() and os.access(path, os.X_OK) else None
-    else:
-        found = shutil.which(asked)
     if found is None:
         raise EnvironmentFault(
             f"there is no Python interpreter {asked}.",
@@ -44,32 +50,45 @@ async def has(python: str, package: str) -> bool:
     """Whether an interpreter finds a package; it is not imported.
 
     Raises:
-        EnvironmentFault: The interpreter does not run.
+        EnvironmentFault: The interpreter does not run, or is no Python.
     """
     if python == sys.executable:
-        if package in sys.modules:
-            return True
         importlib.invalidate_caches()
-        return importlib.util.find_spec(package) is not None
-    question = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
+        with contextlib.suppress(ValueError):  # A module made by hand, without a spec.
+            return importlib.util.find_spec(package) is not None
+        return True
+    question = (
+        f"import importlib.util as u; print({_ANSWER!r} + str(bool(u.find_spec({package!r}))))"
+    )
     try:
+        # Not here: the folder of the kernel would come first in the search.
         process = await asyncio.create_subprocess_exec(
             python,
             "-c",
             question,
+            cwd="/",
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await asyncio.wait_for(process.communicate(), 30)
-    except (OSError, TimeoutError) as error:
-        raise EnvironmentFault(
-            f"{python} does not run: {error}.", "Name another interpreter with %python."
-        ) from error
-    if process.returncode not in (0, 1) or said:
-        text = said.decode(errors="replace").strip().splitlines()
-        raise EnvironmentFault(
-            f"{python} does not run as Python: {text[-1] if text else 'it failed'}",
-            "Name another interpreter with %python.",
-        )
-    return process.returncode == 0
+    except OSError as error:
+        raise _no_python(python, error.strerror or str(error)) from error
+    try:
+        answer, said = await asyncio.wait_for(process.communicate(), _TIMEOUT)
+    except TimeoutError as error:
+        raise _no_python(python, f"it gave no answer for {_TIMEOUT:.0f} seconds") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    for line in answer.decode(errors="replace").splitlines():
+        if line.startswith(_ANSWER):
+            return line.removeprefix(_ANSWER) == "True"
+    lines = said.decode(errors="replace").strip().splitlines()
+    raise _no_python(python, lines[-1][:200] if lines else "it gave no answer")
+
+
+def _no_python(python: str, why: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{python} does not run as Python: {why.rstrip('.')}.",
+        "Name another interpreter with %python.",
+    )

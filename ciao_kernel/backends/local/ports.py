@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 from ciao_kernel.errors import EnvironmentFault
@@ -13,8 +14,8 @@ HOST = "127.0.0.1"
 _LOW, _HIGH = 20000, 60000
 
 
-def free(count: int) -> list[int]:
-    """Return ports that nothing listens on now.
+def free(count: int, held: Collection[int] = ()) -> list[int]:
+    """Return ports that nothing listens on now, and none of those that other jobs hold.
 
     They are taken from below the range that the system gives to outgoing connections, so that
     none of those takes one between this choice and the replica's own bind.
@@ -22,14 +23,14 @@ def free(count: int) -> list[int]:
     Raises:
         EnvironmentFault: There are not so many.
     """
-    candidates = list(range(_LOW, _ephemeral_start()))
+    candidates = [port for port in range(_LOW, _ephemeral_start()) if port not in held]
     random.shuffle(candidates)
     found: list[int] = []
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as open_sockets:
         for port in candidates:
             if len(found) == count:
                 break
-            probe = held.enter_context(socket.socket())
+            probe = open_sockets.enter_context(socket.socket())
             with contextlib.suppress(OSError):
                 probe.bind((HOST, port))
                 found.append(port)

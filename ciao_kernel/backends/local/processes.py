@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,30 +29,33 @@ def birth(pid: int) -> str | None:
         return _birth_psutil(pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     # The command's name stands in parentheses and may hold anything, so read from the last ")".
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
-def alive(pid: int, since: str) -> bool:
+def alive(pid: int, since: str | None) -> bool:
     """Whether the process that had this id and this :func:`birth` still lives."""
-    return birth(pid) == since
+    try:
+        return since is not None and birth(pid) == since
+    except OSError:
+        return True  # No answer now, such as "too many open files", is no sign of a death.
 
 
-def marked(mark: str) -> list[int]:
+def marked(*marks: str) -> list[int]:
     """All living processes that carry a job's mark, however far they strayed from it."""
-    wanted = f"{MARK}={mark}".encode()
     if not _LINUX:
-        return _marked_psutil(mark)
+        return _marked_psutil(marks)
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                if not wanted.isdisjoint((entry / "environ").read_bytes().split(b"\0")):
                     found.append(int(entry.name))
-    return found
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
@@ -59,6 +63,17 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def sweep(*marks: str, patience: float = 5.0) -> None:
+    """Kill all processes of jobs but this one; returns when none is left.
+
+    It looks again until it finds nothing: one may have started another just before it died.
+    """
+    until = time.monotonic() + patience
+    while (pids := marked(*marks)) and time.monotonic() < until:
+        kill(pids)
+        time.sleep(0.01)
 
 
 def _birth_psutil(pid: int) -> str | None:
@@ -73,12 +88,12 @@ def _birth_psutil(pid: int) -> str | None:
         return None
 
 
-def _marked_psutil(mark: str) -> list[int]:
+def _marked_psutil(marks: tuple[str, ...]) -> list[int]:
     import psutil
 
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == mark:
+            if process.pid != os.getpid() and process.environ().get(MARK) in marks:
                 found.append(process.pid)
     return found

@@ -2,7 +2,7 @@
 
 It lives in a session of its own, so that neither the kernel's end nor a closed terminal takes
 it along, and it watches the process that owns the job: when that one is gone, so are the
-replicas. Started by :mod:`.backend` as ``python -c`` with the job's folder as argument; reads
+replicas. Started by :mod:`.launch` as ``python -c`` with the job's folder as argument; reads
 ``job.json``, writes ``status.json``. SIGTERM asks it to stop the job.
 
 It is written for a quick start (a cell's first line waits for it): standard library, no
@@ -11,6 +11,7 @@ asyncio, no dataclasses.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -78,35 +79,40 @@ class Supervisor:
             self._start(replica, record)
         self._save()
         deadline = self.job["deadline"]
-        ends_at = self.since + deadline if deadline else None
+        ends_at = time.monotonic() + deadline if deadline else None
         while any(replica.running for replica in self.replicas):
             readable, _, _ = select.select([wake], [], [], self._pause(ends_at))
             if readable:
                 os.read(wake, 4096)
             self._reap()
-            now = time.time()
+            self.asked_to_stop = self.asked_to_stop or self._deleted()
+            now = time.monotonic()
             if self.asked_to_stop and self.state == "Running":
-                self._conclude("Stopped", "StoppedByUser", "the job was stopped.")
+                self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
             elif ends_at and now >= ends_at and self.state == "Running":
                 text = f"the job ran longer than its deadline of {deadline} s."
                 self._conclude("Failed", "DeadlineExceeded", text)
             elif self._owner_gone():
-                self._conclude("Stopped", "OwnerGone", "the process that started the job ended.")
-                self._stop(_ORPHAN_GRACE)
+                self._conclude("Stopped", "OwnerGone", "the process that started it ended")
+                self._stop(min(_ORPHAN_GRACE, self.job["grace"]))
             self._advance(now)
             self._save()
-        processes.kill(self._strays())
         if self.state == "Running":
-            # Every replica ended well and none of them decides: the job has no such replica.
-            self._conclude("Succeeded", "", "")
+            # Asked to stop before the first replica was started.
+            self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
+        self.end_all()
         self.settled = True
         self._unsaved = True
         self._save(patience=60.0)
 
+    def end_all(self) -> None:
+        """Kill whatever is left of the job, and see it gone: it might still write a line."""
+        processes.sweep(self.job["id"])
+
     # --------------------------------------------------------------------------- replicas
 
     def _start(self, replica: _Replica, record: dict[str, Any]) -> None:
-        if self.state != "Running":
+        if self.state != "Running" or self.asked_to_stop:
             replica.to("Stopped")
             return
         environment = {**_clean(os.environ), **record["env"], processes.MARK: self.job["id"]}
@@ -138,10 +144,10 @@ class Supervisor:
                 continue
             replica.exit_code = code
             self._unsaved = True
-            if code == 0:
-                replica.to("Succeeded")
-            elif self._stopping:
+            if self._stopping:
                 replica.to("Stopped")
+            elif code == 0:
+                replica.to("Succeeded")
             else:
                 replica.to("Failed", "Error")
         if self.state != "Running":
@@ -152,7 +158,7 @@ class Supervisor:
             self._conclude("Failed", "ReplicaFailed", "", failed.name)
         elif decider is not None and decider.state == "Succeeded":
             self._conclude("Succeeded", "", "", decider.name)
-            self._linger_until = time.time() + self.job["linger"]
+            self._linger_until = time.monotonic() + self.job["linger"]
 
     def _conclude(self, state: str, reason: str, message: str, by: str | None = None) -> None:
         if self.state != "Running":
@@ -174,7 +180,8 @@ class Supervisor:
             return
         keep = self.job["clean"] == "none" and self.state != "Stopped"
         if keep and not self.asked_to_stop:
-            self.settled, self._unsaved = True, self._unsaved or not self.settled
+            self._unsaved = self._unsaved or not self.settled
+            self.settled = True
             return
         waiting = [r for r in self.replicas if r.running and not r.endless]
         if self.state == "Succeeded" and waiting and now < self._linger_until:
@@ -184,22 +191,28 @@ class Supervisor:
     def _stop(self, grace: float) -> None:
         if not self._stopping:
             self._stopping = True
-            self._kill_at = time.time() + grace
+            self._kill_at = time.monotonic() + grace
             self._signal(signal.SIGTERM)
+        self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     def _signal(self, number: signal.Signals) -> None:
         for replica in self.replicas:
             if replica.process is not None and replica.running:
-                try:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(replica.process.pid, number)
-                except (ProcessLookupError, PermissionError):
-                    pass
         if number == signal.SIGKILL:
             # torchrun gives each of its processes a session: the group alone is not enough.
-            processes.kill(self._strays())
+            processes.kill(processes.marked(self.job["id"]))
 
-    def _strays(self) -> list[int]:
-        return [pid for pid in processes.marked(self.job["id"]) if pid != os.getpid()]
+    def _deleted(self) -> bool:
+        """Whether the folder was removed under us: then nobody can find the job any more."""
+        try:
+            self.folder.path.stat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            pass  # A network drive that hangs is no reason to end a training.
+        return False
 
     def _owner_gone(self) -> bool:
         owner = self.job["owner"]
@@ -218,14 +231,14 @@ class Supervisor:
             self.asked_to_stop = True
 
         signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
+            # Not SIG_IGN: the replicas would inherit it, and know no KeyboardInterrupt.
+            signal.signal(number, lambda *_: None)
         return wake
 
     def _pause(self, ends_at: float | None) -> float:
         """Seconds until something must be looked at though no signal came."""
-        now = time.time()
+        now = time.monotonic()
         times = [now + (_OWNER_POLL if self.job["owner"] else 5.0)]
         if self._stopping:
             times.append(self._kill_at)
@@ -245,11 +258,13 @@ class Supervisor:
                 self.folder.write_status(self._status())
                 self._unsaved = False
             except FileNotFoundError:
-                self._unsaved = False  # The folder was deleted under us: nobody reads any more.
+                self._unsaved = False  # The folder was deleted: nobody reads any more.
             except OSError:
                 if time.monotonic() >= until:
                     return
-                time.sleep(0.2)
+                # Only now, when nothing of the job writes any more and would take the room.
+                self.folder.free_reserve()
+                time.sleep(0.1)
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -286,4 +301,10 @@ def _clean(environment: os._Environ[str]) -> dict[str, str]:
 
 def main() -> None:
     """Run the job whose folder is the first argument."""
-    Supervisor(Folder(Path(sys.argv[1]))).run()
+    supervisor = Supervisor(Folder(Path(sys.argv[1])))
+    try:
+        supervisor.run()
+    except BaseException:
+        # Whatever broke: nobody else watches the replicas. Python writes the reason to the log.
+        supervisor.end_all()
+        raise

@@ -1,0 +1,278 @@
+"""Bring a local job into being: its folder, its share of the machine, its supervisor.
+
+Either the job exists in the end, or nothing of it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.backends.local import gpus, interpreter, ports, processes, store
+from ciao_kernel.backends.local.claims import Claims
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import BackendError, EnvironmentFault
+from ciao_kernel.model import (
+    Address,
+    Artifact,
+    Builder,
+    Emit,
+    Plan,
+    Replica,
+    ReplicaPlan,
+)
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""
+_ROOT = str(Path(__file__).parents[3])
+_START_TIMEOUT = 30.0
+
+_supervisors: set[subprocess.Popen[bytes]] = set()
+"""Those that this process started, kept so that each is reaped once it has ended."""
+
+
+class Launcher:
+    """Submits jobs.
+
+    Args:
+        settings: Where jobs are kept and how they are stopped.
+        devices: Returns this machine's GPUs.
+    """
+
+    def __init__(self, settings: Settings, devices: Callable[[], tuple[str, ...]]) -> None:
+        self._settings = settings
+        self._jobs = settings.storage / "jobs"
+        self._devices = devices
+        self._claims = Claims(settings.storage)
+
+    def python(self, plan: Plan) -> str:
+        """The replicas' interpreter; raises EnvironmentFault where there is none."""
+        asked = plan.spec.python or self._settings.python
+        return interpreter.find(asked, plan.folder) if asked else sys.executable
+
+    async def check_gpus(self, plan: Plan) -> None:
+        """Raise SpecError where the job asks for more GPUs than are free."""
+        if wanted := gpus.wanted(plan.spec):
+            gpus.check(wanted, await asyncio.to_thread(self._devices), self._claims.gpus())
+
+    async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
+        """What a launch now would start; nothing is made."""
+        name = plan.name or "NAME"
+        artifact = Artifact(plan.source, self.python(plan), str(self._jobs / name / "work"))
+        addresses = self._addresses(plan)
+        return _replica_plans(plan, artifact, name, addresses, await self._shares(plan))
+
+    async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
+        """Lay the job's folder out and start its supervisor."""
+        folder = self._claim_name(plan.name, plan.framework.name)
+        store.clear_leftovers(self._jobs)
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            artifact = await builder.build(plan.source, self.python(plan), folder.path, emit)
+            async with self._claims.locked():
+                addresses, shares = self._addresses(plan), await self._shares(plan)
+                name = folder.path.name
+                replicas = _replica_plans(plan, artifact, name, addresses, shares)
+                taken = [address.port for address in addresses.values()]
+                self._claims.add(name, taken, _visible(replicas))
+            folder.logs.mkdir()
+            folder.make_reserve()
+            record = self._record(plan, artifact, name, replicas, outlive)
+            folder.write_job(record)
+            started.append(_start_supervisor(folder, record["id"]))
+            await _until_running(folder, started[0])
+        except BaseException as error:
+            await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
+            if isinstance(error, OSError):
+                raise _no_room(error, folder) from error
+            raise
+        return folder
+
+    def _claim_name(self, wanted: str | None, framework: str) -> Folder:
+        """Make the job's folder; its name is the job's, and nobody else's."""
+        try:
+            self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for number in range(1, 1000):
+                if wanted is None:
+                    name = framework + "-" + "".join(secrets.choice(_LETTERS) for _ in range(5))
+                else:
+                    name = wanted if number == 1 else f"{wanted}-{number}"
+                with contextlib.suppress(FileExistsError):
+                    (self._jobs / name).mkdir(mode=0o700)
+                    return Folder(self._jobs / name)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"no folder for the job can be made in {self._jobs}: {error.strerror}.",
+                "Name another place: `%ciao config storage=/some/folder`.",
+            ) from error
+        raise BackendError(
+            f"there are 999 jobs of the name {wanted}.", "`ciao delete --finished` removes them."
+        )
+
+    def _addresses(self, plan: Plan) -> dict[Replica, Address]:
+        replicas = plan.spec.replicas()
+        free = ports.free(len(replicas), self._claims.ports())
+        return {
+            replica: Address(ports.HOST, port) for replica, port in zip(replicas, free, strict=True)
+        }
+
+    async def _shares(self, plan: Plan) -> Mapping[Replica, tuple[str, ...]]:
+        """Each replica's GPUs; empty where the job does not speak of GPUs at all."""
+        if not gpus.wanted(plan.spec):
+            return gpus.share(plan.spec, (), ())
+        devices, taken = await asyncio.to_thread(self._devices), self._claims.gpus()
+        gpus.check(gpus.wanted(plan.spec), devices, taken)
+        return gpus.share(plan.spec, devices, taken)
+
+    def _record(
+        self,
+        plan: Plan,
+        artifact: Artifact,
+        name: str,
+        replicas: tuple[ReplicaPlan, ...],
+        outlive: bool,
+    ) -> dict[str, Any]:
+        pid = plan.owner.pid
+        owner = None if outlive or pid is None else {"pid": pid, "birth": processes.birth(pid)}
+        spec, framework = plan.spec, plan.framework
+        return {
+            "id": f"{name}-{secrets.token_hex(8)}",
+            "name": name,
+            "framework": framework.name,
+            "header": plan.header,
+            "created": time.time(),
+            "by": plan.owner.label,
+            "owner": owner,
+            "detached": spec.detach,
+            "decider": str(framework.decider(spec)),
+            "clean": str(spec.clean_policy or self._settings.clean_policy),
+            "deadline": spec.deadline,
+            "grace": self._settings.stop_grace,
+            "linger": self._settings.linger,
+            "workdir": artifact.workdir,
+            "program": artifact.program,
+            "replicas": [
+                {
+                    "name": str(one.replica),
+                    "role": one.replica.role,
+                    "index": one.replica.index,
+                    "command": list(one.command),
+                    "env": dict(one.env),
+                    "endless": one.replica.role in framework.endless,
+                }
+                for one in replicas
+            ],
+        }
+
+    def _roll_back(self, folder: Folder, started: list[subprocess.Popen[bytes]]) -> None:
+        for process in started:
+            # SIGTERM makes it end its replicas.
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self._settings.stop_grace + 2)
+            process.kill()
+            process.wait()
+        with contextlib.suppress(OSError, ValueError):
+            processes.sweep(folder.read_job()["id"])
+        store.remove(folder)
+
+
+def _replica_plans(
+    plan: Plan,
+    artifact: Artifact,
+    name: str,
+    addresses: Mapping[Replica, Address],
+    shares: Mapping[Replica, tuple[str, ...]],
+) -> tuple[ReplicaPlan, ...]:
+    command = plan.framework.command(plan.spec, artifact)
+    plans = []
+    for replica in addresses:
+        env = {
+            "CIAO_JOB": name,
+            "CIAO_REPLICA": str(replica),
+            "PYTHONUNBUFFERED": "1",
+            **_loopback(),
+            **plan.framework.environment(plan.spec, replica, addresses),
+            **dict(artifact.env),
+        }
+        if replica in shares:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
+        env.update(plan.spec.env)
+        plans.append(ReplicaPlan(replica, command, tuple(env.items())))
+    return tuple(plans)
+
+
+def _visible(replicas: tuple[ReplicaPlan, ...]) -> list[str]:
+    """The GPUs that the replicas were told to use, by %gpu or by the user's own %envvar."""
+    told = [dict(one.env).get("CUDA_VISIBLE_DEVICES", "") for one in replicas]
+    return [device for text in told for device in text.split(",") if device]
+
+
+def _loopback() -> dict[str, str]:
+    """Keep the replicas' own rendezvous off other networks of this machine."""
+    interface = "lo" if sys.platform.startswith("linux") else "lo0"
+    return {
+        name: interface
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+        if name not in os.environ
+    }
+
+
+def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
+    _supervisors.difference_update([one for one in _supervisors if one.poll() is not None])
+    # No site packages on Linux, where it needs none: half the start-up time.
+    quick = ["-S"] if sys.platform.startswith("linux") else []
+    bootstrap = (
+        f"import sys; sys.path.append({_ROOT!r}); "
+        "from ciao_kernel.backends.local.supervisor import main; main()"
+    )
+    with folder.supervisor_log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-I", *quick, "-c", bootstrap, str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            # Replicas that it is just about to start are found by the mark too.
+            env={**os.environ, processes.MARK: mark},
+            start_new_session=True,
+        )
+    _supervisors.add(process)
+    return process
+
+
+async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) -> None:
+    """Wait until the supervisor has started the replicas, which its first status says."""
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not folder.status_file.exists():
+        ended = supervisor.poll() is not None and not folder.status_file.exists()
+        if ended or time.monotonic() > deadline:
+            said = folder.supervisor_log.read_text(errors="replace").strip().splitlines()
+            raise BackendError(
+                "the job's supervisor did not start: " + (said or ["it said nothing"])[-1],
+                "`ciao doctor` may tell why.",
+            )
+        await asyncio.sleep(0.003)
+
+
+def _no_room(error: OSError, folder: Folder) -> EnvironmentFault:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvironmentFault(
+            f"the disk is full: {folder.path} takes no more.",
+            "Free some space; `ciao delete --finished` removes old jobs.",
+        )
+    return EnvironmentFault(
+        f"the job cannot be started: {error.strerror or error}"
+        + (f" ({error.filename})." if error.filename else "."),
+        "Name another place for jobs: `%ciao config storage=/some/folder`.",
+    )

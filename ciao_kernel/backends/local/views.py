@@ -1,0 +1,79 @@
+"""What the records of a job's folder say, as the model's values.
+
+Apart from :mod:`.record`, because the supervisor imports that one and wants no dataclasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+
+BACKEND = "local"
+
+
+def job(folder: Folder) -> Job:
+    """The job of a folder; raises OSError, ValueError or KeyError where there is none."""
+    record = folder.read_job()
+    return Job(
+        name=record["name"],
+        backend=BACKEND,
+        framework=record["framework"],
+        replicas=tuple(Replica(one["role"], one["index"]) for one in record["replicas"]),
+        created=record["created"],
+        place=record["workdir"],
+        program=record["program"],
+        header=record["header"],
+        owner=record["by"],
+        detached=record["detached"],
+    )
+
+
+def status(folder: Folder, record: Mapping[str, Any]) -> Status:
+    """The status that a record holds."""
+    replicas = tuple(
+        ReplicaStatus(
+            replica=_replica(one["name"]),
+            state=State(one["state"]),
+            since=one["since"],
+            exit_code=one["exit_code"],
+            reason=one["reason"],
+            log=str(folder.log(one["name"])),
+        )
+        for one in record["replicas"]
+    )
+    return Status(
+        state=State(record["state"]),
+        replicas=replicas,
+        since=record["since"],
+        reason=record["reason"],
+        message=record["message"],
+        settled=record["settled"],
+        decided_by=_replica(record["decided_by"]) if record["decided_by"] else None,
+    )
+
+
+def supervised(record: Mapping[str, Any]) -> bool:
+    """Whether the supervisor that wrote a status record still lives."""
+    return processes.alive(record["supervisor"]["pid"], record["supervisor"]["birth"])
+
+
+def lost(known: Status) -> Status:
+    """What became of a job whose supervisor died before it could settle it."""
+    return replace(
+        known,
+        state=known.state if known.state.over else State.LOST,
+        settled=True,
+        replicas=tuple(
+            one if one.state.over else replace(one, state=State.LOST) for one in known.replicas
+        ),
+    )
+
+
+def _replica(name: str) -> Replica:
+    role, _, index = name.rpartition("-")
+    return Replica(role, int(index))

@@ -1,0 +1,55 @@
+"""Options of a command line over the header of a file: one spec of both."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Framework, JobSpec, Resources
+
+
+def check_roles(spec: JobSpec, framework: Framework) -> None:
+    """See that header and options together speak of one framework.
+
+    Raises:
+        SpecError: A role is not one of the framework's.
+    """
+    for group in spec.groups:
+        if group.role not in framework.roles:
+            raise SpecError(
+                f"{framework.name} has no replicas of the role {group.role}.",
+                f"It has {', '.join(framework.roles)}.",
+                directive=group.role,
+            )
+
+
+def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
+    """Lay options over a header.
+
+    A role's count, a resource, a variable: each alone. Everything else as a whole.
+    """
+    default = JobSpec(options.framework)
+    changed = {
+        field.name: value
+        for field in fields(JobSpec)
+        if (value := getattr(options, field.name)) != getattr(default, field.name)
+    }
+    groups = {
+        group.role: replace(group, resources=_over(group.resources, options.resources, clear=True))
+        for group in spec.groups
+    }
+    for group in options.groups:
+        before = groups[group.role].resources if group.role in groups else Resources()
+        groups[group.role] = replace(group, resources=_over(before, group.resources))
+    changed["framework"] = options.framework
+    changed["groups"] = tuple(groups.values())
+    changed["resources"] = _over(spec.resources, options.resources)
+    changed["env"] = tuple({**dict(spec.env), **dict(options.env)}.items())
+    return replace(spec, **changed)
+
+
+def _over(below: Resources, above: Resources, *, clear: bool = False) -> Resources:
+    """Lay resources over others; with ``clear``, what lies above only makes room for itself."""
+    names = [field.name for field in fields(Resources)]
+    said = {name: getattr(above, name) for name in names if getattr(above, name) is not None}
+    return replace(below, **(dict.fromkeys(said) if clear else said))

@@ -1,0 +1,346 @@
+"""Real kernel processes, and a client that sorts what a kernel says by request.
+
+Nothing here imports ``ciao_kernel``: a test sees the kernel as Jupyter does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT = 30.0
+"""Seconds that any single thing may take; a test that waits so long has failed."""
+
+JOB = "%framework=tensorflow\n%worker=2\n"
+"""Header of a job that needs no TensorFlow."""
+SILENT = JOB + "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+"""A job that says one line in each replica and then nothing for longer than any test."""
+
+
+class Place:
+    """A user's folders, environment and kernelspecs, all below one temporary folder.
+
+    Args:
+        folder: An empty folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.work = folder / "notebooks"
+        self.storage = folder / "storage"
+        self.kernels = folder / "jupyter" / "kernels"
+        for made in (self.work, self.kernels):
+            made.mkdir(parents=True)
+        self.env = {
+            **{name: value for name, value in os.environ.items() if _neutral(name)},
+            "CIAO_STORAGE": str(self.storage),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "IPYTHONDIR": str(folder / "ipython"),
+            "JUPYTER_PATH": str(folder / "jupyter"),
+            "JUPYTER_CONFIG_DIR": str(folder / "jupyter-config"),
+            "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+            "JUPYTER_PLATFORM_DIRS": "1",
+        }
+        shipped = json.loads((ROOT / "kernelspec" / "kernel.json").read_text())
+        shipped["argv"][0] = sys.executable
+        self.add_spec("ciao", shipped)
+        self.add_spec("ciao-message", {**shipped, "interrupt_mode": "message"})
+        self.add_spec("ciao-signal", {**shipped, "interrupt_mode": "signal"})
+        plain = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR"]
+        plain += ["-f", "{connection_file}"]
+        self.add_spec("python3", {"argv": plain, "display_name": "Python", "language": "python"})
+
+    def add_spec(self, name: str, spec: dict[str, Any]) -> None:
+        (self.kernels / name).mkdir()
+        (self.kernels / name / "kernel.json").write_text(json.dumps(spec))
+
+    def job_folders(self) -> list[Path]:
+        return sorted((self.storage / "jobs").glob("*"))
+
+    def replicas(self) -> list[psutil.Process]:
+        """Living processes of this place's jobs, their children's children too."""
+        return [one for one in _living() if "CIAO_REPLICA" in self._environment(one)]
+
+    def supervisors(self) -> list[psutil.Process]:
+        return [one for one in _living() if self._supervises(one)]
+
+    def all_processes(self) -> list[psutil.Process]:
+        """Replicas, supervisors, and whatever else a job may have started."""
+        return [
+            one
+            for one in _living()
+            if "CIAO_JOB_ID" in self._environment(one) or self._supervises(one)
+        ]
+
+    def wait_empty(self, within: float = WAIT) -> float:
+        """Wait until no process of any job is left; return the seconds that it took."""
+        started = time.monotonic()
+        while left := self.all_processes():
+            assert time.monotonic() - started < within, f"left running: {_described(left)}"
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def kill_all(self) -> None:
+        """Leave nothing behind, whatever a test did."""
+        for process in self.all_processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _environment(self, process: psutil.Process) -> dict[str, str]:
+        """A process's environment; empty where the process is not of this place."""
+        with contextlib.suppress(psutil.Error, OSError):
+            env = process.environ()
+            if env.get("CIAO_STORAGE") == str(self.storage):
+                return env
+        return {}
+
+    def _supervises(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            inside = str(self.storage / "jobs") + os.sep
+            return bool(command) and command[-1].startswith(inside) and "supervisor" in command[-2]
+        return False
+
+
+def _neutral(name: str) -> bool:
+    """Whether a variable of the tests' own environment may reach a kernel."""
+    return not name.startswith(("JUPYTER", "JPY_", "CIAO_", "IPYTHON", "PYTEST_", "XDG_", "PYDEVD"))
+
+
+def _living() -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                yield process
+
+
+def _described(processes: list[psutil.Process]) -> str:
+    lines = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            lines.append(f"{process.pid} {' '.join(process.cmdline())[-200:]}")
+    return "\n".join(lines)
+
+
+@dataclass
+class Request:
+    """One request, and all that a kernel has said about it so far."""
+
+    id: str
+    code: str = ""
+    reply: dict[str, Any] | None = None
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """What came on iopub, in order."""
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    """``status:busy``, ``stream``, ``reply`` … in the order in which the client saw them."""
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        """Contents of the messages of some types."""
+        return [m["content"] for m in self.messages if m["msg_type"] in kinds]
+
+    @property
+    def text(self) -> str:
+        return "".join(content["text"] for content in self.of("stream"))
+
+    @property
+    def states(self) -> list[str]:
+        return [content["execution_state"] for content in self.of("status")]
+
+    @property
+    def status(self) -> str:
+        assert self.reply is not None
+        return self.reply["content"]["status"]
+
+    @property
+    def error(self) -> str:
+        """Name of the error that the reply tells; empty for a success."""
+        assert self.reply is not None
+        return self.reply["content"].get("ename", "")
+
+    @property
+    def done(self) -> bool:
+        return self.reply is not None and "idle" in self.states
+
+    @property
+    def tables(self) -> list[str]:
+        """The job's table as plain text, first and all updates."""
+        kinds = ("display_data", "update_display_data")
+        return [content["data"]["text/plain"] for content in self.of(*kinds)]
+
+
+class Client:
+    """A client on a running kernel.
+
+    Args:
+        manager: The kernel's.
+    """
+
+    def __init__(self, manager: KernelManager) -> None:
+        self.kc = manager.blocking_client()
+        self.kc.start_channels()
+        self.requests: dict[str, Request] = {}
+        self.strangers: list[dict[str, Any]] = []
+        """Messages about requests of others, or about none."""
+        self.on_request: Callable[[Request, dict[str, Any]], None] | None = None
+        self.kc.wait_for_ready(timeout=WAIT)
+
+    def close(self) -> None:
+        self.kc.stop_channels()
+
+    def execute(self, code: str, **options: Any) -> Request:
+        """Send a cell and return at once."""
+        return self._sent(self.kc.execute(code, **options), code)
+
+    def run(self, code: str, within: float = WAIT, **options: Any) -> Request:
+        """Run a cell to its end: reply and idle."""
+        return self.finish(self.execute(code, **options), within)
+
+    def send(
+        self,
+        kind: str,
+        content: dict[str, Any],
+        *,
+        control: bool = False,
+        header: dict[str, Any] | None = None,
+    ) -> Request:
+        """Send any request."""
+        message = self.kc.session.msg(kind, content)
+        message["header"].update(header or {})
+        (self.kc.control_channel if control else self.kc.shell_channel).send(message)
+        return self._sent(message["header"]["msg_id"])
+
+    def ask(self, kind: str, content: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Send any request and return the content of its reply."""
+        request = self.send(kind, content, **options)
+        self.wait(lambda: request.reply is not None, f"reply to {kind}")
+        assert request.reply is not None
+        return request.reply["content"]
+
+    def finish(self, request: Request, within: float = WAIT) -> Request:
+        self.wait(lambda: request.done, f"end of {request.code!r}", within)
+        return request
+
+    def wait_text(self, request: Request, text: str, within: float = WAIT) -> None:
+        """Wait until a cell has shown a text."""
+        self.wait(lambda: text in request.text, f"{text!r} in {request.code!r}", within)
+
+    def wait_running(self, request: Request, place: Place, count: int = 2) -> None:
+        """Wait until a cell's job has so many replicas that have said ``ready``."""
+        self.wait(lambda: request.text.count("ready") >= count, "running replicas")
+        assert len(place.replicas()) >= count
+
+    def wait(self, condition: Callable[[], bool], what: str, within: float = WAIT) -> None:
+        """Take messages until a condition holds."""
+        until = time.monotonic() + within
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"waited {within:g} s for {what}\n{self._story()}")
+            self.take(0.02)
+
+    def take(self, seconds: float) -> None:
+        """Sort the messages that come within a time."""
+        until = time.monotonic() + seconds
+        while True:
+            came = False
+            for channel in ("shell", "control", "iopub", "stdin"):
+                with contextlib.suppress(queue.Empty):
+                    message = getattr(self.kc, f"get_{channel}_msg")(timeout=0)
+                    came = True
+                    self._sort(channel, message)
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            if not came:
+                self.kc.iopub_channel.socket.poll(max(1, min(int(left * 1000), 10)))
+
+    def _sort(self, channel: str, message: dict[str, Any]) -> None:
+        request = self.requests.get(message["parent_header"].get("msg_id", ""))
+        if request is None:
+            if message["parent_header"].get("msg_type") != "kernel_info_request":
+                self.strangers.append(message)
+        elif channel == "iopub":
+            request.messages.append(message)
+            kind = message["msg_type"]
+            state = f":{message['content']['execution_state']}" if kind == "status" else ""
+            request.events.append(kind + state)
+        elif channel == "stdin":
+            request.inputs.append(message)
+        else:
+            request.reply = message
+            request.events.append("reply")
+
+    def _sent(self, message_id: str, code: str = "") -> Request:
+        self.requests[message_id] = Request(message_id, code)
+        return self.requests[message_id]
+
+    def _story(self) -> str:
+        lines = []
+        for request in list(self.requests.values())[-5:]:
+            reply = request.reply and request.reply["content"].get("status")
+            lines.append(f"{request.code[:60]!r}: reply {reply}, {request.events[-12:]}")
+            lines.append(request.text[-500:])
+        return "\n".join(lines)
+
+
+class Kernel(Client):
+    """A kernel process of its own, and a client on it.
+
+    Args:
+        place: Where its user works.
+        name: Kernelspec: ``ciao``, ``ciao-signal``, ``ciao-message`` or ``python3``.
+        env: Variables in addition to the place's.
+    """
+
+    def __init__(self, place: Place, name: str = "ciao", env: dict[str, str] | None = None) -> None:
+        self.place = place
+        specs = KernelSpecManager(kernel_dirs=[str(place.kernels)], ensure_native_kernel=False)
+        self.manager = KernelManager(kernel_name=name, kernel_spec_manager=specs)
+        self.manager.connection_file = str(place.folder / f"kernel-{time.monotonic_ns()}.json")
+        self.manager.start_kernel(env={**place.env, **(env or {})}, cwd=str(place.work))
+        self.process = psutil.Process(self.manager.provisioner.pid)  # type: ignore[union-attr]
+        try:
+            super().__init__(self.manager)
+        except BaseException:
+            self.manager.shutdown_kernel(now=True)
+            raise
+
+    def client(self) -> Client:
+        """Another client on the same kernel."""
+        return Client(self.manager)
+
+    def interrupt(self) -> None:
+        """The stop button."""
+        self.manager.interrupt_kernel()
+
+    def kill(self) -> None:
+        """Kill -9."""
+        os.kill(self.process.pid, signal.SIGKILL)
+
+    def restart(self, *, now: bool = False) -> None:
+        """The restart button; what was asked before is forgotten."""
+        self.manager.restart_kernel(now=now)
+        self.process = psutil.Process(self.manager.provisioner.pid)  # type: ignore[union-attr]
+        self.close()
+        super().__init__(self.manager)
+
+    def shutdown(self, *, now: bool = False) -> None:
+        """End the kernel, if it still lives."""
+        self.close()
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=now)
+        self.manager.cleanup_resources()

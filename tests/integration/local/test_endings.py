@@ -1,0 +1,348 @@
+"""When a job is over, how it went, and what is stopped then."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import JobFailed
+from ciao_kernel.model import State
+from tests.helpers.jobs import PATIENCE, Place, Recorder, interrupted, wait
+
+SLEEPER = "import time\nwhile True: time.sleep(60)\n"
+
+
+def test_worker_0_ends_the_job_though_a_ps_never_ends(jobs: Place) -> None:
+    started = time.monotonic()
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        %ps=2
+        %worker=1
+        import os, time
+        if os.environ["CIAO_REPLICA"].startswith("ps"):
+            while True: time.sleep(60)
+        print("trained")
+        """
+    )
+    assert ended.result is not None
+    assert ended.result.state is State.SUCCEEDED
+    assert time.monotonic() - started < 1.0 + PATIENCE / 4  # no linger for a PS
+    assert ended.display.state("ps-0") is ended.display.state("ps-1") is State.STOPPED
+    assert str(ended.display.status.decided_by) == "worker-0"
+
+
+def test_the_chief_ends_the_job_and_not_worker_0(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        %chief=1
+        %worker=1
+        import os, time
+        if os.environ["CIAO_REPLICA"] == "worker-0":
+            raise SystemExit
+        while not os.path.exists("seen"):
+            # The worker is over and the job is not.
+            time.sleep(0.3)
+            open("seen", "w").close()
+        """
+    )
+    assert ended.error is None
+    assert str(ended.display.status.decided_by) == "chief-0"
+
+
+def test_another_worker_may_end_by_itself_a_little_later(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        %worker=2
+        import os, time
+        if os.environ["CIAO_REPLICA"] == "worker-1":
+            while not os.path.exists("first"):
+                time.sleep(0.01)
+            time.sleep(0.5)
+            print("saved")
+        else:
+            open("first", "w").close()
+        """,
+        linger=10.0,
+    )
+    assert ended.display.state("worker-1") is State.SUCCEEDED
+    assert ended.display.data("worker-1") == b"saved\n"
+
+
+def test_a_worker_that_hangs_is_stopped_after_the_linger(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        %worker=2
+        import os, time
+        if os.environ["CIAO_REPLICA"] == "worker-1":
+            while True: time.sleep(60)
+        """,
+        linger=0.2,
+    )
+    assert ended.error is None
+    assert ended.display.state("worker-1") is State.STOPPED
+
+
+@pytest.mark.parametrize("bad", ["ps-0", "worker-1", "worker-0"])
+def test_any_failing_replica_fails_the_job_and_the_others_are_stopped(
+    jobs: Place, bad: str
+) -> None:
+    ended = jobs.run(
+        f"""
+        %framework=tensorflow
+        %ps=1
+        %worker=2
+        import os, time
+        if os.environ["CIAO_REPLICA"] == "{bad}":
+            raise ValueError("bad data")
+        while True: time.sleep(60)
+        """
+    )
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == f"{bad} ended with exit code 1: ValueError: bad data"
+    assert "  Cell, line 6, in <module>" in ended.error.traceback
+    others = {"ps-0", "worker-0", "worker-1"} - {bad}
+    assert {ended.display.state(name) for name in others} == {State.STOPPED}
+    assert ended.display.state(bad) is State.FAILED
+    assert jobs.training() == []
+
+
+def test_a_stop_is_sigterm_to_the_group_and_leaves_time_to_save(jobs: Place) -> None:
+    async def main() -> None:
+        display = Recorder()
+        work = asyncio.ensure_future(
+            jobs.ended(
+                """
+                %framework=tensorflow
+                import os, signal, subprocess, sys, time
+                child = subprocess.Popen([sys.executable, "-uc", '''if True:
+                    import signal, sys, time
+                    def save(*_):
+                        print("child saves")
+                        sys.exit()
+                    signal.signal(signal.SIGTERM, save)
+                    print("child is ready")
+                    while True: time.sleep(60)
+                '''])
+                def save(*_):
+                    print("saves", child.wait(10))
+                    time.sleep(0.3)
+                    print("saved")
+                    sys.exit(0)
+                signal.signal(signal.SIGTERM, save)
+                print("ready")
+                while True: time.sleep(60)
+                """,
+                jobs.session(stop_grace=15.0),
+                display,
+            )
+        )
+        await display.until("child is ready\n", "ready\n")
+        await interrupted(work)
+        log = (Path(display.job.place).parent / "logs/worker-0.log").read_text()  # type: ignore[union-attr]
+        assert log.splitlines()[-3:] == ["child saves", "saves 0", "saved"]
+        assert "is stopped; its files stay in" in display.notices
+
+    asyncio.run(main())
+
+
+def test_sigkill_follows_for_one_that_ignores_sigterm(jobs: Place) -> None:
+    async def main() -> None:
+        display = Recorder()
+        session = jobs.session(stop_grace=0.3)
+        work = asyncio.ensure_future(
+            jobs.ended(
+                """
+                %framework=tensorflow
+                import signal, time
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                print("ready")
+                while True: time.sleep(60)
+                """,
+                session,
+                display,
+            )
+        )
+        await display.until("ready")
+        await interrupted(work)
+        assert display.job is not None
+        _, _, status = await session.find(display.job.name)
+        assert status.state is State.STOPPED
+        assert status.replicas[0].exit_code == -9
+        assert jobs.training() == []
+
+    asyncio.run(main())
+
+
+def test_a_cell_ends_soon_though_a_replica_takes_its_time(jobs: Place) -> None:
+    async def main() -> None:
+        from ciao_kernel.cells import Lifetime
+
+        display = Recorder()
+        work = asyncio.ensure_future(
+            jobs.ended(
+                """
+                %framework=tensorflow
+                import signal, time
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                print("ready")
+                while True: time.sleep(60)
+                """,
+                session := jobs.session(stop_grace=4.0, lifetime=Lifetime()),
+                display,
+            )
+        )
+        await display.until("ready")
+        started = time.monotonic()
+        await interrupted(work)
+        assert time.monotonic() - started < 3.5
+        assert "takes its time over SIGTERM" in display.notices
+        await wait(lambda: not jobs.alive())
+        assert (await session.jobs())[0][1].state is State.STOPPED
+
+    asyncio.run(main())
+
+
+def test_grandchildren_in_sessions_of_their_own_end_too(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        import subprocess, sys
+        code = "import os, time; os.setsid() if os.fork() else 0; time.sleep(600)"
+        for _ in range(3):
+            subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        print("started")
+        """
+    )
+    assert ended.error is None
+    assert jobs.training() == []
+
+
+def test_clean_policy_all_removes_the_folder(jobs: Place) -> None:
+    ended = jobs.run("%framework=tensorflow\n%cleanPolicy=all\nprint('x')\n")
+    assert ended.error is None
+    assert jobs.leftovers() == []
+    assert "its folder are removed" in ended.display.notices
+
+
+def test_clean_policy_all_still_tells_why_the_job_failed(jobs: Place) -> None:
+    ended = jobs.run("%framework=tensorflow\n%cleanPolicy=all\n1 / 0\n")
+    assert isinstance(ended.error, JobFailed)
+    assert "ZeroDivisionError" in ended.error.message
+    assert ".log" not in ended.error.hint
+    assert jobs.leftovers() == []
+
+
+def test_clean_policy_none_leaves_what_runs_until_it_is_deleted(jobs: Place) -> None:
+    async def main() -> None:
+        session = jobs.session(linger=0.1)
+        ended = await jobs.ended(
+            """
+            %framework=tensorflow
+            %ps=1
+            %worker=1
+            %cleanPolicy=none
+            import os, time
+            while os.environ["CIAO_REPLICA"] == "ps-0":
+                print("alive")
+                time.sleep(0.001)
+            """,
+            session,
+        )
+        assert ended.result is not None
+        assert ended.display.state("worker-0") is State.SUCCEEDED
+        assert ended.display.state("ps-0") is State.RUNNING
+        assert len(jobs.training()) == 1
+        backend, job, _ = await session.find(ended.job.name)
+        await backend.delete(job)
+        assert jobs.training() == []
+        assert jobs.leftovers() == []
+
+    asyncio.run(main())
+
+
+def test_the_deadline_fails_the_job(jobs: Place) -> None:
+    ended = jobs.run("%framework=tensorflow\n%deadline=1s\n" + SLEEPER)
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "the job ran longer than its deadline of 1 s."
+    assert ended.display.status.reason == "DeadlineExceeded"
+    assert jobs.training() == []
+
+
+def test_a_crash_names_its_signal(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        import os, signal
+        print("so far")
+        os.kill(os.getpid(), signal.SIGSEGV)
+        """
+    )
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-0 was killed by SIGSEGV."
+    assert ended.error.traceback[-1] == "[worker-0] so far"
+
+
+def test_an_exit_code_without_a_traceback_shows_the_last_lines(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        import sys
+        print("no data in /tmp")
+        sys.exit(3)
+        """
+    )
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-0 ended with exit code 3."
+    assert ended.error.traceback == ("[worker-0] no data in /tmp",)
+    assert "whole log" in ended.error.hint
+
+
+def test_equal_tracebacks_are_counted(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=tensorflow
+        %worker=3
+        import os, time
+        open(os.environ["CIAO_REPLICA"], "w").close()
+        while sum(os.path.exists(f"worker-{n}") for n in range(3)) < 3:
+            time.sleep(0.01)
+        raise RuntimeError("all of us")
+        """,
+        stop_grace=10.0,
+    )
+    assert isinstance(ended.error, JobFailed)
+    text = "\n".join(ended.error.traceback)
+    assert text.count("Traceback") == 1
+
+
+def test_files_that_the_job_writes_stay_and_are_found_from_python(jobs: Place) -> None:
+    ended = jobs.run("%framework=tensorflow\nopen('model.bin', 'w').write('weights')\n")
+    assert ended.result is not None
+    assert (ended.result.folder / "model.bin").read_text() == "weights"
+
+
+def test_pytorch_by_python_gets_its_environment(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=pytorch
+        %worker=1
+        %runner=python
+        %envvar=GREETING='hello there'
+        %args=--lr 0.1 'two words'
+        import os, sys
+        names = "MASTER_ADDR WORLD_SIZE RANK PET_NNODES GREETING".split()
+        print(*(os.environ[name] for name in names), sys.argv[1:], sep="|")
+        """,
+        linger=10.0,
+    )
+    assert ended.error is None
+    rest = "['--lr', '0.1', 'two words']"
+    assert ended.display.data("master-0").decode() == f"127.0.0.1|2|0|2|hello there|{rest}\n"
+    assert ended.display.data("worker-0").decode() == f"127.0.0.1|2|1|2|hello there|{rest}\n"

@@ -1,0 +1,316 @@
+"""The cell: one table that is updated in place, lines below it, and Jupyter's limits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from ciao_kernel.config import Settings
+from ciao_kernel.display.notebook import NotebookDisplay
+from ciao_kernel.model import Job, Notice, Output, Replica, ReplicaStatus, State, Status
+
+ONE, TWO = Replica("worker", 0), Replica("worker", 1)
+JOB = Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, "/jobs/mnist/work")
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
+
+
+class Recorder:
+    """A publisher that keeps what it is given, with the time."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[float, str]] = []
+        self.tables: list[tuple[float, dict[str, str], str, bool]] = []
+        self.fails = 0
+
+    def stream(self, text: str) -> None:
+        self._fail()
+        self.texts.append((time.monotonic(), text))
+
+    def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
+        self._fail()
+        self.tables.append((time.monotonic(), data, display_id, update))
+
+    def _fail(self) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError("no socket")
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.texts)
+
+    @property
+    def html(self) -> str:
+        return self.tables[-1][1]["text/html"]
+
+
+def made(**settings: Any) -> tuple[NotebookDisplay, Recorder]:
+    recorder = Recorder()
+    return NotebookDisplay(recorder, Settings(**{"color": "never", **settings})), recorder
+
+
+def output(replica: Replica, *lines: str) -> Output:
+    return Output(replica, "".join(f"{line}\n" for line in lines).encode(), len(lines))
+
+
+def status(state: State, one: State = State.RUNNING, **more: Any) -> Status:
+    replicas = (ReplicaStatus(ONE, one, 1.0, log="/l/worker-0.log"), ReplicaStatus(TWO))
+    return Status(state, replicas, **more)
+
+
+def test_one_table_stays_and_is_updated_in_place() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        display.show(output(ONE, "first"))
+        await asyncio.sleep(0.5)
+        display.show(output(ONE, "last"))
+        display.show(status(State.SUCCEEDED, State.SUCCEEDED, settled=True))
+        await display.end()
+        _, first, name, update = recorder.tables[0]
+        assert not update
+        assert "mnist: Pending" in first["text/plain"]
+        assert len(recorder.tables) >= 3
+        assert all(table[2] == name and table[3] for table in recorder.tables[1:])
+        assert "mnist: Succeeded" in recorder.html
+        assert "last" in recorder.html
+        assert recorder.text == "[worker-0] first\n[worker-0] last\n"
+        plain = recorder.tables[-1][1]["text/plain"]
+        assert plain.splitlines()[0] == "mnist: Succeeded"
+        assert re.search(r"^worker-0 +Succeeded", plain, re.M)
+        assert plain.endswith("folder: /jobs/mnist/work")
+        assert "/l/worker-0.log" in recorder.html
+        # A second job in the same cell gets a table of its own.
+        display.begin(JOB, ())
+        await display.end()
+        assert recorder.tables[-1][2] != name
+
+    asyncio.run(main())
+
+
+def test_the_first_line_is_shown_at_once() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(output(ONE, "now"))
+        assert recorder.text == "[worker-0] now\n"
+        display.show(output(ONE, "soon"))
+        assert "soon" not in recorder.text
+        await asyncio.sleep(0.4)
+        assert "soon" in recorder.text
+        display.show(output(ONE, "and again at once"))
+        assert "again" in recorder.text
+        await display.end()
+
+    asyncio.run(main())
+
+
+def test_messages_and_bytes_stay_within_jupyters_limits() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        started = time.monotonic()
+        count = 0
+        while time.monotonic() - started < 3.0:
+            for replica in (ONE, TWO):
+                display.show(
+                    output(replica, *(f"line {count + n} " + "x" * 90 for n in range(500)))
+                )
+                count += 500
+            await asyncio.sleep(0.005)
+        await display.end()
+        times = sorted([t for t, _ in recorder.texts] + [table[0] for table in recorder.tables])
+        for start in times:
+            assert sum(start <= t < start + 1.0 for t in times) <= 20
+        sizes = [(t, len(text.encode())) for t, text in recorder.texts]
+        assert sum(size for t, size in sizes if t < started + 3.0) < 3_000_000
+        assert sum(size for _, size in sizes) > 1_000_000
+        lines = recorder.text.splitlines()
+        shown = sum(line.startswith("[worker") for line in lines)
+        match = re.fullmatch(r"([\d,]+) of ([\d,]+) lines are shown; all are in .*", lines[-1])
+        assert match
+        assert [int(number.replace(",", "")) for number in match.groups()] == [shown, count]
+        markers = re.findall(r"^… ([\d,]+) lines of", recorder.text, re.M)
+        assert sum(int(number.replace(",", "")) for number in markers) == count - shown
+        assert f"[worker-0] line {count - 501} " in recorder.text  # the end is there
+
+    asyncio.run(main())
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.data = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.data += data
+
+
+def test_nothing_from_a_job_becomes_html() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        job = Job(EVIL, "local", EVIL, (Replica(EVIL, 0),), 0.0, EVIL)
+        display.begin(job, ())
+        replica = job.replicas[0]
+        one = ReplicaStatus(replica, State.FAILED, 1.0, 1, reason=EVIL, log=f"/{EVIL}/{EVIL}")
+        display.show(Status(State.FAILED, (one,), message=EVIL, reason=EVIL))
+        display.show(Output(replica, b"", 0, f"\x1b[31m{EVIL}".encode()))
+        await display.end()
+        seen = _Tags()
+        seen.feed(recorder.html)
+        assert seen.tags <= {
+            "div",
+            "b",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "span",
+            "code",
+        }
+        assert seen.attributes <= {"style", "title"}
+        assert seen.data.count(EVIL[:40]) >= 4
+
+    asyncio.run(main())
+
+
+def test_only_what_is_followed_is_shown_and_all_is_in_the_table() -> None:
+    async def main() -> None:
+        for follow in (("worker-1",), ("worker",)):
+            display, recorder = made()
+            display.begin(JOB, follow)
+            display.show(output(ONE, "one"))
+            display.show(output(TWO, "two"))
+            await display.end()
+            assert ("one" in recorder.text) == (follow == ("worker",))
+            assert "two" in recorder.text
+            assert "one" in recorder.html
+
+    asyncio.run(main())
+
+
+def test_notices_stand_in_their_place() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.show(Notice("before"))
+        display.begin(JOB, ())
+        display.show(output(ONE, "a"))
+        display.show(output(ONE, "b"))
+        display.show(Notice("a word"))
+        display.show(output(ONE, "c"))
+        await display.end()
+        display.show(Notice("after"))
+        display.show(output(ONE, "lost: nothing is followed"))
+        assert recorder.text == (
+            "before\n[worker-0] a\n[worker-0] b\na word\n[worker-0] c\nafter\n"
+        )
+
+    asyncio.run(main())
+
+
+def test_a_fault_while_drawing_loses_no_line_and_is_told() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        recorder.fails = 3
+        for number in range(20):
+            display.show(output(ONE, f"line {number}"))
+            await asyncio.sleep(0.05)
+        await display.end()
+        assert [line for line in recorder.text.splitlines() if line.startswith("[")] == [
+            f"[worker-0] line {number}" for number in range(20)
+        ]
+        assert "could not keep this output up to date while mnist ran: OSError: no socket" in (
+            recorder.text
+        )
+        assert "line 19" in recorder.html
+
+    asyncio.run(main())
+
+
+def test_a_fault_in_the_table_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        assert display._table is not None
+
+        def broken() -> Any:
+            raise KeyError("a fault")
+
+        monkeypatch.setattr(display._table, "rows", broken)
+        display.show(output(ONE, "a"))
+        await asyncio.sleep(0.5)
+        display.show(output(ONE, "b"))
+        await asyncio.sleep(0.2)
+        await display.end()
+        assert recorder.text.startswith("[worker-0] a\n[worker-0] b\n")
+        assert "KeyError: 'a fault'" in recorder.text
+
+    asyncio.run(main())
+
+
+def test_an_end_takes_no_interrupt_for_its_own() -> None:
+    async def main() -> None:
+        display, recorder = made()
+
+        async def cell() -> None:
+            display.begin(JOB, ())
+            display.show(output(ONE, "a"))
+            display.show(output(ONE, "b"))
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await display.end()
+
+        task = asyncio.ensure_future(cell())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert recorder.text == "[worker-0] a\n[worker-0] b\n"
+        await display.end()  # a second one does nothing
+        before = len(recorder.tables)
+        await asyncio.sleep(0.3)
+        assert len(recorder.tables) == before  # no ticker is left
+
+    asyncio.run(main())
+
+
+def test_a_table_at_rest_is_not_drawn_again() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        await asyncio.sleep(0.4)
+        before = len(recorder.tables)
+        await asyncio.sleep(0.8)
+        assert len(recorder.tables) == before
+        await display.end()
+
+    asyncio.run(main())
+
+
+def test_lines_are_coloured_by_replica() -> None:
+    async def main() -> None:
+        display, recorder = made(color="auto")
+        display.begin(JOB, ())
+        display.show(output(ONE, "x"))
+        await display.end()
+        assert re.fullmatch(r"\x1b\[\d+m\[worker-0\] \x1b\[0mx\n", recorder.text)
+
+    asyncio.run(main())

@@ -1,0 +1,101 @@
+"""What the live table says."""
+
+from __future__ import annotations
+
+import time
+
+from ciao_kernel.display.table import HEADINGS, Table, clock_time, columns, ending
+from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+
+ONE, TWO = Replica("worker", 0), Replica("worker", 1)
+JOB = Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, "/jobs/mnist/work")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def status(state: State, *replicas: ReplicaStatus, message: str = "") -> Status:
+    return Status(state, replicas, message=message)
+
+
+def test_before_anything_is_known() -> None:
+    table = Table(JOB)
+    assert table.title() == "mnist: Pending"
+    first, second = table.rows()
+    assert first.cells() == ("worker-0", "Pending", "–", "", "–", "")
+    assert len(first.cells()) == len(HEADINGS)
+    assert second.replica == "worker-1"
+    assert not table.moving()
+
+
+def test_states_are_shown_with_what_explains_them() -> None:
+    table = Table(JOB)
+    table.status = status(
+        State.FAILED,
+        ReplicaStatus(ONE, State.FAILED, time.time(), 1, log="/l/worker-0.log"),
+        ReplicaStatus(TWO, State.STOPPED, 0.0, -15),
+        message="it ran too long.",
+    )
+    assert table.title() == "mnist: Failed (it ran too long)"
+    first, second = table.rows()
+    assert first.detail == "Failed (exit code 1)"
+    assert first.log == "/l/worker-0.log"
+    assert first.since == clock_time(time.time())
+    assert second.detail == "Stopped"
+
+
+def test_endings() -> None:
+    assert ending(ReplicaStatus(ONE, State.FAILED, 0, -9)) == "SIGKILL"
+    assert ending(ReplicaStatus(ONE, State.SUCCEEDED, 0, 0)) == ""
+    assert ending(ReplicaStatus(ONE)) == ""
+
+
+def test_the_last_line_is_the_unfinished_one_if_there_is_one() -> None:
+    table = Table(JOB)
+
+    def last() -> str:
+        return table.rows()[0].last_line
+
+    table.output(Output(ONE, b"first\nsecond\n", 2))
+    assert last() == "second"
+    table.output(Output(ONE, b"", 0, b"\r10%\r\x1b[32m20%\x1b[0m"))
+    assert last() == "20%"
+    table.output(Output(ONE, b"\r100%\n\n\n", 3))
+    assert last() == "100%"
+    table.output(Output(ONE, b"x" * 10_000_000 + b"\n", 1))
+    assert last() == "x" * 79 + "…"
+    table.output(Output(ONE, b"\x1b[2J\xff<b>\x07\n", 1))
+    assert last() == "\ufffd<b>"
+    assert table.rows()[1].last_line == ""
+
+
+def test_the_rate_follows_the_last_seconds() -> None:
+    clock = Clock()
+    table = Table(JOB, clock)
+    for _ in range(100):
+        clock.now += 0.1
+        table.output(Output(ONE, b"x\n" * 50, 50))
+    assert abs(float(table.rows()[0].rate.replace(",", "")) - 500) < 50
+    assert table.moving()
+    clock.now += 10
+    assert table.rows()[0].rate == "–"
+    assert not table.moving()
+
+
+def test_a_replica_that_is_over_has_no_rate_and_moves_nothing() -> None:
+    clock = Clock()
+    table = Table(JOB, clock)
+    table.output(Output(ONE, b"x\n" * 50, 50))
+    table.status = status(State.RUNNING, ReplicaStatus(ONE, State.SUCCEEDED, 1.0, 0))
+    assert table.rows()[0].rate == "–"
+    clock.now += 10
+    table.rows()
+    assert not table.moving()
+
+
+def test_columns() -> None:
+    assert columns([("a", "bb"), ("ccc", "")]) == "a    bb\nccc"

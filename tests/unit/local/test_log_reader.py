@@ -1,0 +1,87 @@
+"""A log that grows is cut into lines: each once, whatever the moments of reading are."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ciao_kernel.backends.local.follower import LogReader
+from ciao_kernel.model import Notice, Output, Replica
+
+ONE = Replica("worker", 0)
+
+
+def outputs(reader: LogReader, *, rest: bool = False) -> list[Output]:
+    events = list(reader.rest() if rest else reader.read())
+    assert not any(isinstance(event, Notice) for event in events)
+    return [event for event in events if isinstance(event, Output)]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(st.sampled_from("ab\n\rü"), max_size=8).map(str.encode), max_size=12))
+def test_any_pieces_make_the_same_lines(pieces: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        reader = LogReader(ONE, path)
+        assert outputs(reader) == []
+        found: list[Output] = []
+        with path.open("ab", buffering=0) as log:
+            for piece in pieces:
+                log.write(piece)
+                found += outputs(reader)
+        written = path.read_bytes()
+        unfinished = written.rpartition(b"\n")[2]
+        assert all(one.data.endswith(b"\n") or not one.data for one in found)
+        if found:
+            assert found[-1].tail == unfinished
+        found += outputs(reader, rest=True)
+        reader.close()
+        reader.close()
+        assert b"".join(one.data for one in found) == written
+        assert sum(one.lines for one in found) == written.count(b"\n") + bool(unfinished)
+
+
+def test_a_rest_ends_though_the_log_grows_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x\n" * 500_000)
+    reader = LogReader(ONE, path)
+    found = 0
+    with path.open("ab", buffering=0) as log:
+        for event in reader.rest():
+            assert isinstance(event, Output)
+            found += event.lines
+            log.write(b"y\n" * 200_000)  # a writer that is faster than the reader
+            assert found < 2_000_000
+    assert found >= 500_000
+
+
+def test_a_log_that_is_cut_off_starts_again(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"before\nhalf")
+    reader = LogReader(ONE, path)
+    assert outputs(reader)[0].data == b"before\n"
+    path.write_bytes(b"")
+    (notice,) = reader.read()
+    assert isinstance(notice, Notice)
+    assert "worker-0" in notice.text
+    path.write_bytes(b"after\n")
+    assert outputs(reader)[0].data == b"after\n"
+
+
+def test_a_bar_keeps_its_last_state_only(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    reader = LogReader(ONE, path)
+    path.write_bytes(b"".join(b"\r%d%%" % n for n in range(100_000)))
+    last: list[Output] = []
+    while new := outputs(reader):
+        last = new
+    assert last[-1].tail.endswith(b"\r99999%") or last[-1].tail == b"99999%"
+    with path.open("ab") as log:
+        log.write(b"\rdone\n")
+    (end,) = outputs(reader)
+    assert end.lines == 1
+    assert end.data.endswith(b"\rdone\n")
+    assert len(end.data) < 70_000

@@ -1,0 +1,257 @@
+"""The small parts of the local backend: ports, GPUs, interpreters, processes, claims."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.backends.local import gpus, interpreter, ports, processes
+from ciao_kernel.backends.local.claims import Claims
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.errors import EnvironmentFault, SpecError
+from ciao_kernel.model import Gpu, JobSpec, Replica, ReplicaGroup, Resources
+
+# ----------------------------------------------------------------------------------- ports
+
+
+def test_ports_are_free_different_and_not_held() -> None:
+    found = ports.free(200)
+    assert len(set(found)) == 200
+    low = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if low.exists() and int(low.read_text().split()[0]) > 21_000:
+        assert max(found) < int(low.read_text().split()[0])
+    for port in found[:5]:
+        with socket.socket() as probe:
+            probe.bind((ports.HOST, port))
+    assert not set(ports.free(200, found)) & set(found)
+
+
+def test_a_port_that_is_taken_is_not_given() -> None:
+    with socket.socket() as taken:
+        taken.bind((ports.HOST, ports.free(1)[0]))
+        taken.listen()
+        everything = range(20_000, 61_000)
+        held = set(everything) - {taken.getsockname()[1]}
+        with pytest.raises(EnvironmentFault, match="needs 1 free ports"):
+            ports.free(1, held)
+
+
+# ------------------------------------------------------------------------------------ GPUs
+
+
+@pytest.mark.parametrize(
+    ("visible", "devices"),
+    [
+        ("0,1", ("0", "1")),
+        (" 3 , 5 ", ("3", "5")),
+        ("", ()),
+        ("-1", ()),
+        ("2,-1,3", ("2",)),
+        ("GPU-8932f937-d72c,MIG-1", ("GPU-8932f937-d72c", "MIG-1")),
+    ],
+)
+def test_cuda_visible_devices_is_respected(
+    monkeypatch: pytest.MonkeyPatch, visible: str, devices: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus.installed() == devices
+
+
+@pytest.mark.parametrize(
+    ("script", "devices"),
+    [
+        ("echo 0; echo 1", ("0", "1")),
+        ("echo No devices were found", ()),
+        ("echo 0; exit 9", ()),
+        (None, ()),
+    ],
+)
+def test_nvidia_smi_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, devices: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    assert gpus.installed() == devices
+
+
+def spec(*groups: tuple[str, int, int | None], for_all: int | None = None) -> JobSpec:
+    return JobSpec(
+        "tensorflow",
+        tuple(
+            ReplicaGroup(role, count, Resources(gpu=None if gpu is None else Gpu(gpu)))
+            for role, count, gpu in groups
+        ),
+        Resources(gpu=None if for_all is None else Gpu(for_all)),
+    )
+
+
+def test_shares_do_not_overlap_and_avoid_what_is_taken() -> None:
+    asked = spec(("ps", 1, None), ("worker", 2, 2))
+    assert gpus.wanted(asked) == 4
+    shares = gpus.share(asked, ["0", "1", "2", "3", "4"], ["1"])
+    assert shares == {
+        Replica("ps", 0): (),
+        Replica("worker", 0): ("0", "2"),
+        Replica("worker", 1): ("3", "4"),
+    }
+
+
+def test_who_does_not_speak_of_gpus_keeps_what_is_there() -> None:
+    assert gpus.share(spec(("worker", 1, None)), ["0"], []) == {}
+    assert gpus.share(spec(("worker", 1, 0)), ["0"], []) == {Replica("worker", 0): ()}
+    assert gpus.wanted(spec(("ps", 1, 0), ("worker", 2, None), for_all=1)) == 2
+
+
+@pytest.mark.parametrize(
+    ("total", "devices", "taken", "said"),
+    [
+        (1, [], {}, "asks for 1 GPU in all, and this machine has none"),
+        (3, ["0"], {}, "asks for 3 GPUs in all, and this machine has 1 GPU"),
+        (1, ["0"], {"0": "mnist"}, "0 of 1 are free: the others are used by mnist"),
+        (2, ["0", "1"], {"0": "b", "9": "other"}, "1 of 2 are free: the others are used by b"),
+    ],
+)
+def test_what_cannot_be_given_is_said(
+    total: int, devices: list[str], taken: dict[str, str], said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        gpus.check(total, devices, taken)
+    assert said in caught.value.message
+    assert caught.value.directive == "gpu"
+
+
+# ---------------------------------------------------------------------------- interpreters
+
+
+def test_how_an_interpreter_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin_ = tmp_path / "my env" / "bin"
+    bin_.mkdir(parents=True)
+    (bin_ / "python").symlink_to(sys.executable)
+    (tmp_path / "home" / "env").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = str(bin_ / "python")  # the link, not what it points to
+    for asked in ("my env", "./my env/bin/python", "~/my env", str(bin_.parent), expected):
+        assert interpreter.find(asked, tmp_path) == expected
+    monkeypatch.setenv("PATH", str(bin_))
+    assert interpreter.find("python", tmp_path / "home") == expected
+    for asked in ("home/env", "home", "gone", "~/gone", str(tmp_path / "my env" / "bin")):
+        with pytest.raises(EnvironmentFault, match="no Python interpreter"):
+            interpreter.find(asked, tmp_path)
+    (tmp_path / "text").touch()
+    with pytest.raises(EnvironmentFault):
+        interpreter.find("./text", tmp_path)
+
+
+def test_what_the_own_interpreter_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def has(name: str) -> bool:
+        return await interpreter.has(sys.executable, name)
+
+    assert asyncio.run(has("json"))
+    assert not asyncio.run(has("no_such_package_at_all"))
+
+
+# ------------------------------------------------------------------------------- processes
+
+
+def test_a_process_is_itself_and_no_other() -> None:
+    birth = processes.birth(os.getpid())
+    assert processes.alive(os.getpid(), birth)
+    assert not processes.alive(os.getpid(), "1")
+    assert not processes.alive(os.getpid(), None)
+    assert processes.birth(2**22 + 1) is None
+    assert not processes.alive(2**22 + 1, None)
+    processes.kill([2**22 + 1])
+    processes.sweep("a mark that nobody carries")
+
+
+# ---------------------------------------------------------------------------------- claims
+
+
+def status(state: str, pid: int, birth: str | None) -> dict[str, object]:
+    return {"supervisor": {"pid": pid, "birth": birth}, "replicas": [{"state": state}]}
+
+
+def test_claims_end_with_their_jobs(tmp_path: Path) -> None:
+    claims = Claims(tmp_path)
+    assert (claims.ports(), claims.gpus()) == (set(), {})
+    me = (os.getpid(), processes.birth(os.getpid()))
+    states = {
+        "runs": status("Running", *me),
+        "over": status("Succeeded", *me),
+        "lost": status("Running", me[0], "1"),
+        "submitted": None,
+    }
+    for number, (name, record) in enumerate(states.items()):
+        folder = Folder(tmp_path / "jobs" / name)
+        folder.path.mkdir(parents=True)
+        claims.add(name, [1000 + number], [f"{number}"])
+        if record:
+            folder.write_status(record)
+    claims.add("gone", [5000], ["9"])
+    assert claims.gpus() == {"0": "runs", "3": "submitted"}
+    assert claims.ports() == {1000, 1003}
+    # What has no status for so long will never have one.
+    held = json.loads((tmp_path / "claims.json").read_text())
+    held["submitted"]["since"] = time.time() - 1000
+    (tmp_path / "claims.json").write_text(json.dumps(held))
+    assert claims.gpus() == {"0": "runs"}
+    (tmp_path / "claims.json").write_text("{")
+    assert claims.gpus() == {}
+
+
+def test_only_one_submit_chooses_at_a_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        order: list[str] = []
+
+        async def choose(name: str) -> None:
+            async with Claims(tmp_path).locked():
+                order.append(f"{name} in")
+                await asyncio.sleep(0.02)
+                order.append(f"{name} out")
+
+        await asyncio.gather(*(choose(name) for name in "abcd"))
+        assert [a[0] for a in order[::2]] == [b[0] for b in order[1::2]]
+        # One that is interrupted while it waits lets the others go on.
+        async with Claims(tmp_path).locked():
+            waiting = asyncio.ensure_future(choose("e"))
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        await choose("f")
+        assert order[-1] == "f out"
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------------------------- record
+
+
+def test_a_record_is_the_users_alone_and_never_half(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    os.umask(umask := os.umask(0))
+    try:
+        os.umask(0)
+        folder.write_job({"name": "x"})
+    finally:
+        os.umask(umask)
+    assert folder.job_file.stat().st_mode & 0o777 == 0o600
+    assert folder.read_job()["name"] == "x"
+    with pytest.raises(TypeError):
+        folder.write_job({"name": object()})
+    assert folder.read_job()["name"] == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
+    folder.job_file.write_text(json.dumps({"version": 99}))
+    with pytest.raises(ValueError, match="another version"):
+        folder.read_job()
+    assert folder.read_status() is None
+    assert folder.read_stop() == ""

@@ -1,0 +1,416 @@
+"""Why a job failed: the right replica, its traceback with the cell's lines, and a way on."""
+
+from __future__ import annotations
+
+import html
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ciao_kernel.errors import JobFailed
+from ciao_kernel.failure import exit_text, explain
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+
+PLACE = "/jobs/mnist/work"
+NAMES = ("worker-0", "worker-1", "ps-0")
+
+
+def replica(name: str) -> Replica:
+    role, _, index = name.rpartition("-")
+    return Replica(role, int(index))
+
+
+JOB = Job(
+    "mnist",
+    "local",
+    "tensorflow",
+    tuple(map(replica, NAMES)),
+    0.0,
+    PLACE,
+    f"{PLACE}/ciao_cell.py",
+)
+
+
+def failed(
+    logs: dict[str, str | bytes],
+    *,
+    by: str = "worker-0",
+    codes: dict[str, int] | None = None,
+    folder: Path = Path("/nowhere"),
+    message: str = "",
+    job: Job = JOB,
+    log: str = "/jobs/mnist/logs/worker-0.log",
+) -> JobFailed:
+    """Explain a job of which ``by`` failed first and the others were stopped then."""
+    codes = {by: 1, **(codes or {})}
+    replicas = tuple(
+        ReplicaStatus(
+            replica(name),
+            State.FAILED if name == by else State.STOPPED,
+            0.0,
+            codes.get(name, -15),
+            log=log,
+        )
+        for name in NAMES
+    )
+    status = Status(
+        State.FAILED,
+        replicas,
+        message=message,
+        settled=True,
+        decided_by=replica(by) if by else None,
+    )
+    tails = {
+        replica(name): text.encode() if isinstance(text, str) else text
+        for name, text in logs.items()
+    }
+    return explain(job, status, tails, folder)
+
+
+def python(code: str) -> str:
+    """What a real Python says when it runs this as the cell."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, Path(JOB.program).name)
+        program.write_text(textwrap.dedent(code))
+        done = subprocess.run(
+            [sys.executable, "-Wdefault", str(program)], capture_output=True, text=True, check=False
+        )
+        return (done.stdout + done.stderr).replace(folder, PLACE)
+
+
+def text(error: JobFailed) -> str:
+    return "\n".join(error.traceback)
+
+
+# ------------------------------------------------------------------------------ tracebacks
+
+
+def test_a_traceback_shows_the_cells_lines() -> None:
+    error = failed(
+        {
+            "worker-0": "step 1\n"
+            + python(
+                """
+                def train(x):
+                    return 1 / x
+                train(0)
+                """
+            )
+        }
+    )
+    assert error.message == "worker-0 ended with exit code 1: ZeroDivisionError: division by zero"
+    assert error.job == "mnist"
+    assert error.traceback[0] == "Traceback (most recent call last):"
+    assert "  Cell, line 3, in train" in error.traceback
+    assert "  Cell, line 4, in <module>" in error.traceback
+    assert error.traceback[-1] == "ZeroDivisionError: division by zero"
+    assert PLACE not in text(error)
+
+
+def test_local_modules_are_named_by_their_paths_beside_the_notebook() -> None:
+    trace = f"""Traceback (most recent call last):
+  File "{PLACE}/ciao_cell.py", line 1, in <module>
+  File "{PLACE}/pkg/data.py", line 9, in load
+KeyError: 'x'
+"""
+    error = failed({"worker-0": trace})
+    assert '  File "pkg/data.py", line 9, in load' in error.traceback
+
+
+def test_a_file_that_was_run_keeps_its_name() -> None:
+    job = Job("mnist", "local", "tensorflow", JOB.replicas, 0.0, PLACE, f"{PLACE}/train.py")
+    trace = f'Traceback (most recent call last):\n  File "{PLACE}/train.py", line 3, in f\nE: x\n'
+    assert '  File "train.py", line 3, in f' in failed({"worker-0": trace}, job=job).traceback
+
+
+@pytest.mark.parametrize("how", ["", " from error", " from None"])
+def test_chained_exceptions_are_shown_as_python_shows_them(how: str) -> None:
+    said = python(
+        f"""
+        try:
+            try:
+                {{}}["key"]
+            except KeyError as error:
+                raise ValueError("second"){how}
+        except ValueError as error:
+            raise RuntimeError("third")
+        """
+    )
+    error = failed({"worker-0": "noise\n" + said})
+    assert error.message.endswith("RuntimeError: third")
+    assert ("KeyError: 'key'" in error.traceback) == (how != " from None")
+    assert "ValueError: second" in error.traceback
+    assert "noise" not in text(error)
+
+
+def test_an_earlier_traceback_that_was_caught_is_not_shown() -> None:
+    said = python("import traceback\ntry: 1/0\nexcept Exception: traceback.print_exc()\nint('x')")
+    error = failed({"worker-0": said})
+    assert "ZeroDivisionError" not in text(error)
+    assert "ValueError: invalid literal" in error.message
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups")
+def test_exception_groups() -> None:
+    said = python(
+        """
+        def fail(e):
+            raise e
+        errors = []
+        for e in (ValueError("one"), TypeError("two")):
+            try:
+                fail(e)
+            except Exception as error:
+                errors.append(error)
+        raise ExceptionGroup("several", errors)
+        """
+    )
+    error = failed({"worker-0": said + "\nafter\n"})
+    assert error.message.endswith("ExceptionGroup: several (2 sub-exceptions)")
+    assert "ValueError: one" in text(error)
+    assert "TypeError: two" in text(error)
+    assert "after" not in text(error)
+
+
+def test_a_syntax_warning_is_no_traceback_and_a_syntax_error_is_one() -> None:
+    said = python("x = '\\d'\nraise ValueError('v')")
+    error = failed({"worker-0": said})
+    assert error.traceback[0].startswith("Traceback")
+    assert "Warning" not in text(error)
+    said = python("import ast\nast.parse('a b')")
+    error = failed({"worker-0": said})
+    assert "SyntaxError: invalid syntax" in error.message
+
+
+def test_messages_of_several_lines_stay_with_their_error() -> None:
+    trace = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+RuntimeError: Error(s) in loading state_dict for Net:
+\tMissing key(s) in state_dict: "fc.weight".
+\tUnexpected key(s): "fd".
+bye
+"""
+    error = failed({"worker-0": trace})
+    assert error.message.endswith("RuntimeError: Error(s) in loading state_dict for Net:")
+    assert error.traceback[-1] == '\tUnexpected key(s): "fd".'
+
+
+def test_lines_of_other_threads_within_a_traceback_are_passed_over() -> None:
+    trace = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+step 7 loss 0.3
+INFO:root: thread says hello
+    boom()
+2026-01-01 12:00:00.1 I tensorflow/core: something
+ValueError: real
+"""
+    error = failed({"worker-0": trace})
+    assert error.message.endswith("exit code 1: ValueError: real")
+    assert "step 7" not in text(error)
+
+
+def test_a_traceback_that_is_cut_off_is_none() -> None:
+    error = failed({"worker-0": 'Traceback (most recent call last):\n  File "x.py", line 1\n'})
+    assert error.message == "worker-0 ended with exit code 1."
+    assert error.traceback[-1] == '[worker-0]   File "x.py", line 1'
+
+
+TORCHRUN = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/jobs/mnist/work/ciao_cell.py", line 5, in <module>
+[rank0]:     raise ValueError("mine")
+[rank0]: ValueError: mine
+E1121 14:02:28.1 4242 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/site/torch/distributed/run.py", line 892, in main
+    run(args)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+/jobs/mnist/work/ciao_cell.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4250)
+============================================================
+"""
+
+
+def test_torchruns_wrapper_is_not_the_cause() -> None:
+    error = failed({"worker-0": TORCHRUN})
+    assert error.message == "worker-0 ended with exit code 1: ValueError: mine"
+    assert error.traceback == (
+        "Traceback (most recent call last):",
+        "  Cell, line 5, in <module>",
+        '    raise ValueError("mine")',
+        "ValueError: mine",
+    )
+
+
+def test_equal_tracebacks_are_counted_once() -> None:
+    trace = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: at 0x7f{}\n'
+    error = failed(
+        {"worker-0": trace.format("a1"), "worker-1": trace.format("b2"), "ps-0": "quiet\n"}
+    )
+    assert text(error).count("Traceback") == 1
+    assert error.traceback[-1] == "The same error came from worker-1 (2 replicas in all)."
+
+
+# --------------------------------------------------------------------------------- culprits
+
+VICTIM = 'Traceback (most recent call last):\n  File "x", line 1\n{}\n'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed",
+        "torch.distributed.DistBackendError: NCCL error",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1",
+    ],
+)
+def test_the_culprit_is_named_and_not_its_victim(said: str) -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format(said),
+        "worker-1": VICTIM.format("ValueError: the cause"),
+    }
+    error = failed(logs, codes={"worker-1": 1})
+    assert error.message == "worker-1 ended with exit code 1: ValueError: the cause"
+    # Nobody else to blame: then it is the one that failed.
+    assert failed({"worker-0": VICTIM.format(said)}).message.startswith("worker-0 ended")
+
+
+def test_a_crash_without_a_traceback_is_a_cause_too() -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("ConnectionResetError: x"),
+        "worker-1": "Fatal Python error: Segmentation fault\n",
+    }
+    assert failed(logs, codes={"worker-1": -11}).message == "worker-1 was killed by SIGSEGV."
+    # SIGTERM and SIGKILL are how ciao stops the others.
+    assert failed(logs, codes={"worker-1": -9}).message.startswith("worker-0")
+
+
+def test_a_killed_replica_is_to_blame_though_others_print_tracebacks() -> None:
+    logs: dict[str, str | bytes] = {"worker-0": "", "worker-1": VICTIM.format("ValueError: late")}
+    error = failed(logs, codes={"worker-0": -9})
+    assert error.message == "worker-0 was killed by SIGKILL."
+    assert "out of memory" in error.hint
+
+
+def test_what_stopping_causes_is_no_cause() -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("ConnectionResetError: x"),
+        "worker-1": VICTIM.format("KeyboardInterrupt"),
+    }
+    assert failed(logs).message.startswith("worker-0 ended")
+
+
+def test_exit_codes_and_signals_by_name() -> None:
+    assert exit_text(3) == "exit code 3"
+    assert exit_text(-9) == "SIGKILL"
+    assert exit_text(-11) == "SIGSEGV"
+    assert exit_text(-99) == "signal 99"
+
+
+def test_an_exit_without_a_traceback_shows_the_last_lines() -> None:
+    said = "\n".join(f"line {n}" for n in range(100)) + "\n\n\n"
+    error = failed({"worker-0": said}, codes={"worker-0": 3})
+    assert error.message == "worker-0 ended with exit code 3."
+    assert error.traceback == tuple(f"[worker-0] line {n}" for n in range(90, 100))
+    assert error.hint == "The whole log is in /jobs/mnist/logs/worker-0.log."
+
+
+def test_a_deadline_needs_no_replica() -> None:
+    error = failed({}, by="", message="the job ran longer than its deadline of 5 s.")
+    assert error.message == "the job ran longer than its deadline of 5 s."
+
+
+# ------------------------------------------------------------------------------------ hints
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", "%files=data.csv"),
+        (
+            f"FileNotFoundError: [Errno 2] No such file or directory: '{PLACE}/data.csv'",
+            "%files=data.csv",
+        ),
+        (
+            'FileNotFoundError: [Errno 2] No such file or directory: "it\'s.csv"',
+            "%files='it'\"'\"'s.csv'",
+        ),
+        ("x.errors_impl.NotFoundError: data.csv; No such file or directory", "%files=data.csv"),
+        ("ModuleNotFoundError: No module named 'helper'", "%files=helper.py"),
+        ("ModuleNotFoundError: No module named 'pkg.sub'", "%files=pkg"),
+        ("ModuleNotFoundError: No module named 'seaborn'", "%pip install seaborn"),
+        ("OSError: [Errno 98] Address already in use", "gets new ports"),
+        ("torch.distributed.DistNetworkError: EADDRINUSE, message", "gets new ports"),
+        ("OSError: [Errno 28] No space left on device", "The disk is full"),
+        ("OSError: [Errno 122] Disk quota exceeded", "The disk is full"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried", "a smaller batch"),
+        ("MemoryError", "out of memory"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'other'", "whole log"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '../data.csv'", "whole log"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data.csv'", "whole log"),
+        ("ValueError: x", "whole log"),
+    ],
+)
+def test_hints(tmp_path: Path, said: str, hint: str) -> None:
+    for name in ("data.csv", "it's.csv", "helper.py", "pkg/sub.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert hint in failed({"worker-0": VICTIM.format(said)}, folder=tmp_path).hint
+
+
+# ------------------------------------------------------------------------------ hostile text
+
+
+def test_commands_to_terminals_are_taken_out() -> None:
+    said = VICTIM.format("ValueError: \x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J\x07\x00end")
+    error = failed({"worker-0": b"\xff\xfe\n" + said.replace("\n", "\r\n").encode()})
+    assert error.message.endswith("ValueError: red end")
+    assert "\x1b" not in text(error) + error.message
+
+
+def test_html_stays_text_for_whoever_shows_it() -> None:
+    evil = "<script>alert(1)</script>"
+    error = failed({"worker-0": VICTIM.format(f"ValueError: {evil}")})
+    assert evil in error.message
+    assert html.escape(evil) not in error.message
+
+
+def test_huge_logs_give_errors_that_can_be_read() -> None:
+    deep = "".join(f'  File "x.py", line {n}, in f\n    f()\n' for n in range(5000))
+    said = f"Traceback (most recent call last):\n{deep}ValueError: {'y' * 100_000}\n"
+    error = failed({"worker-0": said})
+    assert len(error.message) < 2000
+    assert len(error.traceback) < 110
+    assert max(map(len, error.traceback)) < 2000
+    error = failed({"worker-0": "z" * 1_000_000 + "\r" + "w" * 500_000})
+    assert len(text(error)) < 2000
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
+    start = b"\nTraceback (most recent call last):\n"
+    group = b"\n  + Exception Group Traceback (most recent call last):\n  | "
+    failed({"worker-0": one + start + other, "worker-1": group + other + start + one})
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "a", "a.", "\x1b[", "\x1b]", "\x1b]8;", "| ", "'", "\r", "\t", "x; No such file "]
+)
+def test_no_log_takes_long(unit: str) -> None:
+    long = unit * (256 * 1024 // len(unit))
+    started = time.monotonic()
+    failed({"worker-0": long, "worker-1": VICTIM.format(long), "ps-0": long + "\n" + long})
+    assert time.monotonic() - started < 5

@@ -1,0 +1,143 @@
+"""What a session does before a job exists: read, choose, and lay options over the header."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import DirectiveError, PluginError, SourceError, UsageError
+from ciao_kernel.magics.header import Style
+from ciao_kernel.model import (
+    Gpu,
+    JobSpec,
+    Owner,
+    Plan,
+    Replica,
+    ReplicaPlan,
+    Source,
+    SourceFile,
+)
+from ciao_kernel.preview import text
+from ciao_kernel.registry import Registry
+from ciao_kernel.session import Session
+
+FILE = """\
+#%framework=tensorflow
+#%ps=1
+#%worker=2;%cpu=1;%gpu=1
+#%envvar=A=1 B=2
+#%args=--old
+print()
+"""
+
+
+def session(**settings: object) -> Session:
+    return Session(Registry({}), Owner("me"), Settings(**settings))  # type: ignore[arg-type]
+
+
+def merged(**options: list[str]) -> JobSpec:
+    return session().parse(FILE, Style.FILE, options).spec
+
+
+def test_an_option_wins_over_the_header() -> None:
+    spec = merged(worker=["4"], args=["--new"], name=["mnist"])
+    assert spec.count("worker") == 4
+    assert spec.count("ps") == 1
+    assert spec.args == ("--new",)
+    assert spec.name == "mnist"
+
+
+def test_a_roles_resources_stay_where_an_option_only_counts() -> None:
+    asked = merged(worker=["4"]).asks("worker")
+    assert (asked.cpu, asked.gpu) == ("1", Gpu(1))
+    asked = merged(worker=["4;%gpu=2"]).asks("worker")
+    assert (asked.cpu, asked.gpu) == ("1", Gpu(2))
+
+
+def test_a_resource_for_all_wins_over_one_of_the_header() -> None:
+    spec = merged(cpu=["8"])
+    assert spec.asks("worker").cpu == spec.asks("ps").cpu == "8"
+    assert spec.asks("worker").gpu == Gpu(1)
+
+
+def test_variables_add_up() -> None:
+    assert dict(merged(envvar=["B=3 C=4"]).env) == {"A": "1", "B": "3", "C": "4"}
+
+
+def test_another_framework_is_checked_as_one() -> None:
+    with pytest.raises(UsageError, match="pytorch has no replicas of the role ps") as caught:
+        merged(framework=["pytorch"])
+    assert isinstance(caught.value, DirectiveError)
+    assert caught.value.line == 2
+
+
+def test_the_default_framework_is_a_setting() -> None:
+    made = session(framework="pytorch").parse("%worker=1\nprint()\n")
+    assert made.spec.framework == "pytorch"
+    assert [group.role for group in made.spec.groups] == ["master", "worker"]
+
+
+def test_roles_with_a_count_of_zero_are_dropped() -> None:
+    spec = session().parse("%framework=tensorflow\n%ps=0\n%worker=1\nprint()\n").spec
+    assert spec.replicas() == (Replica("worker", 0),)
+
+
+def test_an_error_of_the_framework_gets_its_line() -> None:
+    with pytest.raises(DirectiveError) as caught:
+        session().parse("# a comment\n%framework=tensorflow\n%chief=2\nprint()\n")
+    assert (caught.value.line, caught.value.text) == (3, "%chief=2")
+
+
+def test_another_interpreter_may_know_another_syntax() -> None:
+    cell = "%framework=tensorflow\nprint 'old'\n"
+    with pytest.raises(SourceError):
+        session().parse(cell)
+    assert session(python="/usr/bin/python9").parse(cell).code
+
+
+def test_backends_and_builders_by_name() -> None:
+    made = session()
+    assert made.backend(None).name == made.backend("auto").name == "local"
+    with pytest.raises(PluginError, match="no backend 'moon'"):
+        session(backend="moon").backend(None)
+    assert session(backend="moon").backend("local").name == "local"
+
+
+def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:
+    registry = Registry({})
+    framework = registry.framework("tensorflow")
+    source = Source(
+        SourceFile("ciao_cell.py", b"x" * 1234, size=1234), files=(SourceFile("a b.csv", size=7),)
+    )
+    plan = Plan(
+        None,
+        JobSpec("tensorflow"),
+        framework,
+        source,
+        tmp_path,
+        "%framework=tensorflow",
+        Owner("me"),
+    )
+    one = ReplicaPlan(Replica("worker", 0), ("python", "-u", "/a b/c.py"), (("K", "two words"),))
+    shown = text(plan, (one, replace(one, replica=Replica("worker", 1))), "local")
+    assert shown.splitlines() == [
+        "would run on local:",
+        "",
+        "header:",
+        "  %framework=tensorflow",
+        "",
+        "files:",
+        "  ciao_cell.py  1,234 bytes",
+        "  a b.csv  7 bytes",
+        "",
+        "worker-0:",
+        "  python -u '/a b/c.py'",
+        "    K='two words'",
+        "",
+        "worker-1:",
+        "  python -u '/a b/c.py'",
+        "    K='two words'",
+    ]
