@@ -19,7 +19,8 @@ PROGRAM = """
 import sys
 lines = LINES
 for start in range(0, lines, 100):
-    sys.stdout.write("".join(f"step {i} loss 0.31 accuracy 0.97\\n" for i in range(start, start + 100)))
+    batch = range(start, start + 100)
+    sys.stdout.write("".join(f"step {i} loss 0.31 accuracy 0.97\\n" for i in batch))
 """
 EVERYTHING = {"CIAO_OUTPUT_RATE": "1e9", "CIAO_OUTPUT_LIMIT": "1e11"}
 
@@ -75,7 +76,9 @@ def _cat(replicas: int, each: int) -> float:
     pairs = []
     for _ in range(replicas):
         writer = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE)
-        pairs.append((writer, subprocess.Popen(["cat"], stdin=writer.stdout, stdout=subprocess.DEVNULL)))
+        pairs.append(
+            (writer, subprocess.Popen(["cat"], stdin=writer.stdout, stdout=subprocess.DEVNULL))
+        )
         assert writer.stdout is not None
         writer.stdout.close()
     for writer, reader in pairs:

@@ -7,6 +7,7 @@ after ``%load_ext ciao_kernel``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import re
@@ -17,21 +18,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel.errors import PluginError
 from ciao_kernel.magics import parse
 from ciao_kernel.registry import Registry
 
 if TYPE_CHECKING:
     from ciao_kernel.magics.complete import Completion
-    from ciao_kernel.model import Display, JobResult
+    from ciao_kernel.model import JobResult
+    from ciao_kernel.plugins import Display
     from ciao_kernel.session import Session
 
 
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]+([^\r\n]*))?\s*")
 _UNDER_CURSOR = re.compile(r"%%?ciao\b")
+_IPYTHON_HELPS = contextlib.suppress(Exception)
+"""Whatever fails while the user writes, the key that was pressed has IPython's answer."""
 
 
 class Lifetime:
-    """Tells a stop from a shutdown (:class:`ciao_kernel.session.Lifetime`).
+    """Tells a stop from a shutdown (:class:`ciao_kernel.stopping.Lifetime`).
 
     jupyter_client begins every shutdown and restart with an interrupt; the shutdown request
     follows 3 to 120 ms later (measured, 8.10). Under a remote launcher none may ever come and
@@ -69,7 +74,11 @@ def registry() -> Registry:
 
 def is_job(code: str) -> bool:
     """Whether a cell is a job."""
-    return parse.is_job(code, registry().table)
+    try:
+        return parse.is_job(code, registry().table)
+    except PluginError:
+        # A third party's plug-in is broken. Plain cells go on, and a job cell says so.
+        return code.lstrip().startswith(("%framework", "%%ciao"))
 
 
 def command(code: str) -> list[str] | None:
@@ -116,7 +125,9 @@ def complete(code: str, cursor: int) -> Completion | None:
         return None
     from ciao_kernel.magics import complete as completing
 
-    return completing.complete(code, cursor, registry().table, Path.cwd())
+    with _IPYTHON_HELPS:
+        return completing.complete(code, cursor, registry().table, Path.cwd())
+    return None
 
 
 def explain(code: str, cursor: int) -> str | None:
@@ -125,18 +136,21 @@ def explain(code: str, cursor: int) -> str | None:
         return None
     from ciao_kernel.magics import explain as explaining
 
-    start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
-    if _UNDER_CURSOR.match(code, start):
-        from ciao_kernel.commands import help_text
+    with _IPYTHON_HELPS:
+        start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
+        if _UNDER_CURSOR.match(code, start):
+            from ciao_kernel.commands import help_text
 
-        return help_text()
-    return explaining.explain(code, cursor, registry().table)
+            return help_text()
+        return explaining.explain(code, cursor, registry().table)
+    return None
 
 
 def is_complete(code: str) -> dict[str, Any] | str:
     """An answer for a header, or the code to ask IPython about."""
-    if "%" not in code or not is_job(code):
-        return code
-    from ciao_kernel.magics import completeness
+    with _IPYTHON_HELPS:
+        if "%" in code and is_job(code):
+            from ciao_kernel.magics import completeness
 
-    return completeness.answer(code, registry().table)
+            return completeness.answer(code, registry().table)
+    return code

@@ -8,50 +8,96 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from ciao_kernel import cells
-from ciao_kernel.display.errors import colored
-from ciao_kernel.display.notebook import NotebookDisplay
 from ciao_kernel.errors import CiaoError, UsageError
+
+if TYPE_CHECKING:
+    from ciao_kernel.plugins import Display
+    from ciao_kernel.session import Session
 
 
 def register(shell: InteractiveShell) -> None:
-    """Add ``%ciao`` and ``%%ciao`` to a shell."""
-    shell.register_magics(CiaoMagics)
-    shell.set_custom_exc((CiaoError,), _show)
+    """Add ``%ciao`` and ``%%ciao`` to a shell. The rest is imported when one is used."""
 
-
-@magics_class
-class CiaoMagics(Magics):  # type: ignore[misc]
-    """``%%ciao`` runs a job cell, ``%ciao VERB …`` a command."""
-
-    @line_cell_magic  # type: ignore[misc]
-    def ciao(self, line: str, cell: str | None = None) -> None:
+    def ciao(line: str, cell: str | None = None) -> None:
         """Run a job (``%%ciao``, directives in the lines below) or a command (``%ciao jobs``)."""
-        session = cells.session()
-        publisher = _ShellPublisher(self.shell)
-        display = NotebookDisplay(publisher, session.settings)
-        if cell is None:
-            words = cells.command(f"%ciao {line}") or []
-            work = cells.run_command(words, session, display, publisher.stream)
-        elif line.strip():
-            raise UsageError(
-                f"%%ciao takes nothing behind it, and {line.strip()!r} stands there.",
-                "Put directives on lines of their own below it.",
-            )
-        else:
-            work = session.run(f"%%ciao\n{cell}", display, Path.cwd())
-        result = run_blocking(work)
-        if result is not None:
-            self.shell.user_ns["_job"] = result
+        try:
+            run_magic(shell, line, cell)
+        except CiaoError as error:
+            from ciao_kernel.display.errors import colored, uncolored
+
+            lines = colored if _kernel(shell) or sys.stdout.isatty() else uncolored
+            # IPython asks an error how it looks: the user's lines matter, not this package's.
+            error.__dict__["_render_traceback_"] = functools.partial(lines, error)
+            raise
+
+    # IPython wraps this method in a way that leads mypy astray.
+    shell.register_magic_function(ciao, "line_cell", "ciao")  # type: ignore[arg-type]
+    kernel = _kernel(shell)
+    if kernel is not None and kernel.implementation != "ciao":
+        _watch_shutdown(kernel)
+
+
+def _kernel(shell: InteractiveShell) -> Any:
+    """The kernel that a shell is in; None in a terminal."""
+    return getattr(shell, "kernel", None)
+
+
+def _watch_shutdown(kernel: Any) -> None:
+    """Tell waiting jobs of another kernel's shutdown, which begins as the stop button does."""
+    shutdown = kernel.do_shutdown
+
+    def do_shutdown(restart: bool) -> Any:
+        from ciao_kernel import cells
+
+        cells.lifetime.end()
+        return shutdown(restart)
+
+    kernel.do_shutdown = do_shutdown
+
+
+def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
+    """Run what stands behind ``%ciao``, or in a ``%%ciao`` cell, to its end."""
+    from ciao_kernel import cells
+
+    session = cells.session()
+    display = _display(shell, session)
+    if cell is None:
+        words = cells.command(f"%ciao {line}") or []
+        work = cells.run_command(words, session, display, _write)
+    elif line.strip():
+        raise UsageError(
+            f"%%ciao takes nothing behind it, and {line.strip()!r} stands there.",
+            "Put directives on lines of their own below it.",
+        )
+    else:
+        work = session.run(f"%%ciao\n{cell}", display, Path.cwd())
+    result = run_blocking(work)
+    if result is not None:
+        shell.user_ns["_job"] = result
+
+
+def _display(shell: InteractiveShell, session: Session) -> Display:
+    if _kernel(shell) is None:
+        from ciao_kernel.display.terminal import TerminalDisplay
+
+        return TerminalDisplay(session.settings, sys.stdout)
+    from ciao_kernel.display.notebook import NotebookDisplay
+
+    return NotebookDisplay(_ShellPublisher(shell), session.settings)
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)
 
 
 class _ShellPublisher:
@@ -61,58 +107,56 @@ class _ShellPublisher:
         self._shell = shell
 
     def stream(self, text: str) -> None:
-        print(text, end="", flush=True)
+        _write(text)
 
     def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
-        if hasattr(self._shell, "kernel"):
-            transient = {"display_id": display_id}
-            self._shell.display_pub.publish(data=data, transient=transient, update=update)
-        elif update and "Running" not in data["text/plain"].split("\n", 1)[0]:
-            print(data["text/plain"])  # A terminal has no place to update: show the last one.
+        transient = {"display_id": display_id}
+        self._shell.display_pub.publish(data=data, transient=transient, update=update)
 
 
 def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine from a thread whose own loop may be running; Ctrl-C cancels it.
 
+    The first Ctrl-C waits for the coroutine's clean-up, a second one leaves that to itself.
+
     Raises:
-        KeyboardInterrupt: It was interrupted, and has cleaned up.
+        KeyboardInterrupt: It was interrupted.
     """
-    outcome: Future[Any] = Future()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+    loop = _loop()
+    done: Future[asyncio.Task[Any]] = Future()
+    tasks: list[asyncio.Task[Any]] = []
 
-    async def main() -> Any:
-        task = asyncio.ensure_future(work)
-        started.set_result((asyncio.get_running_loop(), task))
-        return await task
+    def start() -> None:
+        tasks.append(loop.create_task(work))
+        tasks[0].add_done_callback(done.set_result)
 
-    def target() -> None:
-        try:
-            outcome.set_result(asyncio.run(main()))
-        except BaseException as error:
-            outcome.set_exception(error)
+    def cancel() -> None:
+        if tasks:
+            tasks[0].cancel()
+        else:
+            work.close()
+            done.set_exception(KeyboardInterrupt())
 
-    # The context carries the cell that output belongs to.
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(target,), daemon=True)
-    thread.start()
-    loop, task = started.result()
-    interrupted = False
-    while True:
-        try:
-            result = outcome.result()
-        except KeyboardInterrupt:
-            interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
-            continue
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
-        if interrupted:
-            raise KeyboardInterrupt
-        return result
+    try:
+        # The context carries the cell that output belongs to.
+        loop.call_soon_threadsafe(start, context=contextvars.copy_context())
+        task = done.result()
+    except KeyboardInterrupt:
+        loop.call_soon_threadsafe(cancel)
+        task = done.result()
+        if task.cancelled() or task.exception() is None:
+            raise
+    if task.cancelled():
+        raise KeyboardInterrupt
+    return task.result()
 
 
-def _show(shell: Any, kind: type, value: CiaoError, trace: Any, tb_offset: Any = None) -> list[str]:
-    """Show our errors as sentences: the user's lines matter, not this package's."""
-    lines = colored(value)
-    shell._showtraceback(kind, value, lines)
-    return lines
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """A loop on a thread of its own, for as long as the process lives.
+
+    A stopped job may go on stopping after its cell has ended.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()
+    return loop

@@ -11,30 +11,46 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import json
 import signal
 import socket
 import threading
 import traceback
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipykernel.ipkernel import IPythonKernel
+from ipykernel import ipkernel, kernelbase
 
 from ciao_kernel import __version__
 
 if TYPE_CHECKING:
     from ciao_kernel.display.notebook import NotebookDisplay
 
-_QUICK = {"kernel_info_request", "complete_request", "inspect_request", "is_complete_request"}
+_QUICK = {
+    "kernel_info_request",
+    "complete_request",
+    "inspect_request",
+    "is_complete_request",
+    "history_request",
+    "comm_info_request",
+}
 """Requests that are answered while a job runs; without kernel_info a reloaded page shows the
 kernel as "unknown" until the job ends."""
 
-_beside_a_job: contextvars.ContextVar[bool] = contextvars.ContextVar("beside", default=False)
+_displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
+    "displaced", default=None
+)
+"""Set while a request is answered beside a job: the request that was handled before it."""
 
 
-class CiaoKernel(IPythonKernel):  # type: ignore[misc]
+# Of several versions, and typed by halves: for mypy, anything.
+_IPythonKernel: Any = ipkernel.IPythonKernel
+_Kernel: Any = kernelbase.Kernel
+
+
+class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
     """ipykernel's IPython kernel with job cells. Jupyter, SoS and gateways start it by name."""
 
     implementation = "ciao"
@@ -42,18 +58,19 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._cells = _RunningCells()
+        self._cells = _Cells()
         self._wake: tuple[socket.socket, socket.socket] | None = None
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property
-    def banner(self) -> str:  # type: ignore[override]
+    def banner(self) -> str:
         """What `jupyter console` greets with."""
-        return f"ciao {__version__}: `%ciao magics` lists the directives of job cells\n{super().banner}"
+        hint = "`%ciao magics` lists the directives of job cells"
+        return f"ciao {__version__}: {hint}\n{super().banner}"
 
     # -------------------------------------------------------------------------- execution
 
-    async def do_execute(  # type: ignore[override]
+    async def do_execute(
         self,
         code: str,
         silent: bool,
@@ -65,33 +82,27 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
         cell_id: str | None = None,
     ) -> dict[str, Any]:
         """Run a cell: ours as a job, any other as ipykernel does."""
-        if not self._is_ours(code):
-            reply: dict[str, Any] = await super().do_execute(
-                code,
-                silent,
-                store_history,
-                user_expressions,
-                allow_stdin,
-                cell_meta=cell_meta,
-                cell_id=cell_id,
-            )
-            return reply
-        if silent or not store_history:
-            # Probes of front-ends and of SoS come this way. A job is never a side effect.
-            return self._reply({"status": "ok"}, counted=False)
-        self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
         parent = self.get_parent("shell")
         try:
-            outcome = await self._guarded(self._run(code, parent))
+            if self._is_ours(code):
+                if silent or not store_history:
+                    return self._not_run(silent, parent)
+                return await self._run_cell(code, user_expressions or {}, parent)
+            with self._cells.raising():
+                reply: dict[str, Any] = await super().do_execute(
+                    code,
+                    silent,
+                    store_history,
+                    user_expressions,
+                    allow_stdin,
+                    cell_meta=cell_meta,
+                    cell_id=cell_id,
+                )
+            return reply
         except KeyboardInterrupt:
-            # Between the message's arrival and the task's start, SIGINT still raises.
-            outcome = _interrupted()
-        self.shell.execution_count += 1
-        if outcome["status"] == "error":
-            self._send("error", {k: outcome[k] for k in ("ename", "evalue", "traceback")}, parent)
-        else:
-            outcome["user_expressions"] = self.shell.user_expressions(user_expressions or {})
-        return self._reply(outcome)
+            # Not in the user's code, which IPython guards, but just before or behind it.
+            # ipykernel would send no reply, and the cell would seem to run for ever.
+            return self._reply(_interrupted(), parent)
 
     def _is_ours(self, code: str) -> bool:
         if "%" not in code:
@@ -100,14 +111,32 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
 
         return cells.is_job(code) or cells.command(code) is not None
 
-    async def _guarded(self, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        """Run a cell as a task that interrupts cancel, and nothing else does."""
-        task = asyncio.ensure_future(work)
-        with self._cells.entered(task, self.get_parent("shell")):
-            return await task
+    def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
+        """Front-ends and SoS probe in this way, and a job is never a side effect."""
+        if not silent:
+            text = "Nothing was run: job cells and %ciao run only where the history keeps them.\n"
+            self._send("stream", {"name": "stderr", "text": text}, parent)
+        return self._reply({"status": "ok"}, parent)
+
+    async def _run_cell(
+        self, code: str, user_expressions: dict[str, str], parent: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Run a cell of ours as a task that interrupts cancel, and nothing else does."""
+        self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
+        task = asyncio.get_running_loop().create_task(self._run(code, parent))
+        with self._cells.running(task, parent):
+            self._let_quick_ones_pass()
+            try:
+                outcome = await task
+            except asyncio.CancelledError:
+                outcome = _interrupted()  # before the task's first step
+        self.shell.execution_count += 1
+        if outcome["status"] == "ok":
+            outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
+        return self._reply(outcome, parent)
 
     async def _run(self, code: str, parent: dict[str, Any]) -> dict[str, Any]:
-        """Run a job or a ``%ciao`` command; every way out is a reply."""
+        """Run a job or a ``%ciao`` command; every way out is an outcome."""
         from ciao_kernel import cells
         from ciao_kernel.display.errors import colored
         from ciao_kernel.errors import CiaoError
@@ -126,7 +155,8 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
             return _interrupted()
         except CiaoError as error:
             return _error(type(error).__name__, error.message, colored(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # SystemExit too: out of a task it would end the kernel.
             lines = traceback.format_exc().splitlines()
             lines.append("This is a fault of ciao itself. Please report it with these lines.")
             return _error(type(error).__name__, str(error), lines)
@@ -141,9 +171,15 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
     def _writer(self, parent: dict[str, Any]) -> Any:
         return _CellPublisher(self, parent).stream
 
-    def _reply(self, outcome: dict[str, Any], *, counted: bool = True) -> dict[str, Any]:
-        count = self.shell.execution_count - (1 if counted else 0)
-        base = {"execution_count": count, "payload": [], "user_expressions": {}}
+    def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
+        """Make the content of an execute_reply; an error is shown in the cell, too."""
+        if outcome["status"] == "error":
+            self._send("error", {k: outcome[k] for k in ("ename", "evalue", "traceback")}, parent)
+        base = {
+            "execution_count": self.shell.execution_count - 1,
+            "payload": [],
+            "user_expressions": {},
+        }
         return {**base, **outcome}
 
     def _send(self, kind: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
@@ -167,22 +203,34 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
         reader.setblocking(False)
         writer.setblocking(False)
         self._wake = (reader, writer)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._wake_on_signals()
         self.io_loop.add_handler(reader, lambda *_: reader.recv(4096), self.io_loop.READ)
 
+    def _wake_on_signals(self) -> None:
+        if self._wake is not None and threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(self._wake[1].fileno(), warn_on_full_buffer=False)
+            if other not in (-1, self._wake[1].fileno()):
+                # The user's `loop.add_signal_handler` needs its own, which wakes the loop too.
+                signal.set_wakeup_fd(other)
+
     def pre_handler_hook(self) -> None:
-        """Let SIGINT raise in plain code, but not for a request that is answered beside a job."""
-        if not _beside_a_job.get():
-            super().pre_handler_hook()
+        """Say what SIGINT does to the request that comes now."""
+        if _displaced.get() is not None:
+            return  # SIGINT is the job's.
+        super().pre_handler_hook()
+        if self.get_parent("shell")["header"]["msg_type"] == "execute_request":
+            # An interrupt that comes before do_execute must not raise: no reply would be sent.
+            self._cells.collect()
+            self._wake_on_signals()
 
     def post_handler_hook(self) -> None:
         """Undo :meth:`pre_handler_hook`."""
-        if not _beside_a_job.get():
+        if _displaced.get() is None:
             super().post_handler_hook()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Interrupt by message: jobs on subshells too, which a signal does not reach."""
-        self._cells.interrupt()
+        """Interrupt by message: jobs on subshells too, which ipykernel's SIGINT never reaches."""
+        self._cells.cancel_elsewhere()
         await super().interrupt_request(stream, ident, parent)
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
@@ -191,7 +239,7 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
 
         cells.lifetime.end()
         reply = super().do_shutdown(restart)
-        if isinstance(reply, Awaitable):
+        if inspect.isawaitable(reply):
             reply = await reply
         result: dict[str, Any] = reply
         return result
@@ -200,31 +248,63 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
 
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
         """Take a shell message (ipykernel 7): quick ones do not wait for a job's end."""
-        if subshell_id is None and self._answers_beside(msg):
-            await self._answer_beside(msg)
-        else:
-            await super().shell_main(subshell_id, msg)
+        lock = self._main_asyncio_lock
+        quick = subshell_id is None and lock.locked() and _message_type(msg) in _QUICK
+        while quick and lock.locked():
+            if not await self._cells.job_comes_before(lock):
+                try:
+                    await self.dispatch_shell(msg, subshell_id=None)
+                finally:
+                    lock.release()
+                return
+            if self._cells.on_main is not None:
+                await self._answer_beside(msg)
+                return
+        await super().shell_main(subshell_id, msg)
 
     def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
         """Take a message (ipykernel 6): as :meth:`shell_main`."""
-        if dispatch == self.dispatch_shell and self._answers_beside(args[0]):
+        if self._cells.on_main is not None and self._is_quick(dispatch, args):
             self.io_loop.add_callback(self._answer_beside, args[0])
         else:
             super().schedule_dispatch(dispatch, *args)
 
-    def _answers_beside(self, frames: Any) -> bool:
-        return self._cells.on_main is not None and _message_type(frames) in _QUICK
+    def _let_quick_ones_pass(self) -> None:
+        """Answer what came before the job began and stands in line behind it (ipykernel 6)."""
+        queue = getattr(self, "msg_queue", None)
+        if queue is None or self._cells.on_main is None:
+            return
+        for number, dispatch, args in [queue.get_nowait() for _ in range(queue.qsize())]:
+            if self._is_quick(dispatch, args):
+                self.io_loop.add_callback(self._answer_beside, args[0])
+            else:
+                queue.put_nowait((number, dispatch, args))
+
+    def _is_quick(self, dispatch: Any, args: tuple[Any, ...]) -> bool:
+        return dispatch == self.dispatch_shell and _message_type(args[0]) in _QUICK
 
     async def _answer_beside(self, frames: Any) -> None:
-        cell = self._cells.on_main
-        ident = self._shell_ident()
         context = contextvars.copy_context()
-        context.run(_beside_a_job.set, True)
-        await asyncio.get_running_loop().create_task(self.dispatch_shell(frames), context=context)
-        if cell is not None and self._cells.on_main is cell:
-            # The request's own "idle" would show the kernel as idle; output belongs to the cell.
-            self.set_parent(ident, cell, channel="shell")
+        context.run(_displaced.set, [])
+        await asyncio.get_running_loop().create_task(self._dispatch_beside(frames), context=context)
+
+    async def _dispatch_beside(self, frames: Any) -> None:
+        await self.dispatch_shell(frames)
+        # Nothing else ran since dispatch_shell called set_parent: no quick handler waits.
+        for ident, parent in (_displaced.get() or [])[:1]:
+            _Kernel.set_parent(self, ident, parent, channel="shell")
+        if (cell := self._cells.on_main) is not None:
+            # The request's own "idle" would show the kernel as idle.
             self._publish_status("busy", "shell", parent=cell)
+
+    def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
+        """Note which request is handled; what is printed beside a job stays the job's."""
+        displaced = _displaced.get()
+        if displaced is None:
+            super().set_parent(ident, parent, channel)
+        else:
+            displaced.append((self._shell_ident(), self.get_parent("shell")))
+            _Kernel.set_parent(self, ident, parent, channel)
 
     def _shell_ident(self) -> Any:
         if hasattr(self, "_shell_parent_ident"):
@@ -241,17 +321,22 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
         found = cells.complete(code, position)
         if found is None:
             return super().do_complete(code, cursor_pos)
-        matches = list(found.matches)
+        matches, start, end = list(found.matches), found.start, found.end
+        types = [_typed(match, start, end, "directive") for match in matches]
         if found.merge:
             theirs = super().do_complete(code, cursor_pos)
-            if theirs["cursor_start"] == found.start:
-                matches += [match for match in theirs["matches"] if match not in matches]
+            if not matches:
+                return theirs
+            if theirs["cursor_start"] == start:
+                more = [match for match in theirs["matches"] if match not in matches]
+                types += [_typed(match, start, end, "magic") for match in more]
+                matches += more
         return {
             "status": "ok",
             "matches": matches,
-            "cursor_start": found.start,
-            "cursor_end": found.end,
-            "metadata": {},
+            "cursor_start": start,
+            "cursor_end": end,
+            "metadata": {"_jupyter_types_experimental": types},
         }
 
     def do_inspect(
@@ -275,39 +360,88 @@ class CiaoKernel(IPythonKernel):  # type: ignore[misc]
         return answer
 
 
-class _RunningCells:
-    """The job cells that run now: one on the main thread, and any on subshells' threads."""
+class _Cells:
+    """The cells that run now, and what an interrupt does to each.
+
+    While a cell is handled on the main thread, SIGINT is collected here and cancels a job's
+    task. It raises KeyboardInterrupt only within plain code. Jobs on subshells' threads, which
+    get no signals, are cancelled by message.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tasks: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
         self.on_main: dict[str, Any] | None = None
         """The request that the main thread's job cell belongs to."""
+        self._main_task: asyncio.Task[Any] | None = None
+        self._interrupted = False
+        self._job_begins = asyncio.Event()
+        self._lock = threading.Lock()
+        self._elsewhere: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
+
+    def collect(self) -> None:
+        """A cell comes on the main thread: note interrupts from now on."""
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._collected)
+
+    def _collected(self, *_: Any) -> None:
+        """Handle SIGINT: cancel once, for a second time would cut the task's clean-up short."""
+        if self._main_task is not None and not self._interrupted:
+            self._main_task.get_loop().call_soon_threadsafe(self._main_task.cancel)
+        self._interrupted = True
 
     @contextlib.contextmanager
-    def entered(self, task: asyncio.Task[Any], parent: dict[str, Any]) -> Iterator[None]:
+    def raising(self) -> Iterator[None]:
+        """Let SIGINT raise KeyboardInterrupt, as plain code expects it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            signal.signal(signal.SIGINT, self._collected)
+
+    @contextlib.contextmanager
+    def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
         """Make a task the one that interrupts cancel."""
-        main = threading.current_thread() is threading.main_thread()
-        with self._lock:
-            self._tasks[task] = asyncio.get_running_loop()
-        if main:
-            before = signal.signal(signal.SIGINT, lambda *_: self.interrupt())
-            self.on_main = parent
+        if threading.current_thread() is not threading.main_thread():
+            with self._lock:
+                self._elsewhere[task] = task.get_loop()
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._elsewhere.pop(task, None)
+            return
+        self._main_task, self.on_main = task, request
+        self._job_begins.set()
+        if self._interrupted:
+            task.cancel()
         try:
             yield
         finally:
-            if main:
-                self.on_main = None
-                signal.signal(signal.SIGINT, before)
-            with self._lock:
-                self._tasks.pop(task, None)
+            self._job_begins.clear()
+            self._main_task = self.on_main = None
 
-    def interrupt(self) -> None:
-        """Cancel every running cell, once: a second cancel would cut its clean-up short."""
+    def cancel_elsewhere(self) -> None:
+        """Cancel the jobs on other threads, each once."""
         with self._lock:
-            tasks, self._tasks = self._tasks, {}
+            tasks, self._elsewhere = self._elsewhere, {}
         for task, loop in tasks.items():
             loop.call_soon_threadsafe(task.cancel)
+
+    async def job_comes_before(self, lock: asyncio.Lock) -> bool:
+        """Wait in line for the main thread, but only until a job runs there.
+
+        Returns:
+            Whether a job runs. If not, the caller holds the lock.
+        """
+        turn = asyncio.ensure_future(lock.acquire())
+        job = asyncio.ensure_future(self._job_begins.wait())
+        await asyncio.wait({turn, job}, return_when=asyncio.FIRST_COMPLETED)
+        job.cancel()
+        return turn.cancel() or turn.cancelled()
 
 
 class _CellPublisher:
@@ -333,6 +467,11 @@ def _message_type(frames: Any) -> str:
         kind: str = json.loads(parts[parts.index(b"<IDS|MSG>") + 2])["msg_type"]
         return kind
     return ""
+
+
+def _typed(match: str, start: int, end: int, kind: str) -> dict[str, Any]:
+    """Say of what kind a match is, as IPython does for JupyterLab's menu."""
+    return {"start": start, "end": end, "text": match, "type": kind, "signature": ""}
 
 
 def _interrupted() -> dict[str, Any]:

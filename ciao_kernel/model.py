@@ -1,21 +1,19 @@
-"""The values that travel from one step of a cell to the next, and the plug-ins' contracts.
+"""The values that travel from one step of a cell to the next.
 
 ::
 
     text ─ magics.parse ─► JobSpec + code ─ workspace ─► Source ─ builder ─► Artifact
          ─ framework + backend ─► Job ─ follow ─► Event … ─► display
 
-Standard library only, no I/O. Plug-ins (frameworks, builders, backends) know these types
-and nothing of each other.
+Standard library only, no I/O. The contracts of those who take and return these values are in
+:mod:`ciao_kernel.plugins`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 # --------------------------------------------------------------------------- what to run
 
@@ -223,7 +221,7 @@ class Status:
 class Output:
     """What one replica wrote since the last such event.
 
-    ``data`` holds whole lines, each with its ``\\n`` (a last line without one comes when the
+    ``data`` holds whole lines, each with its line feed (a last line without one comes when the
     replica is over). ``tail`` is the unfinished line that follows them, for a live view;
     it is not yet counted and comes again.
     """
@@ -264,21 +262,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that a backend needs to submit a job; made by the session, checked before use."""
-
-    name: str | None
-    """The name that the user gave, or None. The backend adds to it what makes it unique."""
-    spec: JobSpec
-    framework: Framework
-    source: Source
-    folder: Path
-    """Where the user works: the folder of the notebook, or of the file."""
-    header: str
-    owner: Owner
-
-
-@dataclass(frozen=True, slots=True)
 class Owner:
     """Who submits: a label for lists, and the process that a local job ends with."""
 
@@ -301,62 +284,6 @@ class JobResult:
         return Path(self.place)
 
 
-class Display(Protocol):
-    """Where a session shows what happens. Two renderers: notebook and terminal."""
-
-    def begin(self, job: Job, follow: tuple[str, ...]) -> None:
-        """A job is about to be followed; ``follow`` names the roles and replicas to show."""
-
-    def show(self, event: Event) -> None:
-        """Take one event. Returns at once: what is shown is written a little later."""
-
-    async def end(self) -> None:
-        """Write all that was taken. Called once after each :meth:`begin`, also on errors."""
-
-
-# ------------------------------------------------------------------------------- plug-ins
-
-
-class Framework(Protocol):
-    """What is particular to one training framework: pure functions from a spec.
-
-    A framework does no I/O and knows no builder and no backend.
-    """
-
-    name: str
-    roles: tuple[str, ...]
-    """In the order in which replicas are started and shown."""
-    endless: frozenset[str]
-    """Roles that never end by themselves."""
-    package: str
-    """The module that a program of this framework imports."""
-    requirement: str
-    """What pip installs to bring that module."""
-
-    def complete(self, spec: JobSpec) -> JobSpec:
-        """Return the spec with the roles that the framework adds by itself.
-
-        The session calls it once, right after parsing.
-
-        Raises:
-            SpecError: The roles cannot form a job; it names the directive to blame.
-        """
-
-    def decider(self, spec: JobSpec) -> Replica:
-        """The replica whose success is the job's success."""
-
-    def needs_package(self, spec: JobSpec) -> bool:
-        """Whether the replicas cannot even start without :attr:`package`."""
-
-    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """What a replica runs, as an argument vector: never a shell."""
-
-    def environment(
-        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
-    ) -> dict[str, str]:
-        """What the training operator would put into this replica's environment."""
-
-
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where the other replicas of a job reach one replica."""
@@ -366,91 +293,3 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
-
-
-class Builder(Protocol):
-    """Makes a source available to replicas."""
-
-    name: str
-    backend: str
-    """Name of the backend that runs what it builds."""
-
-    async def build(self, source: Source, python: str, folder: Path, emit: Emit) -> Artifact:
-        """Deliver the source and return how a replica finds it.
-
-        Args:
-            source: What to deliver.
-            python: The replicas' interpreter.
-            folder: The job's own folder on this machine; it exists.
-            emit: Shows a sentence about a step that takes long.
-
-        Raises:
-            EnvironmentFault: There is no room or no right to write.
-        """
-
-
-Emit = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPlan:
-    """What ``%dryrun`` shows of one replica."""
-
-    replica: Replica
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
-
-
-class Backend(Protocol):
-    """Runs jobs somewhere. All methods may be called from any process of the same user."""
-
-    name: str
-    outlives_kernel: bool
-    """Whether a job goes on when the kernel that made it ends, if no setting says otherwise."""
-
-    def available(self) -> bool:
-        """Whether ``auto`` may choose this backend here. Cheap, and asks nobody."""
-
-    async def check(self, plan: Plan) -> None:
-        """Raise what can be known to go wrong, before anything exists."""
-
-    async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
-        """What :meth:`submit` would run; creates nothing."""
-
-    async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
-        """Build and start; the job exists when this returns, or nothing of it does.
-
-        Args:
-            plan: What to run; :meth:`check` has accepted it.
-            builder: Makes the artifact.
-            emit: Shows sentences about slow steps.
-            outlive: The job goes on when ``plan.owner`` ends.
-        """
-
-    def follow(self, job: Job) -> AsyncIterator[Event]:
-        """Yield all output from the start, and states as they change; ends when settled.
-
-        Every line comes exactly once, and all of them before the last :class:`Status`.
-
-        Raises:
-            JobLost: What runs the job is gone.
-        """
-
-    async def stop(self, job: Job, reason: str) -> None:
-        """End all replicas; returns when they have ended."""
-
-    async def delete(self, job: Job) -> None:
-        """Stop the job and remove what it left, its files included."""
-
-    async def jobs(self) -> list[tuple[Job, Status]]:
-        """Every job of this user that the backend knows, oldest first."""
-
-    async def find(self, name: str) -> tuple[Job, Status]:
-        """One job by its name.
-
-        Raises:
-            NoSuchJob: There is none.
-        """
-
-    async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
-        """The output of one replica so far, or its last so many bytes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Framework, JobSpec, Resources
+from ciao_kernel.model import JobSpec, Resources
+from ciao_kernel.plugins import Framework
 
 
 def check_roles(spec: JobSpec, framework: Framework) -> None:

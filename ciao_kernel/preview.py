@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ciao_kernel.model import Plan, ReplicaPlan
+from ciao_kernel.plugins import Plan, ReplicaPlan
 
 
 def text(plan: Plan, replicas: tuple[ReplicaPlan, ...], backend: str) -> str:

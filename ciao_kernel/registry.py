@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.errors import PluginError
 from ciao_kernel.magics import table as magics_table
 from ciao_kernel.magics.table import Names, Table
-from ciao_kernel.model import Backend, Builder, Framework
+from ciao_kernel.plugins import Backend, Builder, Framework
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings

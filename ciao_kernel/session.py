@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 from ciao_kernel import failure, workspace
 from ciao_kernel.config import Settings
@@ -20,42 +19,20 @@ from ciao_kernel.magics import parse, render
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.model import (
-    Backend,
-    Builder,
     CleanPolicy,
-    Display,
     Event,
     Job,
     JobResult,
     JobSpec,
     Notice,
     Owner,
-    Plan,
     State,
     Status,
 )
 from ciao_kernel.options import check_roles, merge
+from ciao_kernel.plugins import Backend, Builder, Display, Plan
 from ciao_kernel.registry import Registry
-
-_T = TypeVar("_T")
-
-_STOP_WAIT = 1.5
-"""Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
-
-
-class Lifetime(Protocol):
-    """Tells an interrupt that means "stop" from one that begins a shutdown."""
-
-    async def ends(self, within: float) -> bool:
-        """Whether this process is asked to end within so many seconds from now."""
-
-
-class Endless:
-    """The lifetime of a terminal: an interrupt there always means "stop"."""
-
-    async def ends(self, within: float) -> bool:
-        """Never."""
-        return False
+from ciao_kernel.stopping import Endless, Lifetime, Stopper
 
 
 class Session:
@@ -78,8 +55,7 @@ class Session:
         self.registry = registry
         self.settings = settings
         self._owner = owner
-        self._lifetime = lifetime or Endless()
-        self._stopping: set[asyncio.Task[Any]] = set()
+        self._stopper = Stopper(lifetime or Endless())
 
     async def run(
         self,
@@ -161,17 +137,19 @@ class Session:
         try:
             status = await self._follow(job, backend, display, spec.follow)
         except asyncio.CancelledError:
-            await self._interrupted(job, backend, display, goes)
+            wait = self.settings.shutdown_wait if self._outlives(backend) else None
+            reason = f"interrupted by {self._owner.label}"
+            await self._stopper.stop(job, backend, display, reason, wait=wait, delete=goes)
             raise
         except JobError:
             raise
         except Exception:
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
-            await asyncio.shield(self._later(backend.stop(job, "its display broke")))
+            await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
         error = await self._judge(job, status, backend, folder, goes)
         if goes:
-            await asyncio.shield(self._later(backend.delete(job)))
+            await asyncio.shield(self._stopper.later(backend.delete(job)))
             display.show(Notice(f"{job.name} and its folder are removed (%cleanPolicy=all)."))
         if error is not None:
             raise error
@@ -280,43 +258,6 @@ class Session:
             replica: await backend.log(job, replica, last=failure.TAIL) for replica in job.replicas
         }
         return failure.explain(job, status, tails, folder)
-
-    async def _interrupted(self, job: Job, backend: Backend, display: Display, goes: bool) -> None:
-        """Stop the job; where it may outlive this process, first see whether that is ending."""
-        if self._outlives(backend):
-            display.show(
-                Notice(f"stopping {job.name} (if the kernel is being shut down, it runs on) …")
-            )
-        stopping = self._later(self._stop(job, backend, goes))
-        done, _ = await asyncio.wait({stopping}, timeout=_STOP_WAIT)
-        if not done:
-            text = f"{job.name} is stopping: a replica takes its time over SIGTERM."
-            display.show(Notice(text))
-            if not isinstance(self._lifetime, Endless):
-                return
-            # In a terminal the loop ends with this task, and whoever waits can press Ctrl-C.
-            await asyncio.wait({stopping})
-        if error := stopping.exception():
-            display.show(Notice(f"{job.name} could not be stopped: {error}"))
-        else:
-            display.show(Notice(stopping.result()))
-
-    async def _stop(self, job: Job, backend: Backend, goes: bool) -> str:
-        """Stop a job, unless this process is ending and the job is not; return what to say."""
-        if self._outlives(backend) and await self._lifetime.ends(self.settings.shutdown_wait):
-            return f"{job.name} runs on."
-        await backend.stop(job, f"interrupted by {self._owner.label}")
-        if not goes:
-            return f"{job.name} is stopped; its files stay in {job.place}"
-        await backend.delete(job)
-        return f"{job.name} is stopped, and its folder is removed (%cleanPolicy=all)."
-
-    def _later(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Run something that an interrupt must not cut short."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
-        return task
 
 
 @contextlib.asynccontextmanager

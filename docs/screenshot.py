@@ -42,17 +42,20 @@ def main() -> None:
     parser.add_argument("--chromium", default=shutil.which("chromium") or "")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "quickstart.png")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as url:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=args.chromium or None,
-                args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-            )
-            page = browser.new_page(viewport={"width": 1180, "height": 1080}, device_scale_factor=1)
-            page.goto(url, wait_until="domcontentloaded")
-            _run_first_cell(page)
-            page.screenshot(path=str(args.out))
-            browser.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="demo-") as folder,
+        _server(Path(folder)) as url,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(
+            executable_path=args.chromium or None,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page(viewport={"width": 1180, "height": 1080}, device_scale_factor=1)
+        page.goto(url, wait_until="domcontentloaded")
+        _run_first_cell(page)
+        page.screenshot(path=str(args.out))
+        browser.close()
     print(f"wrote {args.out}")
 
 
@@ -97,7 +100,7 @@ def _run_first_cell(page: Page) -> None:
     cell.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     page.wait_for_function(
-        "document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')[0].textContent.match(/\\[\\d+\\]/)",
+        "document.querySelector('.jp-CodeCell .jp-InputPrompt').textContent.match(/\\[\\d+\\]/)",
         timeout=120_000,
     )
     cell.locator(".jp-OutputArea-output table").scroll_into_view_if_needed()

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 from ciao_kernel.errors import EnvironmentFault
-from ciao_kernel.model import Artifact, Emit, Notice, Source
+from ciao_kernel.model import Artifact, Notice, Source
+from ciao_kernel.plugins import Emit
 
 _ROOM = 16 * 1024 * 1024
 """Bytes that must stay free for logs."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ciao_kernel.errors import NoSuchJob, UsageError
 
 if TYPE_CHECKING:
-    from ciao_kernel.model import Backend, Display, Job, JobResult, Status
+    from ciao_kernel.model import Job, JobResult, Status
+    from ciao_kernel.plugins import Backend, Display
     from ciao_kernel.session import Session
 
 # The texts stand here and not in the modules, because `ciao --help` and Tab want to be quick.

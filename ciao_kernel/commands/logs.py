@@ -9,7 +9,8 @@ from dataclasses import replace
 from ciao_kernel.commands import Face, add_job, add_replica, chosen, find
 from ciao_kernel.display.lines import Prefixer
 from ciao_kernel.errors import JobFailed, JobStopped, UsageError
-from ciao_kernel.model import Backend, Display, Event, Job, Output, Replica
+from ciao_kernel.model import Event, Job, Output, Replica
+from ciao_kernel.plugins import Backend, Display
 
 _FIRST_LOOK = 1 << 16
 _NO_LIMIT = 10**9

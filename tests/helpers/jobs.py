@@ -18,19 +18,10 @@ from typing import Any
 from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import (
-    Event,
-    Job,
-    JobResult,
-    Notice,
-    Output,
-    Owner,
-    Replica,
-    State,
-    Status,
-)
+from ciao_kernel.model import Event, Job, JobResult, Notice, Output, Owner, Replica, State, Status
 from ciao_kernel.registry import Registry
-from ciao_kernel.session import Lifetime, Session
+from ciao_kernel.session import Session
+from ciao_kernel.stopping import Lifetime
 
 MARK = "CIAO_TEST_PLACE"
 PATIENCE = 20.0

@@ -18,16 +18,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import DirectiveError, JobFailed, SettingError, UsageError
-from ciao_kernel.model import (
-    Event,
-    Job,
-    Notice,
-    Output,
-    Replica,
-    ReplicaStatus,
-    State,
-    Status,
-)
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.registry import Registry
 
 WORKER = Replica("worker", 0)

@@ -12,7 +12,8 @@ from ciao_kernel.errors import DirectiveError, SpecError
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
-from ciao_kernel.model import Address, Artifact, Framework, JobSpec, Replica, Source, SourceFile
+from ciao_kernel.model import Address, Artifact, JobSpec, Replica, Source, SourceFile
+from ciao_kernel.plugins import Framework
 from ciao_kernel.registry import Registry
 
 TABLE = Registry(third_party={}).table

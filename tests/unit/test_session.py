@@ -10,16 +10,8 @@ import pytest
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import DirectiveError, PluginError, SourceError, UsageError
 from ciao_kernel.magics.header import Style
-from ciao_kernel.model import (
-    Gpu,
-    JobSpec,
-    Owner,
-    Plan,
-    Replica,
-    ReplicaPlan,
-    Source,
-    SourceFile,
-)
+from ciao_kernel.model import Gpu, JobSpec, Owner, Replica, Source, SourceFile
+from ciao_kernel.plugins import Plan, ReplicaPlan
 from ciao_kernel.preview import text
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session

@@ -11,17 +11,8 @@ from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SpecError
-from ciao_kernel.model import (
-    Builder,
-    Emit,
-    Event,
-    Job,
-    Notice,
-    Plan,
-    Replica,
-    ReplicaPlan,
-    Status,
-)
+from ciao_kernel.model import Event, Job, Notice, Replica, Status
+from ciao_kernel.plugins import Builder, Emit, Plan, ReplicaPlan
 
 
 class LocalBackend:

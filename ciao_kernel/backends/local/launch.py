@@ -22,15 +22,8 @@ from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, EnvironmentFault
-from ciao_kernel.model import (
-    Address,
-    Artifact,
-    Builder,
-    Emit,
-    Plan,
-    Replica,
-    ReplicaPlan,
-)
+from ciao_kernel.model import Address, Artifact, Replica
+from ciao_kernel.plugins import Builder, Emit, Plan, ReplicaPlan
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""

@@ -1,0 +1,212 @@
+"""``%load_ext ciao_kernel``: the same cells and commands in any IPython."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place
+
+Start = Callable[..., Kernel]
+
+CELL = "%%ciao\n" + JOB
+
+
+@pytest.fixture
+def python3(start_kernel: Start) -> Kernel:
+    """A plain IPython kernel with the extension."""
+    kernel = start_kernel("python3")
+    request = kernel.run("%load_ext ciao_kernel")
+    assert (request.status, request.text) == ("ok", "")
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """The same for several tests."""
+    kernel = Kernel(Place(tmp_path_factory.mktemp("place")), "python3")
+    kernel.run("%load_ext ciao_kernel")
+    yield kernel
+    kernel.shutdown(now=True)
+
+
+def test_job_cell(python3: Kernel, place: Place) -> None:
+    request = python3.run(CELL + "print('hello from', __import__('os').environ['CIAO_REPLICA'])")
+    assert request.status == "ok"
+    for name in ("worker-0", "worker-1"):
+        assert f"hello from {name}" in request.text
+    assert len(request.of("display_data")) == 1
+    assert "Succeeded" in request.tables[-1]
+    assert python3.run("print(_job.state)").text == "Succeeded\n"
+    assert "Succeeded" in python3.run("%ciao jobs").text
+    assert python3.strangers == []
+
+
+def test_plain_cells_stay_plain(python3: Kernel) -> None:
+    assert python3.run("1 + 1").of("execute_result")
+    assert python3.run("%time 1").status == "ok"
+    assert python3.run(JOB + "print(1)").status == "error", "%%ciao makes a job here"
+    errors = []
+    for code in ("1 / 0", "get_ipython().set_custom_exc((ZeroDivisionError,), None)", "1 / 0"):
+        errors.append(python3.run(code).error)
+    assert errors[0] == errors[-1] == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "sentence"),
+    [
+        ("%%ciao\n%framework=tensorflow\n%wrker=2\nprint(1)", "DirectiveError", "%worker"),
+        ("%%ciao\n%framework=tensorflow\n%worker=2\nprint(", "SourceError", "line 4"),
+        ("%%ciao here\n" + JOB + "print(1)", "UsageError", "nothing behind it"),
+        ("%ciao attach nothing", "NoSuchJob", "nothing"),
+        ("%ciao no-such-verb", "UsageError", "no-such-verb"),
+        ("%ciao config color=loud", "SettingError", "color"),
+        (CELL + "raise ValueError('boom')", "JobFailed", "ValueError: boom"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else None,
+)
+def test_errors_are_sentences(lasting: Kernel, code: str, error: str, sentence: str) -> None:
+    request = lasting.run(code)
+    assert request.error == error
+    (shown,) = request.of("error")
+    text = "\n".join(shown["traceback"])
+    assert sentence in text
+    assert shown["ename"] == error
+    assert "ciao_kernel" not in text
+    assert "extension.py" not in text
+    assert text.count("Traceback") <= 1
+    assert "%tb" not in text
+
+
+def test_errors_where_the_user_shows_own_ones(python3: Kernel) -> None:
+    """IPython holds one handler for special exceptions; it stays the user's."""
+    python3.run(
+        "def show(shell, kind, value, trace, tb_offset=None): print('mine', value)\n"
+        "get_ipython().set_custom_exc((KeyError,), show)"
+    )
+    assert "mine 'k'" in python3.run("raise KeyError('k')").text
+    text = "\n".join(python3.run("%ciao attach nothing").of("error")[0]["traceback"])
+    assert "extension.py" not in text
+
+
+def test_interrupt_stops_the_job(python3: Kernel, place: Place) -> None:
+    for _ in range(3):
+        request = python3.execute("%%ciao\n" + SILENT)
+        python3.wait_running(request, place)
+        python3.interrupt()
+        python3.finish(request, 5)
+        assert request.error == "KeyboardInterrupt"
+        assert "is stopped" in request.text
+        assert python3.run("1 + 1").status == "ok"
+        place.wait_empty(5)
+
+
+def test_two_interrupts(python3: Kernel, place: Place) -> None:
+    request = python3.execute("%%ciao\n" + SILENT)
+    python3.wait_running(request, place)
+    python3.interrupt()
+    python3.interrupt()
+    python3.finish(request, 5)
+    assert request.error == "KeyboardInterrupt"
+    place.wait_empty(5)
+    python3.take(0.5)
+    assert python3.run("1 + 1").status == "ok"
+
+
+def test_interrupt_leaves_an_attached_job(python3: Kernel, place: Place) -> None:
+    python3.run("%%ciao\n" + SILENT.replace(JOB, JOB + "%name=far\n%detach\n"))
+    request = python3.execute("%ciao attach far")
+    python3.wait_running(request, place)
+    python3.interrupt()
+    assert python3.finish(request, 5).error == "KeyboardInterrupt"
+    assert len(place.replicas()) == 2
+    python3.run("%ciao delete far")
+    place.wait_empty(5)
+
+
+def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Place) -> None:
+    kernel = start_kernel("python3", {"CIAO_ON_SHUTDOWN": "leave"})
+    kernel.run("%load_ext ciao_kernel")
+    request = kernel.execute("%%ciao\n" + SILENT)
+    kernel.wait_running(request, place)
+    kernel.interrupt()
+    assert kernel.finish(request, 5).error == "KeyboardInterrupt"
+    place.wait_empty(5)
+    request = kernel.execute("%%ciao\n" + SILENT)
+    kernel.wait_running(request, place)
+    kernel.shutdown()
+    time.sleep(2)
+    assert len(place.replicas()) == 2
+
+
+@pytest.mark.parametrize("end", ["shutdown", "kill"])
+def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> None:
+    request = python3.execute("%%ciao\n" + SILENT)
+    python3.wait_running(request, place)
+    getattr(python3, end)()
+    place.wait_empty(5)
+
+
+def test_capture(python3: Kernel) -> None:
+    request = python3.run("%%capture caught\n%ciao jobs")
+    assert request.text == ""
+    assert "job" in python3.run("print(caught.stdout)").text.lower()
+
+
+def test_loading_twice(python3: Kernel) -> None:
+    assert python3.run("%load_ext ciao_kernel").status == "ok"
+    assert python3.run("%reload_ext ciao_kernel").status == "ok"
+    assert python3.run(CELL + "pass").status == "ok"
+
+
+# ------------------------------------------------------------------------------- terminal
+
+
+def ipython(place: Place, code: str) -> subprocess.Popen[str]:
+    """IPython in a terminal, without its greeting."""
+    command = [sys.executable, "-m", "IPython", "--ext=ciao_kernel", "--colors=nocolor"]
+    return subprocess.Popen(
+        [*command, "--simple-prompt", "-c", code],
+        env={**place.env, "PYTHONUNBUFFERED": "1"},
+        cwd=place.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_terminal(place: Place) -> None:
+    output = ipython(place, CELL + "print('hello')").communicate(timeout=WAIT)[0]
+    assert {"[worker-0] hello", "[worker-1] hello"} <= set(output.splitlines())
+    assert output.count("Succeeded") == 3, "one table: the job and its two replicas"
+    assert "Succeeded" in ipython(place, "%ciao jobs").communicate(timeout=WAIT)[0]
+
+
+def test_terminal_error(place: Place) -> None:
+    output = ipython(place, "%ciao attach nothing").communicate(timeout=WAIT)[0]
+    assert "NoSuchJob" in output
+    assert "extension.py" not in output
+    assert "\x1b" not in output, "colours in a pipe"
+
+
+def test_terminal_interrupt(place: Place) -> None:
+    process = ipython(place, "%%ciao\n" + SILENT)
+    try:
+        until = time.monotonic() + WAIT
+        while len(place.replicas()) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGINT)
+        output = process.communicate(timeout=WAIT)[0]
+    finally:
+        process.kill()
+    assert "KeyboardInterrupt" in output
+    place.wait_empty(5)

@@ -1,0 +1,162 @@
+"""Help while writing: Tab, Shift-Tab, and whether a cell is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.kernels import JOB, Kernel, Place
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    place = Place(tmp_path_factory.mktemp("place"))
+    for name in ("data.csv", "data two.csv", "helper.py"):
+        (place.work / name).write_text("x")
+    (place.work / "parts").mkdir()
+    kernel = Kernel(place)
+    yield kernel
+    kernel.shutdown()
+
+
+def complete(kernel: Kernel, marked: str) -> dict[str, Any]:
+    """Press Tab at the ``|`` of a text."""
+    cursor = marked.index("|")
+    content = {"code": marked.replace("|", "", 1), "cursor_pos": cursor}
+    return kernel.ask("complete_request", content)
+
+
+def applied(kernel: Kernel, marked: str) -> set[str]:
+    """The texts that choosing each match would make."""
+    code = marked.replace("|", "", 1)
+    answer = complete(kernel, marked)
+    start, end = answer["cursor_start"], answer["cursor_end"]
+    return {code[:start] + match + code[end:] for match in answer["matches"]}
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        ("%frame|", {"%framework="}),
+        ("%framework=te|", {"%framework=tensorflow"}),
+        ("%framework=|", {"%framework=tensorflow", "%framework=pytorch"}),
+        ("%framework=tensorflow\n%eval|", {"%framework=tensorflow\n%evaluator="}),
+        ("%framework=pytorch\n%eval|", set()),
+        (JOB + "%cleanPolicy=r|", {JOB + "%cleanPolicy=running"}),
+        (JOB + "%clean-po|", {JOB + "%cleanPolicy="}),
+        (JOB + "%files=data.|", {JOB + "%files=data.csv"}),
+        (JOB + "%files=par|", {JOB + "%files=parts/"}),
+        (JOB + "%builder=f|", {JOB + "%builder=folder"}),
+        (JOB + "%backend=l|", {JOB + "%backend=local"}),
+        (JOB + "%follow=worker-|", {JOB + "%follow=worker-0", JOB + "%follow=worker-1"}),
+        ("%framework=tensorflow\n%worker=2;%mem|", {"%framework=tensorflow\n%worker=2;%memory="}),
+    ],
+)
+def test_completion_in_a_header(kernel: Kernel, marked: str, expected: set[str]) -> None:
+    assert applied(kernel, marked) == expected
+
+
+@pytest.mark.parametrize(
+    ("marked", "some", "none"),
+    [
+        # IPython's magics and ours, where either may come.
+        ("%e|", {"%env", "%evaluator=", "%envvar=", "%edit"}, {"%framework="}),
+        ("%|", {"%time", "%framework=", "%ciao"}, set()),
+        # In a header only ours.
+        (JOB + "%e|", {"%evaluator=", "%envvar="}, {"%env", "%edit"}),
+        # In the body, in plain cells and behind a magic: IPython's alone.
+        (JOB + "import o|", {"os"}, set()),
+        (JOB + "import os\nos.pat|", {"os.path", "path", ".path"}, set()),
+        ("x = 1\nimport o|", {"os"}, set()),
+        ("%run hel|", {"helper.py"}, set()),
+        ("%%ci|", {"%%ciao"}, set()),
+    ],
+)
+def test_completion_beside_ipython(
+    kernel: Kernel, marked: str, some: set[str], none: set[str]
+) -> None:
+    matches = set(complete(kernel, marked)["matches"])
+    if marked.endswith("os.pat|"):  # Versions of IPython differ in what they repeat.
+        assert matches & some
+    else:
+        assert some <= matches
+    assert not none & matches
+
+
+def test_menu_has_a_kind_for_each_match(kernel: Kernel) -> None:
+    for marked in ("%e|", "%framework=|"):
+        answer = complete(kernel, marked)
+        types = answer["metadata"]["_jupyter_types_experimental"]
+        assert [one["text"] for one in types] == answer["matches"]
+        assert all(one["start"] == answer["cursor_start"] for one in types)
+
+
+def shift_tab(kernel: Kernel, marked: str) -> str | None:
+    cursor = marked.index("|")
+    content = {"code": marked.replace("|", "", 1), "cursor_pos": cursor, "detail_level": 0}
+    answer = kernel.ask("inspect_request", content)
+    assert answer["status"] == "ok"
+    return answer["data"]["text/plain"] if answer["found"] else None
+
+
+@pytest.mark.parametrize(
+    ("marked", "part"),
+    [
+        ("%frame|work=tensorflow", "tensorflow"),
+        (JOB + "%clean-pol|icy=all", "%cleanPolicy"),
+        ("%framework=tensorflow\n%worker=2;%mem|ory=4Gi", "%memory"),
+        (JOB + "%wrker|=2", "%worker"),
+        ("%ciao|", "attach"),
+        ("%ciao jo|bs", "attach"),
+        ("x = 1\n%ciao lo|gs", "attach"),
+        ("%%ciao|\n" + JOB, "attach"),
+    ],
+)
+def test_shift_tab_on_ours(kernel: Kernel, marked: str, part: str) -> None:
+    text = shift_tab(kernel, marked)
+    assert text is not None
+    assert part in text
+    assert "usage: -" not in text
+
+
+@pytest.mark.parametrize(
+    ("marked", "part"),
+    [
+        ("zip|", "zip"),
+        (JOB + "zip|", "zip"),
+        ("%time|", "time"),
+        ("no_such_name|", None),
+        (JOB + "'%worker|=2'", None),
+    ],
+)
+def test_shift_tab_elsewhere(kernel: Kernel, marked: str, part: str | None) -> None:
+    text = shift_tab(kernel, marked)
+    assert text is None if part is None else part in str(text)
+
+
+def test_question_mark(kernel: Kernel) -> None:
+    request = kernel.run("%ciao?")
+    assert request.reply is not None
+    (page,) = request.reply["content"]["payload"]
+    assert "job" in page["data"]["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("%framework=tensorflow", "incomplete"),
+        ("%framework=tensorflow\n%worker=2", "incomplete"),
+        (JOB + "print(1)", "complete"),
+        (JOB + "for i in range(3):", "incomplete"),
+        (JOB + "for i in range(3):\n    print(i)\n\n", "complete"),
+        (JOB + "import = 7", "invalid"),
+        (JOB + "x = '''\n", "incomplete"),
+        ("%ciao jobs", "complete"),
+        ("%time 1", "complete"),
+        ("a %b", "complete"),
+    ],
+)
+def test_is_complete(kernel: Kernel, code: str, status: str) -> None:
+    assert kernel.ask("is_complete_request", {"code": code})["status"] == status

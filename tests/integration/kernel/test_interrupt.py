@@ -1,0 +1,311 @@
+"""The stop button, in both modes and in every phase of a cell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
+
+Figure = Callable[[str], None]
+
+MODES = ["ciao-message", "ciao-signal"]
+SOON = 2.0
+
+STUBBORN = JOB + (
+    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
+)
+LOUD = JOB + "while True: print('x' * 60)\n"
+
+
+@pytest.fixture(scope="module", params=MODES)
+def lasting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kernel]:
+    """One kernel of each mode has to bear all that follows."""
+    place = Place(tmp_path_factory.mktemp(request.param))
+    kernel = Kernel(place, request.param, {"CIAO_STOP_GRACE": "2.5"})
+    yield kernel
+    kernel.shutdown(now=True)
+    place.kill_all()
+
+
+@pytest.fixture
+def place(lasting: Kernel) -> Iterator[Place]:
+    yield lasting.place
+    lasting.place.kill_all()
+
+
+@pytest.fixture
+def kernel(lasting: Kernel, place: Place) -> Kernel:
+    assert lasting.process.is_running(), "a test before ended the kernel"
+    return lasting
+
+
+def stop(kernel: Kernel, request: Request, within: float = SOON, times: int = 1) -> float:
+    """Press stop; the cell must end as interrupted. Returns the seconds that it took."""
+    started = time.monotonic()
+    for _ in range(times):
+        kernel.interrupt()
+    kernel.wait(lambda: request.reply is not None, "reply after an interrupt", within)
+    took = time.monotonic() - started
+    assert (request.status, request.error) == ("error", "KeyboardInterrupt")
+    kernel.finish(request)
+    assert [error["ename"] for error in request.of("error")] == ["KeyboardInterrupt"]
+    return took
+
+
+def works(kernel: Kernel) -> None:
+    """The next cell runs at once, and the kernel is the same process."""
+    started = time.monotonic()
+    assert kernel.run("6 * 7").of("execute_result")[0]["data"]["text/plain"] == "42"
+    assert time.monotonic() - started < SOON
+    assert kernel.process.is_running()
+
+
+# ------------------------------------------------------------------------------ job cells
+
+
+def wait_loud(kernel: Kernel, request: Request) -> None:
+    """Both replicas pour out lines, most of which the cell leaves out."""
+    kernel.wait(lambda: all(f"[worker-{n}]" in request.text for n in (0, 1)), "lines")
+    kernel.wait_text(request, "not shown here")
+
+
+@pytest.mark.parametrize("code", [SILENT, LOUD], ids=["silent", "loud"])
+def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) -> None:
+    request = kernel.execute(code)
+    if code is LOUD:
+        wait_loud(kernel, request)
+    else:
+        kernel.wait_running(request, place)
+    took = stop(kernel, request)
+    works(kernel)
+    figure(f"{took * 1000:.0f} ms to the reply, {place.wait_empty(3):.2f} s more to no process")
+    assert "is stopped; its files stay in" in request.text
+    assert "Stopped" in kernel.run("%ciao jobs").text
+
+
+def test_loud_job_ten_times_in_a_row(kernel: Kernel, place: Place, figure: Figure) -> None:
+    before, took = len(place.job_folders()), []
+    for _ in range(10):
+        request = kernel.execute(LOUD)
+        wait_loud(kernel, request)
+        took.append(stop(kernel, request))
+        works(kernel)
+        place.wait_empty(3)
+    figure(f"worst of ten {max(took) * 1000:.0f} ms")
+    assert len(place.job_folders()) == before + 10
+
+
+def test_before_the_replicas_start_and_while_they_start(
+    kernel: Kernel, place: Place, figure: Figure
+) -> None:
+    """At 0, 10, 20 … ms after the cell began: no moment is special."""
+    took = []
+    for step in range(16):
+        request = kernel.execute(SILENT)
+        kernel.wait(lambda r=request: "execute_input" in r.events, "start of the cell")
+        kernel.take(step * 0.01)
+        took.append(stop(kernel, request))
+        works(kernel)
+        place.wait_empty(3)
+    figure(f"worst of {len(took)} {max(took) * 1000:.0f} ms")
+
+
+def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figure) -> None:
+    request = kernel.execute(STUBBORN)
+    kernel.wait_running(request, place)
+    took = stop(kernel, request)
+    assert "takes its time over SIGTERM" in request.text
+    works(kernel)
+    figure(f"{took:.2f} s to the reply, {place.wait_empty(10):.2f} s more to no process")
+
+
+def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
+    """A second press while the first is being worked on, and presses behind the cell's end."""
+    request = kernel.execute(STUBBORN)
+    kernel.wait_running(request, place)
+    kernel.interrupt()
+    kernel.take(0.3)
+    assert request.reply is None
+    stop(kernel, request)
+    for _ in range(3):
+        kernel.interrupt()
+    kernel.take(0.5)  # An interrupt by message has no order with the next cell.
+    works(kernel)
+    place.wait_empty(10)
+
+
+def test_while_a_failed_job_is_stopping(kernel: Kernel, place: Place) -> None:
+    """worker-1 has failed and worker-0 takes its time to end: stop does not wait for it."""
+    request = kernel.execute(
+        JOB + "import json, os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\n"
+        "if os.environ['CIAO_REPLICA'] == 'worker-1':\n    time.sleep(.3); raise SystemExit(3)\n"
+        "time.sleep(600)\n"
+    )
+    kernel.wait_text(request, "ready")
+    kernel.wait(lambda: any("Failed" in table for table in request.tables), "failure")
+    stop(kernel, request)
+    works(kernel)
+    place.wait_empty(10)
+
+
+def test_twice_quickly(kernel: Kernel, place: Place) -> None:
+    request = kernel.execute(SILENT)
+    kernel.wait_running(request, place)
+    stop(kernel, request, times=2)
+    works(kernel)
+    place.wait_empty(3)
+
+
+def test_idle_kernel_lives(kernel: Kernel) -> None:
+    works(kernel)
+    for _ in range(10):
+        kernel.interrupt()
+        kernel.take(0.02)
+    kernel.take(0.5)
+    works(kernel)
+    kernel.run(JOB + "print('a job before')")
+    for _ in range(3):
+        kernel.interrupt()
+    kernel.take(0.5)
+    works(kernel)
+
+
+@pytest.mark.parametrize("command", ["%ciao attach long", "%ciao logs -f long"])
+def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) -> None:
+    kernel.run(SILENT.replace(JOB, JOB + "%name=long\n%detach\n"))
+    for _ in range(2):
+        request = kernel.execute(command)
+        kernel.wait_running(request, place)
+        stop(kernel, request)
+        assert "runs on" in request.text
+        works(kernel)
+    kernel.take(1.5)
+    assert len(place.replicas()) == 2
+    kernel.run("%ciao delete long")
+    place.wait_empty(3)
+
+
+def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
+    first = kernel.execute(SILENT)
+    second = kernel.execute("print('never')")
+    kernel.wait_running(first, place)
+    stop(kernel, first)
+    assert kernel.finish(second).status == "aborted"
+    works(kernel)
+    place.wait_empty(3)
+
+
+def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
+    """`%ciao run` below other code blocks the cell as any magic does."""
+    (place.work / "long.py").write_text(
+        "#%framework=tensorflow\n#%worker=2\n" + SILENT.removeprefix(JOB)
+    )
+    request = kernel.execute("before = 1\n%ciao run long.py")
+    kernel.wait_running(request, place)
+    stop(kernel, request)
+    works(kernel)
+    place.wait_empty(3)
+
+
+# ---------------------------------------------------------------------------- plain cells
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import asyncio\nprint('on', flush=True)\nawait asyncio.sleep(20)", "CancelledError"),
+        ("import time\nprint('on', flush=True)\ntime.sleep(20)", "KeyboardInterrupt"),
+        ("print('on', flush=True)\nwhile True: pass", "KeyboardInterrupt"),
+        ("print('on', flush=True)\n!sleep 20", None),
+    ],
+    ids=["await", "sleep", "busy", "shell"],
+)
+def test_plain_cell(kernel: Kernel, figure: Figure, code: str, error: str | None) -> None:
+    for _ in range(3):
+        request = kernel.execute(code)
+        kernel.wait_text(request, "on")
+        kernel.take(0.2)
+        started = time.monotonic()
+        kernel.interrupt()
+        kernel.wait(lambda r=request: r.reply is not None, "reply", 5)
+        took = time.monotonic() - started
+        if error is not None:
+            assert request.error == error
+        kernel.finish(request)
+        works(kernel)
+    figure(f"{took * 1000:.0f} ms")
+
+
+def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
+    """Interrupts at any moment of very short cells: every cell gets its reply."""
+    for step in range(40):
+        request = kernel.execute("import math\nmath.factorial(2000)\n1 + 1")
+        kernel.take(step * 0.0005)
+        kernel.interrupt()
+        kernel.finish(request)
+        assert request.status in ("ok", "error")
+    kernel.take(0.5)
+    works(kernel)
+
+
+def test_after_the_user_had_signal_handlers(kernel: Kernel, place: Place) -> None:
+    """`loop.add_signal_handler` takes away what wakes the loop; the next cell has it again."""
+    kernel.run(
+        "import asyncio, os, signal\nloop, got = asyncio.get_running_loop(), []\n"
+        "loop.add_signal_handler(signal.SIGUSR1, got.append, 'it')"
+    )
+    kernel.run("os.kill(os.getpid(), signal.SIGUSR1); await asyncio.sleep(.1)")
+    assert "it" in kernel.run("print(got)").text
+    kernel.run("loop.remove_signal_handler(signal.SIGUSR1)")
+    request = kernel.execute("print('on', flush=True)\nawait asyncio.sleep(20)")
+    kernel.wait_text(request, "on")
+    kernel.interrupt()
+    kernel.finish(request, 5)
+    kernel.run("signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    request = kernel.execute(SILENT)
+    kernel.wait_running(request, place)
+    stop(kernel, request)
+
+
+def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
+    code = "%name=files\nopen('kept.txt', 'w').write('x')\n" + SILENT.removeprefix(JOB)
+    request = kernel.execute(JOB + code)
+    kernel.wait_running(request, place)
+    stop(kernel, request)
+    assert (place.storage / "jobs" / "files" / "work" / "kept.txt").read_text() == "x"
+    kernel.run("%ciao delete files")
+
+
+def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
+    if "message" not in kernel.manager.kernel_name:
+        pytest.skip("a signal reaches the main thread alone")
+    features = kernel.ask("kernel_info_request", {}).get("supported_features", [])
+    if "kernel subshells" not in features:
+        pytest.skip("this ipykernel has no subshells")
+    subshell = kernel.ask("create_subshell_request", {}, control=True)["subshell_id"]
+    content = {"code": SILENT, "silent": False, "store_history": True}
+    for _ in range(3):
+        request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+        kernel.wait_running(request, place)
+        works(kernel)  # The main shell is free meanwhile.
+        stop(kernel, request)
+        place.wait_empty(3)
+    # One on each at once.
+    request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+    main = kernel.execute(SILENT)
+    kernel.wait_running(request, place)
+    kernel.wait_running(main, place)
+    assert len(place.replicas()) == 4
+    stop(kernel, request)
+    kernel.finish(main)
+    assert main.error == "KeyboardInterrupt"
+    works(kernel)
+    place.wait_empty(3)

@@ -1,0 +1,86 @@
+"""The whole of jupyter_kernel_test, with every sample that an IPython kernel can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ipykernel
+import jupyter_kernel_test
+import pytest
+
+from tests.helpers.kernels import Kernel, Place
+
+
+@pytest.fixture(scope="class")
+def one_kernel(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """What setUpClass would do, with this place's kernelspec and environment."""
+    place = Place(tmp_path_factory.mktemp("place"))
+    kernel = Kernel(place)
+    request.cls.km, request.cls.kc = kernel.manager, kernel.kc
+    if request.cls is TestWelcome:
+        kernel.close()
+        request.cls.kc = kernel.manager.blocking_client()
+    yield
+    request.cls.kc.stop_channels()
+    kernel.shutdown()
+
+
+class Prepared:
+    @classmethod
+    def setUpClass(cls) -> None:
+        pass
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("one_kernel")
+class TestKernel(Prepared, jupyter_kernel_test.KernelTests):
+    language_name = "python"
+    file_extension = ".py"
+    code_hello_world = "print('hello, world')"
+    code_stderr = "import sys; print('test', file=sys.stderr)"
+    completion_samples = (
+        {"text": "zi", "matches": {"zip"}},
+        {"text": "%framew", "matches": {"%framework="}},
+        {"text": "%framework=tens", "matches": {"tensorflow"}},
+    )
+    complete_code_samples = ("1", "print('hello')", "def f(x):\n  return x*2\n\n\n", "%time 1")
+    complete_code_samples += ("%framework=tensorflow\n%worker=2\nprint(1)",)
+    incomplete_code_samples = ("print('''hello", "def f(x):\n  x*2", "%framework=tensorflow")
+    incomplete_code_samples += ("%framework=tensorflow\nfor i in range(3):",)
+    invalid_code_samples = ("import = 7q", "%framework=tensorflow\nimport = 7q")
+    code_page_something = "zip?"
+    code_generate_error = "raise ValueError"
+    code_execute_result = (
+        {"code": "1+2+3", "result": "6"},
+        {"code": "[n*n for n in range(1, 4)]", "result": "[1, 4, 9]"},
+    )
+    code_display_data = (
+        {"code": "from IPython.display import HTML, display; display(HTML('<b>a</b>'))",
+         "mime": "text/html"},
+        {"code": "from IPython.display import Math; display(Math('a'))", "mime": "text/latex"},
+    )  # fmt: skip
+    code_history_pattern = "1?2*"
+    # Not "range": asked for this session by its number, IPython answers with 0, which the test
+    # takes for another (test_plain_cells.py has the same reply from python3).
+    supported_history_operations = ("tail", "search")
+    code_inspect_sample = "zip"
+    code_clear_output = "from IPython.display import clear_output; clear_output()"
+
+
+@pytest.mark.usefixtures("one_kernel")
+class TestWelcome(Prepared, jupyter_kernel_test.IopubWelcomeTests):
+    # ipykernel 6 has no XPUB socket: there the test would wait for ever.
+    support_iopub_welcome = ipykernel.version_info >= (7,)
+
+
+def test_no_sample_is_missing() -> None:
+    """Every switch of jupyter_kernel_test is set above."""
+    base = vars(jupyter_kernel_test.KernelTests)
+    switches = {name for name, value in base.items() if value in ("", [], (), False)}
+    assert len(switches) > 10
+    assert switches <= set(vars(TestKernel)) | {"support_iopub_welcome"}

@@ -1,0 +1,187 @@
+"""What becomes of a job when its kernel is shut down, restarted or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
+
+Start = Callable[..., Kernel]
+Figure = Callable[[str], None]
+
+LEAVE = {"CIAO_ON_SHUTDOWN": "leave"}
+MODES = ["ciao-message", "ciao-signal"]
+ENDS = {
+    "shutdown": Kernel.shutdown,
+    "shutdown-now": lambda kernel: kernel.shutdown(now=True),
+    "restart": Kernel.restart,
+    "restart-now": lambda kernel: kernel.restart(now=True),
+}
+
+# As torchrun does: the training process is a grandchild in a session of its own, and both
+# take SIGTERM lightly.
+GRANDCHILD = (
+    JOB
+    + f"""\
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+code = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print('ready', flush=True); time.sleep(600)"
+)
+subprocess.Popen([{sys.executable!r}, "-c", code], start_new_session=True)
+time.sleep(600)
+"""
+)
+
+
+def running(kernel: Kernel, place: Place, code: str = SILENT) -> Request:
+    request = kernel.execute(code)
+    kernel.wait_running(request, place)
+    return request
+
+
+# --------------------------------------------------------------------- by default: it ends
+
+
+@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("end", ENDS)
+def test_job_ends_with_its_kernel(
+    start_kernel: Start, place: Place, figure: Figure, name: str, end: str
+) -> None:
+    kernel = start_kernel(name)
+    running(kernel, place)
+    ENDS[end](kernel)
+    figure(f"{place.wait_empty(5):.2f} s until no process is left")
+    if "restart" in end:
+        assert "Stopped" in kernel.run("%ciao jobs").text
+        assert kernel.run(JOB + "print('again')").status == "ok"
+
+
+def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> None:
+    kernel = start_kernel()
+    kernel.run(SILENT.replace(JOB, JOB + "%name=far\n%detach\n"))
+    kernel.shutdown()
+    time.sleep(1.5)
+    assert len(place.replicas()) == 2
+    other = start_kernel()
+    request = other.execute("%ciao attach far")
+    other.wait_running(request, place)
+    assert "far" in start_kernel().run("%ciao delete far").text
+    place.wait_empty(5)
+    assert other.finish(request).error in ("JobStopped", "NoSuchJob")
+
+
+# ------------------------------------------------------------------ CIAO_ON_SHUTDOWN=leave
+
+
+@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("end", ENDS)
+def test_job_survives_where_it_shall(
+    start_kernel: Start, place: Place, name: str, end: str
+) -> None:
+    """Every shutdown begins with an interrupt, and must not be taken for the stop button."""
+    kernel = start_kernel(name, LEAVE)
+    running(kernel, place, SILENT.replace(JOB, JOB + "%name=mine\n"))
+    ENDS[end](kernel)
+    if "shutdown" in end:
+        kernel = start_kernel(name)
+    time.sleep(1.5)  # A stop would have come after one.
+    assert len(place.replicas()) == 2, "the job went with its kernel"
+    assert "mine" in kernel.run("%ciao jobs").text
+    request = kernel.execute("%ciao attach mine")
+    kernel.wait_running(request, place)
+    kernel.interrupt()
+    assert kernel.finish(request).error == "KeyboardInterrupt"
+    assert len(place.replicas()) == 2
+    kernel.run("%ciao delete mine")
+    place.wait_empty(5)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_stop_button_ends_it_even_so(
+    start_kernel: Start, place: Place, figure: Figure, name: str
+) -> None:
+    kernel = start_kernel(name, LEAVE)
+    for _ in range(2):
+        request = running(kernel, place)
+        started = time.monotonic()
+        kernel.interrupt()
+        kernel.finish(request, 2)
+        replied = time.monotonic() - started
+        assert request.error == "KeyboardInterrupt"
+        assert kernel.run("1").status == "ok"
+        place.wait_empty(5)
+        ended = time.monotonic() - started
+        assert ended > 0.9, "a shutdown that comes so much later would find the job gone"
+        figure(f"reply after {replied * 1000:.0f} ms, job ended after {ended:.2f} s")
+
+
+def test_kill_leaves_it(start_kernel: Start, place: Place) -> None:
+    kernel = start_kernel("ciao", LEAVE)
+    running(kernel, place)
+    kernel.kill()
+    time.sleep(2.0)
+    assert len(place.replicas()) == 2
+
+
+# --------------------------------------------------------------------------------- kill -9
+
+
+@pytest.mark.parametrize("code", [SILENT, GRANDCHILD], ids=["plain", "grandchildren"])
+def test_killed_kernel_leaves_no_training_process(
+    start_kernel: Start, place: Place, figure: Figure, code: str
+) -> None:
+    kernel = start_kernel()
+    running(kernel, place, code)
+    assert len(place.replicas()) == (2 if code is SILENT else 4)
+    kernel.kill()
+    started = time.monotonic()
+    while place.replicas():
+        assert time.monotonic() - started < 2.0
+        time.sleep(0.02)
+    figure(f"{time.monotonic() - started:.2f} s until no training process is left")
+    place.wait_empty(5)
+    assert "Stopped" in start_kernel().run("%ciao jobs").text
+
+
+def test_killed_kernel_between_cells(start_kernel: Start, place: Place) -> None:
+    """A job of `%cleanPolicy=none` still runs when its cell is over."""
+    kernel = start_kernel()
+    code = "import os, time\nif os.environ['CIAO_REPLICA'] == 'worker-1': time.sleep(600)\n"
+    kernel.run(JOB + "%cleanPolicy=none\n" + code)
+    assert len(place.replicas()) == 1
+    kernel.kill()
+    place.wait_empty(2)
+
+
+@pytest.mark.parametrize("code", [SILENT, GRANDCHILD], ids=["plain", "grandchildren"])
+def test_killed_supervisor_loses_the_job_and_nothing_runs_on(
+    kernel: Kernel, place: Place, code: str
+) -> None:
+    request = running(kernel, place, code)
+    (supervisor,) = place.supervisors()
+    os.kill(supervisor.pid, signal.SIGKILL)
+    kernel.finish(request, 10)
+    assert request.error == "JobLost"
+    place.wait_empty(3)
+    assert kernel.run(JOB + "print('again')").status == "ok"
+
+
+def test_cell_is_told_when_someone_deletes_its_job(kernel: Kernel, place: Place) -> None:
+    request = running(kernel, place)
+    (folder,) = place.job_folders()
+    other = kernel.client()
+    os.kill(place.supervisors()[0].pid, signal.SIGTERM)
+    kernel.finish(request, 10)
+    assert request.error == "JobStopped"
+    other.run(f"%ciao delete {folder.name}")
+    other.close()
+    place.wait_empty(5)
+    assert place.job_folders() == []
