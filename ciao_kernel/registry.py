@@ -7,6 +7,7 @@ Third parties add theirs as entry points of the groups ``ciao.frameworks``,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Mapping
@@ -46,7 +47,11 @@ class Registry:
     @functools.cached_property
     def table(self) -> Table:
         """The directives, with the names of all plug-ins."""
-        roles = {name: self.framework(name).roles for name in self._names("frameworks")}
+        roles = {}
+        for name in self.frameworks():
+            # One that cannot be loaded is no choice; `ciao doctor` names it and says why.
+            with contextlib.suppress(PluginError):
+                roles[name] = self.framework(name).roles
         return magics_table.build(
             Names(roles, tuple(self._names("builders")), tuple(self._names("backends")))
         )
@@ -59,6 +64,10 @@ class Registry:
         """
         made: Framework = self._make("frameworks", name)
         return made
+
+    def frameworks(self) -> tuple[str, ...]:
+        """Names of all frameworks, those that cannot be loaded too."""
+        return tuple(self._names("frameworks"))
 
     def builder(self, name: str) -> Builder:
         """Return a builder by its name; raises PluginError as :meth:`framework` does."""

@@ -20,7 +20,7 @@ from ciao_kernel.commands.config import survey
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import CiaoError, EnvironmentFault
+from ciao_kernel.errors import CiaoError, EnvironmentFault, PluginError
 
 _NEEDED = ("ipykernel", "jupyter_client", "psutil", "rich", "argcomplete")
 _LITTLE = 1 << 30
@@ -99,8 +99,12 @@ async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         if settings.python:
             python = interpreter.find(settings.python, face.folder)
             yield Finding("ok", f"replicas run {python}")
-        for name in registry.table.names.frameworks:
-            framework = registry.framework(name)
+        for name in registry.frameworks():
+            try:
+                framework = registry.framework(name)
+            except PluginError as error:
+                yield Finding("wrong", error.message.rstrip("."), error.hint)
+                continue
             if await interpreter.has(python, framework.package):
                 yield Finding("ok", f"{name}: the package {framework.package} is here")
             else:

@@ -39,7 +39,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         with contextlib.suppress(JobFailed, JobStopped):
             await face.session.attach(job.name, display, tuple(args.replica))
         return
-    prefixer = Prefixer(color=face.color, limit=_NO_LIMIT)
+    prefixer = Prefixer(color=face.color, limit=_NO_LIMIT, replicas=job.replicas)
     for replica in wanted:
         if data := await _read(backend, job, replica, args.tail):
             face.write(prefixer.format(replica, data))

@@ -52,20 +52,22 @@ class Prefixer:
     Args:
         color: Whether names are coloured.
         limit: Characters of one line that are shown.
+        replicas: The job's; each gets a colour of its own as long as there are colours.
     """
 
-    def __init__(self, *, color: bool, limit: int) -> None:
+    def __init__(self, *, color: bool, limit: int, replicas: tuple[Replica, ...] = ()) -> None:
         self._color = color
         self.limit = limit
+        self._places = {replica: number for number, replica in enumerate(replicas)}
         self._prefixes: dict[Replica, str] = {}
 
     def prefix(self, replica: Replica) -> str:
-        """``[worker-0] `` with its colour; the colour is the same in every kernel."""
+        """``[worker-0] `` with its colour, which is the same wherever the job is shown."""
         if replica not in self._prefixes:
             text = f"[{replica}] "
             if self._color:
-                number = _COLORS[(sum(map(ord, replica.role)) + replica.index) % len(_COLORS)]
-                text = f"\x1b[{number}m{text}{_RESET}"
+                place = self._places.get(replica, replica.index)
+                text = f"\x1b[{_COLORS[place % len(_COLORS)]}m{text}{_RESET}"
             self._prefixes[replica] = text
         return self._prefixes[replica]
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import Batcher, Prefixer
 from ciao_kernel.display.table import HEADINGS, Row, Table, columns
-from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 
 _TICK = 0.1
 """Seconds between two stream messages: Jupyter drops messages, not bytes, when hurried."""
@@ -48,7 +48,7 @@ class NotebookDisplay:
         self._settings = settings
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
-        self._batcher = self._new_batcher()
+        self._batcher = self._new_batcher(())
         self._display_id = ""
         self._dirty = False
         self._unsent = ""
@@ -61,7 +61,7 @@ class NotebookDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the clock that sends batches."""
         self._table, self._follow = Table(job), follow
-        self._batcher = self._new_batcher()
+        self._batcher = self._new_batcher(job.replicas)
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
@@ -165,9 +165,11 @@ class NotebookDisplay:
         names = (event.replica.role, str(event.replica))
         return not self._follow or any(name in self._follow for name in names)
 
-    def _new_batcher(self) -> Batcher:
+    def _new_batcher(self, replicas: tuple[Replica, ...]) -> Batcher:
         settings = self._settings
-        prefixer = Prefixer(color=settings.color != "never", limit=int(settings.line_limit))
+        prefixer = Prefixer(
+            color=settings.color != "never", limit=int(settings.line_limit), replicas=replicas
+        )
         return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)
 
 

@@ -8,7 +8,6 @@ error.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 import time
@@ -79,6 +78,7 @@ class TerminalDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table where there is a terminal."""
         self._table, self._follow = Table(job), follow
+        self._prefixer = Prefixer(color=self._color, limit=_NO_LIMIT, replicas=job.replicas)
         if self._stream.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -112,8 +112,7 @@ class TerminalDisplay:
         """Leave the last table standing."""
         if self._ticker is not None:
             self._ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._ticker
+            await asyncio.wait({self._ticker})  # and not await it: our own cancel counts too
             self._ticker = None
         table, self._table = self._table, None
         if table is None or self._unread:

@@ -1,0 +1,63 @@
+"""Plug-ins: built-in ones, third parties' as entry points, and broken ones."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import PluginError
+from ciao_kernel.frameworks.tensorflow import TensorFlow
+from ciao_kernel.magics import parse
+from ciao_kernel.registry import Registry
+
+
+class Jax:
+    """A third party's framework, of one role of its own."""
+
+    name = "jax"
+    roles = ("host",)
+
+
+def _entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, "ciao.frameworks")
+
+
+def test_built_in_plugins_are_found_by_name() -> None:
+    registry = Registry({})
+
+    assert registry.framework("tensorflow").name == "tensorflow"
+    assert registry.builder("folder").backend == "local"
+    assert registry.backend("local", Settings()).name == "local"
+    assert registry.builder_for("local") == "folder"
+
+
+def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
+    with pytest.raises(PluginError) as caught:
+        Registry({}).framework("keras")
+
+    assert "keras" in caught.value.message
+    assert "pytorch, tensorflow" in caught.value.hint
+
+
+def test_an_entry_point_adds_a_framework_with_its_roles() -> None:
+    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+
+    spec = parse.parse("%framework=jax\n%host=3\nx = 1\n", registry.table).spec
+
+    assert (spec.framework, spec.count("host")) == ("jax", 3)
+
+
+def test_a_built_in_name_cannot_be_taken_over() -> None:
+    registry = Registry({"frameworks": {"tensorflow": _entry("tensorflow", f"{__name__}:Jax")}})
+
+    assert isinstance(registry.framework("tensorflow"), TensorFlow)
+
+
+def test_a_broken_entry_point_harms_nobody_else() -> None:
+    registry = Registry({"frameworks": {"broken": _entry("broken", "no_such_module:Thing")}})
+
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    with pytest.raises(PluginError, match="no_such_module"):
+        registry.framework("broken")
