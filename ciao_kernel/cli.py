@@ -68,7 +68,6 @@ async def _execute(args: argparse.Namespace) -> int:
     import asyncio
 
     from ciao_kernel import commands, config
-    from ciao_kernel.commands.config import survey
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, SettingError
     from ciao_kernel.model import Owner
@@ -78,7 +77,7 @@ async def _execute(args: argparse.Namespace) -> int:
     try:
         settings = config.load()
     except SettingError as error:
-        settings, _ = survey()
+        settings, _ = config.survey()
         if args.verb not in commands.WITHOUT_SETTINGS:
             return _fail(error, settings)
     json = getattr(args, "output", "") == "json"

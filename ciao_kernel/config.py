@@ -9,9 +9,10 @@ directives come last. Names are compared as directives' names are: ``onShutdown`
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -225,15 +226,35 @@ def load(
     Raises:
         SettingError: A file cannot be read, or a name or value in one of the places is wrong.
     """
-    settings = Settings()
-    for file in config_files() if files is None else files:
-        settings = settings.with_values(_read(file), str(file))
-    known = {f"CIAO_{name.name.upper()}": name.name for name in _settings()}
-    variables = os.environ if environment is None else environment
-    for variable, name in known.items():
-        if variable in variables:
-            settings = settings.with_values({name: variables[variable]}, f"${variable}")
+    settings, faults = survey(files, environment)
+    if faults:
+        raise faults[0]
     return settings
+
+
+def survey(
+    files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[Settings, list[SettingError]]:
+    """Read as :func:`load` does, but leave out places that are wrong, and say what is.
+
+    For commands that must work all the same, such as ``ciao doctor``.
+    """
+    settings, faults = Settings(), []
+    variables = os.environ if environment is None else environment
+    places: list[tuple[str, Callable[[], Mapping[str, Any]]]] = [
+        (str(file), functools.partial(_read, file))
+        for file in (config_files() if files is None else files)
+    ]
+    for name in (known.name for known in _settings()):
+        variable = f"CIAO_{name.upper()}"
+        if variable in variables:
+            places.append((f"${variable}", functools.partial(dict, {name: variables[variable]})))
+    for origin, read in places:
+        try:
+            settings = settings.with_values(read(), origin)
+        except SettingError as error:
+            faults.append(error)
+    return settings, faults
 
 
 def _read(file: Path) -> dict[str, Any]:

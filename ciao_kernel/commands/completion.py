@@ -81,7 +81,7 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
 
 
 def _jobs() -> list[tuple[Job, Status]]:
-    from ciao_kernel.commands.config import survey
+    from ciao_kernel.config import survey
     from ciao_kernel.model import Owner
     from ciao_kernel.registry import Registry
     from ciao_kernel.session import Session

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import fields
-from pathlib import Path
 
 from ciao_kernel import config
 from ciao_kernel.commands import Face, add_output, completion, userfile
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import SettingError, UsageError
+from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.table import key
 
 
@@ -39,29 +37,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         face.write(_json(rows))
     else:
         face.write(columns([("SETTING", "VALUE", "FROM", "WHAT IT IS"), *rows]) + "\n")
-    if face.terminal and (faults := survey()[1]):
+    if face.terminal and (faults := config.survey()[1]):
         raise faults[0]
-
-
-def survey() -> tuple[Settings, list[SettingError]]:
-    """Read the settings without the places that are wrong, and say what is wrong with them."""
-    settings, faults = Settings(), []
-    good: list[Path] = []
-    for file in config.config_files():
-        try:
-            settings = config.load([*good, file], {})
-            good.append(file)
-        except SettingError as error:
-            faults.append(error)
-    variables: dict[str, str] = {}
-    for name in (f"CIAO_{known.name.upper()}" for known in fields(Settings)):
-        if name in os.environ:
-            try:
-                settings = config.load(good, {**variables, name: os.environ[name]})
-                variables[name] = os.environ[name]
-            except SettingError as error:
-                faults.append(error)
-    return settings, faults
 
 
 def _pair(change: str) -> tuple[str, str]:

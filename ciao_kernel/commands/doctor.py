@@ -16,8 +16,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.commands import Face, add_output
-from ciao_kernel.commands.config import survey
-from ciao_kernel.config import Settings
+from ciao_kernel.config import Settings, survey
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, PluginError
