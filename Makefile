@@ -20,6 +20,8 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
 
+# The example's jobs stay with its environment, so that `make clean` takes them too.
+demo lab: export CIAO_STORAGE := $(CURDIR)/$(VENV)/ciao
 demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the real kernel
 	@echo '==> running notebooks/quickstart.ipynb'
 	@$(BIN)/python notebooks/run.py notebooks/quickstart.ipynb
@@ -85,10 +87,10 @@ $(OLDEST)/.test: $(OLDEST)/.made $(SPEC) tests/oldest.txt
 # interpreter exists already, and the next run would take it for a whole environment.
 %/.made:
 	@for python in $(PYTHON); do \
-	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
 	        echo "==> making $* with $$python"; \
 	        $$python -m venv --clear $* && touch $@; exit; \
 	    fi; \
 	done; \
-	echo "ciao needs Python 3.11 or newer, and found none (tried: $(PYTHON)); name one: make PYTHON=..." >&2; \
+	echo "the frameworks need Python 3.11 to 3.13, and none was found (tried: $(PYTHON)); name one: make PYTHON=..." >&2; \
 	exit 1

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.errors import PluginError
+from ciao_kernel.errors import EnvironmentFault, SettingError
 from ciao_kernel.magics import parse
 from ciao_kernel.registry import Registry
 
 if TYPE_CHECKING:
+    from ciao_kernel.config import Settings
     from ciao_kernel.magics.complete import Completion
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
@@ -74,11 +75,7 @@ def registry() -> Registry:
 
 def is_job(code: str) -> bool:
     """Whether a cell is a job."""
-    try:
-        return parse.is_job(code, registry().table)
-    except PluginError:
-        # A third party's plug-in is broken. Plain cells go on, and a job cell says so.
-        return code.lstrip().startswith(("%framework", "%%ciao"))
+    return parse.is_job(code, registry().table)
 
 
 def command(code: str) -> list[str] | None:
@@ -92,18 +89,52 @@ def command(code: str) -> list[str] | None:
         return (match[1] or "").split()
 
 
-@functools.cache
-def session() -> Session:
+def session(words: list[str] | None = None) -> Session:
     """The session of this process, so that ``%ciao config`` changes one thing for all cells.
+
+    Args:
+        words: The command that is to run, if any. Some help while a setting is wrong.
 
     Raises:
         SettingError: A setting is wrong. The next call reads the settings again.
     """
     from ciao_kernel import config
+    from ciao_kernel.commands import WITHOUT_SETTINGS
+
+    try:
+        return _session()
+    except SettingError:
+        if not words or words[0] not in WITHOUT_SETTINGS:
+            raise
+        return _new_session(config.survey()[0])
+
+
+@functools.cache
+def _session() -> Session:
+    from ciao_kernel import config
+
+    return _new_session(config.load())
+
+
+def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
     from ciao_kernel.session import Session
 
-    return Session(registry(), Owner(f"kernel {os.getpid()}", os.getpid()), config.load(), lifetime)
+    return Session(registry(), Owner(f"kernel {os.getpid()}", os.getpid()), settings, lifetime)
+
+
+def here() -> Path:
+    """Where the user works: the kernel's working directory, which Jupyter sets to the notebook's.
+
+    Raises:
+        EnvironmentFault: Someone has removed it.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise EnvironmentFault(
+            "the folder of this notebook is gone.", "Change to one that exists: %cd ~"
+        ) from None
 
 
 async def run_command(
@@ -116,7 +147,7 @@ async def run_command(
     """
     from ciao_kernel.commands import Face, execute
 
-    return await execute(words, Face(session, display, write, Path.cwd()))
+    return await execute(words, Face(session, display, write, here()))
 
 
 def complete(code: str, cursor: int) -> Completion | None:

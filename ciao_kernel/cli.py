@@ -86,7 +86,7 @@ async def _execute(args: argparse.Namespace) -> int:
         Session(Registry(), Owner(_label(), os.getpid()), settings),
         display,
         _write,
-        Path.cwd(),
+        _here(),
         terminal=True,
         piped=not sys.stdout.isatty(),
         color=uses_color(settings, sys.stdout),
@@ -112,6 +112,14 @@ def _fail(error: CiaoError, settings: Settings | None) -> int:
 
     show_error(error, settings or Settings())
     return _USAGE if isinstance(error, UsageError) else _FAILED
+
+
+def _here() -> Path:
+    """The working directory; a removed one keeps no command from running that needs none."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path.home()
 
 
 def _label() -> str:

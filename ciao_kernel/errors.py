@@ -2,7 +2,7 @@
 
 ::
 
-    CiaoError                     what went wrong, and how to mend it
+    CiaoError                     what went wrong, and how to fix it
     ├── UsageError                the user's text is wrong; nothing was started
     │   ├── DirectiveError        a line of the header (line, column, nearest name)
     │   ├── SpecError             directives that do not go together (becomes a DirectiveError)
@@ -23,6 +23,11 @@ the environment.
 """
 
 from __future__ import annotations
+
+import unicodedata
+
+_SHOWN = 500
+"""How much of a line is shown: a cell may be one line of a megabyte."""
 
 
 class CiaoError(Exception):
@@ -48,7 +53,7 @@ class DirectiveError(UsageError):
 
     Args:
         message: What is wrong.
-        hint: How to mend it.
+        hint: How to fix it.
         line: Line in the cell, counted from 1.
         column: First wrong character in that line, counted from 0.
         width: How many characters are wrong (at least 1).
@@ -79,7 +84,7 @@ class SpecError(UsageError):
 
     Args:
         message: What is wrong.
-        hint: How to mend it.
+        hint: How to fix it.
         directive: Name of the directive to blame.
     """
 
@@ -93,7 +98,7 @@ class SourceError(UsageError):
 
     Args:
         message: What is wrong.
-        hint: How to mend it.
+        hint: How to fix it.
         line: Line in the cell, counted from 1; 0 where no single line is to blame.
         column: First wrong character, counted from 0.
         text: The line as the user wrote it.
@@ -138,7 +143,7 @@ class JobFailed(JobError):
 
     Args:
         message: Which replica, and how it ended.
-        hint: What may mend it.
+        hint: What may fix it.
         job: Name of the job.
         traceback: Lines of the replica's Python traceback, without line ends.
     """
@@ -168,11 +173,33 @@ def describe(error: CiaoError) -> list[str]:
     if isinstance(error, JobFailed) and error.traceback:
         lines += [*error.traceback, ""]
     if isinstance(error, DirectiveError | SourceError) and error.line:
-        number = str(error.line)
-        text = error.text.expandtabs(1)
-        lines.append(f"line {number}: {text}")
-        lines.append(" " * (len(f"line {number}: ") + error.column) + "^" * error.width)
+        place = f"line {error.line}: "
+        text, column, width = _cut(error.text.expandtabs(1), error.column, error.width)
+        lines.append(place + text)
+        # Each character under the caret gets one, and a wide one two.
+        under = text[column : column + width]
+        carets = max(1, _columns(under) + width - len(under))
+        lines.append(" " * (len(place) + _columns(text[:column])) + "^" * carets)
     lines.append(f"{type(error).__name__}: {error.message}")
     if error.hint:
         lines.append(error.hint)
     return lines
+
+
+def _cut(text: str, column: int, width: int) -> tuple[str, int, int]:
+    """Leave what stands around the column of a long line; return it and the place in it."""
+    if len(text) <= _SHOWN:
+        return text, column, width
+    start = max(0, min(column - _SHOWN // 2, len(text) - _SHOWN))
+    before = "…" if start else ""
+    after = "…" if start + _SHOWN < len(text) else ""
+    width = min(width, start + _SHOWN - column)
+    return before + text[start : start + _SHOWN] + after, column - start + len(before), width
+
+
+def _columns(text: str) -> int:
+    """How wide a text is where characters have a fixed width: a Chinese one is as two."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -69,10 +68,11 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
     """Run what stands behind ``%ciao``, or in a ``%%ciao`` cell, to its end."""
     from ciao_kernel import cells
 
-    session = cells.session()
+    words = (cells.command(f"%ciao {line}") or []) if cell is None else None
+    session = cells.session(words)
     display = _display(shell, session)
-    if cell is None:
-        words = cells.command(f"%ciao {line}") or []
+    work: Coroutine[Any, Any, Any]
+    if words is not None:
         work = cells.run_command(words, session, display, _write)
     elif line.strip():
         raise UsageError(
@@ -80,10 +80,11 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
             "Put directives on lines of their own below it.",
         )
     else:
-        work = session.run(f"%%ciao\n{cell}", display, Path.cwd())
-    result = run_blocking(work)
-    if result is not None:
-        shell.user_ns["_job"] = result
+        work = session.run(f"%%ciao\n{cell}", display, cells.here())
+    try:
+        run_blocking(work)
+    finally:
+        shell.user_ns["_job"] = session.last
 
 
 def _display(shell: InteractiveShell, session: Session) -> Display:

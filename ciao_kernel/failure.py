@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.magics.kinds import quote
-from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
-from ciao_kernel.workspace import CELL
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
+from ciao_kernel.workspace import CELL, entry_name
 
 TAIL = 256 * 1024
 """Bytes at the end of a log in which a traceback is looked for."""
@@ -65,16 +65,6 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
     return JobFailed(message, hint, job=job.name, traceback=tuple(shown))
 
 
-def exit_text(code: int) -> str:
-    """Name an exit code as Python counts it: negative is a signal's number."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
 def _culprit(status: Status, found: Mapping[Replica, _Trace]) -> Replica | None:
     """The replica to blame: the first that failed, unless it only fell because of another."""
     failed = [one.replica for one in status.replicas if one.state is State.FAILED]
@@ -106,8 +96,16 @@ def _how(one: ReplicaStatus) -> str:
 def _own_file(line: str, job: Job) -> str:
     """Name the cell, not the file that it became: ``Cell, line 14, in train``."""
     name = Path(job.program).name
-    line = line.replace(f'File "{job.program}"', "Cell" if name == CELL else f'File "{name}"')
+    line = line.replace(
+        f'File "{job.program}"', "Cell" if name == CELL else f'File "{_users_name(name)}"'
+    )
     return line.replace(f'File "{job.place}/', 'File "')
+
+
+def _users_name(entry: str) -> str:
+    """The file that was run: a ``queue.py`` is delivered as ``ciao_queue.py``."""
+    name = entry.removeprefix("ciao_")
+    return name if entry_name(Path(name)) == entry else entry
 
 
 def _short(line: str) -> str:
@@ -120,20 +118,42 @@ def _middle_out(lines: tuple[str, ...]) -> list[str]:
     if left_out <= 0:
         return list(lines)
     half = _MOST_LINES // 2
-    return [*lines[:half], f"  … {left_out} lines are left out …", *lines[-half:]]
+    return [*lines[:half], f"  … {left_out} lines left out …", *lines[-half:]]
 
 
 # ------------------------------------------------------------------------------ tracebacks
 
-_START = re.compile(r"^(?P<margin>\s*)Traceback \(most recent call last\):\s*$")
-_GROUP_START = re.compile(r"^\s*\+ Exception Group Traceback \(most recent call last\):\s*$")
+# PyTorch writes a rank before each line of a traceback, though not before empty ones.
+_RANK = re.compile(r"^\[rank\d+\]: ?")
+_START = re.compile(
+    r"^(?P<margin>(?:\[rank\d+\]: ?)?[\s|]*)Traceback \(most recent call last\):\s*$"
+)
+_GROUP_START = re.compile(
+    r"^(?:\[rank\d+\]: ?)?\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
+)
 _GROUP_LINE = re.compile(r"^\s*[|+]")
 _GROUP_ERROR = re.compile(r"^\s*\| (?P<error>[\w.]+: .*)$")
+# The start of a traceback anywhere in a line. It begins with a fixed character, so that a search
+# does not read a long line again and again.
+_HEAD = re.compile(
+    r"(?:\[rank\d+\]: *)?(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
+)
 # Where a traceback ends: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
 # come from threads and processes that write in between.
 _ERROR = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:)?$")
 _NOT_AN_ERROR = re.compile(r"^(?:DEBUG|INFO|WARNING|WARN|NOTE|I|W)\b")
-_RANK = re.compile(r"^\[rank\d+\]: ?")
+_MOST_OF_A_MESSAGE = 20
+# What is no part of the message that an error ends with, although it comes below it.
+_NOT_THE_MESSAGE = re.compile(
+    r"\[?(?:[DIWEF]\d{4} |\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)"  # loggers: E1121 14:02:28
+    r"|\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b"
+    r"|\[[A-Za-z][\w-]*\d\][: ]"  # another process: [rank1]:, [worker-1]
+    r"|={4,}|\*{4,}|.*torch[./]distributed[./]elastic"  # torchrun's report
+    r"|\S*\.py:\d+: \w*Warning\b"
+    r"|\s*\d+/\d+ |\s*\d+%\||(?i:epoch|step)\b\W*\d"  # progress
+    r"|Exception (?:ignored |in thread )|Error in (?:atexit|sys)|Fatal Python error"  # the end
+    r"|terminate called |(?:Aborted|Killed|Terminated|Segmentation fault)\b"
+)
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -170,8 +190,18 @@ class _Block:
 def _lines(data: bytes) -> list[str]:
     """A log as a terminal would show it, without colours."""
     text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
-    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
-    return [_RANK.sub("", line) for line in lines]
+    lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return [part for line in lines for part in _apart(line)]
+
+
+def _apart(line: str) -> list[str]:
+    """Start a traceback on a line of its own: a progress bar or a prompt leaves its line open."""
+    head = _HEAD.search(line)
+    before = line[: head.start()] if head else ""
+    # Within a message PyTorch says "Original Traceback", which is no traceback by itself.
+    if not _RANK.sub("", before).strip(" \t|") or before.endswith("Original "):
+        return [line]
+    return [before, line[len(before) :]]
 
 
 def _traceback(lines: list[str]) -> _Trace | None:
@@ -183,7 +213,8 @@ def _traceback(lines: list[str]) -> _Trace | None:
     shown, start = list(last.lines), last.start
     while blocks:
         earlier = blocks.pop()
-        between = [line.strip() for line in lines[earlier.end : start] if line.strip()]
+        said = (_RANK.sub("", line).strip() for line in lines[earlier.end : start])
+        between = [line for line in said if line]
         if len(between) != 1 or between[0] not in _CHAINED:
             break
         shown[:0] = [*earlier.lines, "", between[0], ""]
@@ -211,29 +242,61 @@ def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
     """A traceback from its first line to its error; None where it is cut off."""
     kept = [lines[start].removeprefix(margin)]
     for number in range(start + 1, len(lines)):
-        line = lines[number].removeprefix(margin)
         if _START.match(lines[number]):
             return None
+        line = _behind(margin, lines[number])
+        if line is None:
+            continue
         if line[:1].isspace():
             kept.append(line)
         elif _ERROR.match(line) and not _NOT_AN_ERROR.match(line):
-            end = number + 1
-            kept.append(line)
-            # The message may go on: PyTorch lists missing keys below, each behind a tab.
-            while end < len(lines) and lines[end].removeprefix(margin)[:1] in (" ", "\t"):
-                kept.append(lines[end].removeprefix(margin))
-                end += 1
-            return _Block(start, end, line, tuple(kept))
+            message = _message(lines, number + 1, margin)
+            end = number + 1 + len(message)
+            return _Block(start, end, line, (*kept, line, *message))
     return None
 
 
+def _behind(margin: str, line: str) -> str | None:
+    """What a line says behind the margin; None where another rank or its launcher wrote it."""
+    if _RANK.match(margin) and line.strip() and not line.startswith(margin):
+        return None
+    return line.removeprefix(margin)
+
+
+def _message(lines: list[str], start: int, margin: str) -> list[str]:
+    """The lines of an error's message below its first one.
+
+    Nothing marks where it ends. So it goes on to what cannot be a part of it, or for some lines;
+    indented ones do not count, for TensorFlow puts the stack of a graph into its messages.
+    """
+    kept: list[str] = []
+    room = _MOST_OF_A_MESSAGE
+    for number in range(start, len(lines)):
+        line = _behind(margin, lines[number])
+        if line is None or _NOT_THE_MESSAGE.match(line) or line.strip() in _CHAINED:
+            break
+        if _START.match(lines[number]) or _GROUP_START.match(lines[number]):
+            break
+        if line[:1].strip():
+            room -= 1
+            if room < 0:
+                break
+        kept.append(line)
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return kept
+
+
 def _group(lines: list[str], start: int) -> _Block | None:
-    end = start + 1
-    while end < len(lines) and _GROUP_LINE.match(lines[end]):
-        end += 1
-    errors = (match["error"] for line in lines[start:end] if (match := _GROUP_ERROR.match(line)))
+    kept = [_RANK.sub("", lines[start])]
+    for number in range(start + 1, len(lines)):
+        said = _RANK.sub("", lines[number])
+        if not _GROUP_LINE.match(said) or _GROUP_START.match(said):
+            break
+        kept.append(said)
+    errors = (match["error"] for line in kept if (match := _GROUP_ERROR.match(line)))
     error = next(errors, None)
-    return _Block(start, end, error, tuple(lines[start:end])) if error else None
+    return _Block(start, start + len(kept), error, tuple(kept)) if error else None
 
 
 def _same(one: _Trace, other: _Trace | None) -> bool:
@@ -265,7 +328,7 @@ def _missing_file(text: str, folder: Path, job: Job) -> str:
     for groups in reversed(_MISSING.findall(text)):
         name = "".join(groups).removeprefix(f"{job.place}/")
         if _beside(name, folder):
-            return f"{name} lies beside the notebook; a line {_bring(name)} brings it to the job."
+            return _send(name)
     return ""
 
 
@@ -276,10 +339,10 @@ def _missing_module(text: str, folder: Path) -> str:
     top = names[-1].split(".")[0]
     for path in (f"{top}.py", top):
         if _beside(path, folder):
-            return f"{path} lies beside the notebook; a line {_bring(path)} brings it to the job."
+            return _send(path)
     return (
-        f"Install the package that brings it (in a plain cell: %pip install {top}, if that is "
-        "its name), or name another interpreter with %python."
+        "Install the package that provides it for the replicas' Python (pip install "
+        f"{top}, if that is its name), or name another Python with %python."
     )
 
 
@@ -290,13 +353,13 @@ def _beside(name: str, folder: Path) -> bool:
     return False
 
 
-def _bring(name: str) -> str:
-    return f"%files={quote(name)}"
+def _send(name: str) -> str:
+    return f"{name} is next to your code; add a line %files={quote(name)} to send it to the job."
 
 
 def _port(text: str) -> str:
     if re.search(r"Address already in use|EADDRINUSE|errno: 98", text):
-        return "Another program took a port of this job. Run the cell again: it gets new ports."
+        return "Another program took one of this job's ports. Run it again: it will get new ports."
     return ""
 
 
@@ -312,7 +375,7 @@ def _disk(text: str, job: Job) -> str:
 
 def _memory(text: str, one: ReplicaStatus) -> str:
     if "CUDA out of memory" in text:
-        return "The GPU's memory is full: a smaller batch may fit."
+        return "The GPU ran out of memory: a smaller batch may fit."
     if one.exit_code == -signal.SIGKILL or "MemoryError" in text:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
     return ""

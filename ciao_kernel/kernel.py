@@ -16,17 +16,15 @@ import json
 import signal
 import socket
 import threading
+import time
 import traceback
+import weakref
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ipykernel import ipkernel, kernelbase
 
 from ciao_kernel import __version__
-
-if TYPE_CHECKING:
-    from ciao_kernel.display.notebook import NotebookDisplay
 
 _QUICK = {
     "kernel_info_request",
@@ -44,6 +42,8 @@ _displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.C
 )
 """Set while a request is answered beside a job: the request that was handled before it."""
 
+_PATIENCE = 3.0
+"""Seconds in which a further interrupt of the same cell does nothing: it is being cleaned up."""
 
 # Of several versions, and typed by halves: for mypy, anything.
 _IPythonKernel: Any = ipkernel.IPythonKernel
@@ -139,18 +139,21 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         """Run a job or a ``%ciao`` command; every way out is an outcome."""
         from ciao_kernel import cells
         from ciao_kernel.display.errors import colored
+        from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
 
         try:
-            display = self._display(parent)
-            session = cells.session()
             words = cells.command(code)
-            if words is None:
-                result = await session.run(code, display, Path.cwd())
-            else:
-                result = await cells.run_command(words, session, display, self._writer(parent))
-            if result is not None:
-                self.shell.user_ns["_job"] = result
+            session = cells.session(words)
+            publisher = _CellPublisher(self, parent)
+            display = NotebookDisplay(publisher, session.settings)
+            try:
+                if words is None:
+                    await session.run(code, display, cells.here())
+                else:
+                    await cells.run_command(words, session, display, publisher.stream)
+            finally:
+                self.shell.user_ns["_job"] = session.last
         except asyncio.CancelledError:
             return _interrupted()
         except CiaoError as error:
@@ -161,15 +164,6 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             lines.append("This is a fault of ciao itself. Please report it with these lines.")
             return _error(type(error).__name__, str(error), lines)
         return {"status": "ok"}
-
-    def _display(self, parent: dict[str, Any]) -> NotebookDisplay:
-        from ciao_kernel import cells
-        from ciao_kernel.display.notebook import NotebookDisplay
-
-        return NotebookDisplay(_CellPublisher(self, parent), cells.session().settings)
-
-    def _writer(self, parent: dict[str, Any]) -> Any:
-        return _CellPublisher(self, parent).stream
 
     def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
         """Make the content of an execute_reply; an error is shown in the cell, too."""
@@ -249,18 +243,15 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
         """Take a shell message (ipykernel 7): quick ones do not wait for a job's end."""
         lock = self._main_asyncio_lock
-        quick = subshell_id is None and lock.locked() and _message_type(msg) in _QUICK
-        while quick and lock.locked():
-            if not await self._cells.job_comes_before(lock):
-                try:
-                    await self.dispatch_shell(msg, subshell_id=None)
-                finally:
-                    lock.release()
-                return
-            if self._cells.on_main is not None:
-                await self._answer_beside(msg)
-                return
-        await super().shell_main(subshell_id, msg)
+        if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
+            await super().shell_main(subshell_id, msg)
+        elif await self._cells.turn(lock):
+            try:
+                await self.dispatch_shell(msg, subshell_id=None)
+            finally:
+                lock.release()
+        else:
+            await self._answer_beside(msg)
 
     def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
         """Take a message (ipykernel 6): as :meth:`shell_main`."""
@@ -303,13 +294,8 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         if displaced is None:
             super().set_parent(ident, parent, channel)
         else:
-            displaced.append((self._shell_ident(), self.get_parent("shell")))
+            displaced.append((self._parent_ident["shell"], self.get_parent("shell")))
             _Kernel.set_parent(self, ident, parent, channel)
-
-    def _shell_ident(self) -> Any:
-        if hasattr(self, "_shell_parent_ident"):
-            return self._get_shell_context_var(self._shell_parent_ident)
-        return self._parent_ident["shell"]
 
     # ----------------------------------------------------------------- help while writing
 
@@ -373,9 +359,11 @@ class _Cells:
         """The request that the main thread's job cell belongs to."""
         self._main_task: asyncio.Task[Any] | None = None
         self._interrupted = False
-        self._job_begins = asyncio.Event()
+        self._in_line: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
-        self._elsewhere: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
+        self._elsewhere: set[asyncio.Task[Any]] = set()
+        self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
+        self._cancelled = weakref.WeakKeyDictionary()
 
     def collect(self) -> None:
         """A cell comes on the main thread: note interrupts from now on."""
@@ -383,10 +371,17 @@ class _Cells:
         signal.signal(signal.SIGINT, self._collected)
 
     def _collected(self, *_: Any) -> None:
-        """Handle SIGINT: cancel once, for a second time would cut the task's clean-up short."""
-        if self._main_task is not None and not self._interrupted:
-            self._main_task.get_loop().call_soon_threadsafe(self._main_task.cancel)
+        """Handle SIGINT."""
         self._interrupted = True
+        if self._main_task is not None:
+            self._cancel(self._main_task)
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task, but not again at once: that would cut its clean-up short."""
+        now = time.monotonic()
+        if now - self._cancelled.get(task, -_PATIENCE) >= _PATIENCE:
+            self._cancelled[task] = now
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
@@ -407,41 +402,51 @@ class _Cells:
         """Make a task the one that interrupts cancel."""
         if threading.current_thread() is not threading.main_thread():
             with self._lock:
-                self._elsewhere[task] = task.get_loop()
+                self._elsewhere.add(task)
             try:
                 yield
             finally:
                 with self._lock:
-                    self._elsewhere.pop(task, None)
+                    self._elsewhere.discard(task)
             return
         self._main_task, self.on_main = task, request
-        self._job_begins.set()
+        waiting, self._in_line = self._in_line, set()
+        for one in waiting:
+            one.cancel()
         if self._interrupted:
             task.cancel()
         try:
             yield
         finally:
-            self._job_begins.clear()
             self._main_task = self.on_main = None
 
     def cancel_elsewhere(self) -> None:
-        """Cancel the jobs on other threads, each once."""
+        """Cancel the jobs on other threads."""
         with self._lock:
-            tasks, self._elsewhere = self._elsewhere, {}
-        for task, loop in tasks.items():
-            loop.call_soon_threadsafe(task.cancel)
+            for task in self._elsewhere:
+                self._cancel(task)
 
-    async def job_comes_before(self, lock: asyncio.Lock) -> bool:
-        """Wait in line for the main thread, but only until a job runs there.
+    async def turn(self, lock: asyncio.Lock) -> bool:
+        """Wait in line for the main thread, but not behind a job.
 
         Returns:
-            Whether a job runs. If not, the caller holds the lock.
+            Whether the caller has the lock now. If not, a job runs.
         """
-        turn = asyncio.ensure_future(lock.acquire())
-        job = asyncio.ensure_future(self._job_begins.wait())
-        await asyncio.wait({turn, job}, return_when=asyncio.FIRST_COMPLETED)
-        job.cancel()
-        return turn.cancel() or turn.cancelled()
+        task = asyncio.current_task()
+        assert task is not None
+        if self.on_main is not None:
+            return False
+        self._in_line.add(task)
+        try:
+            await lock.acquire()
+        except asyncio.CancelledError:
+            if task in self._in_line:
+                raise
+            task.uncancel()  # A job has begun.
+            return False
+        finally:
+            self._in_line.discard(task)
+        return True
 
 
 class _CellPublisher:

@@ -12,6 +12,7 @@ Standard library only, no I/O. The contracts of those who take and return these 
 from __future__ import annotations
 
 import enum
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -199,6 +200,16 @@ class ReplicaStatus:
     """Where the whole output is kept, for a reader: a path, or an address."""
 
 
+def exit_text(code: int) -> str:
+    """Name an exit code as :class:`ReplicaStatus` counts it: ``exit code 1``, ``SIGKILL``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A job at one moment.
@@ -215,6 +226,11 @@ class Status:
     settled: bool = False
     decided_by: Replica | None = None
     """The replica whose end decided the job's."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of the job runs; under ``%cleanPolicy=none`` that may be later."""
+        return self.settled and all(one.state.over for one in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)

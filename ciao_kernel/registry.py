@@ -47,14 +47,11 @@ class Registry:
     @functools.cached_property
     def table(self) -> Table:
         """The directives, with the names of all plug-ins."""
-        roles = {}
-        for name in self.frameworks():
-            # One that cannot be loaded is no choice; `ciao doctor` names it and says why.
-            with contextlib.suppress(PluginError):
-                roles[name] = self.framework(name).roles
-        return magics_table.build(
-            Names(roles, tuple(self._names("builders")), tuple(self._names("backends")))
-        )
+        frameworks: list[Framework] = self._loadable("frameworks")
+        builders: list[Builder] = self._loadable("builders")
+        roles = {one.name: one.roles for one in frameworks}
+        names = tuple(one.name for one in builders)
+        return magics_table.build(Names(roles, names, tuple(self._names("backends"))))
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.
@@ -64,10 +61,6 @@ class Registry:
         """
         made: Framework = self._make("frameworks", name)
         return made
-
-    def frameworks(self) -> tuple[str, ...]:
-        """Names of all frameworks, those that cannot be loaded too."""
-        return tuple(self._names("frameworks"))
 
     def builder(self, name: str) -> Builder:
         """Return a builder by its name; raises PluginError as :meth:`framework` does."""
@@ -79,19 +72,44 @@ class Registry:
         made: Backend = self._make("backends", name, settings)
         return made
 
-    def backends(self) -> tuple[str, ...]:
-        """Names of all backends; the one that ``auto`` falls back to comes first."""
-        return tuple(self._names("backends"))
+    def backends(self, settings: Settings) -> list[Backend]:
+        """All backends that can be loaded; the local one, which is always there, comes last."""
+        found: list[Backend] = self._loadable("backends", settings)
+        return found[::-1]
 
-    def builder_for(self, backend: str) -> str:
-        """The name of the first builder that makes what a backend runs."""
-        for name in self._names("builders"):
-            if self.builder(name).backend == backend:
-                return name
+    def builder_for(self, backend: str) -> Builder:
+        """The builder for a backend where the user names none: a built-in one comes first."""
+        builders: list[Builder] = self._loadable("builders")
+        for builder in builders:
+            if builder.backend == backend:
+                return builder
         raise PluginError(f"no builder makes anything for the backend {backend}.")
 
+    def faults(self, settings: Settings) -> list[PluginError]:
+        """What is wrong with third parties' plug-ins. `ciao doctor` shows it."""
+        found = []
+        for kind in _BUILT_IN:
+            for name in self._names(kind):
+                try:
+                    self._make(kind, name, *((settings,) if kind == "backends" else ()))
+                except PluginError as error:
+                    found.append(error)
+        return found
+
+    def _loadable(self, kind: str, *arguments: Any) -> list[Any]:
+        """All plug-ins of a kind but broken ones, which must not take the others along."""
+        found = []
+        for name in self._names(kind):
+            with contextlib.suppress(PluginError):
+                found.append(self._make(kind, name, *arguments))
+        return found
+
     def _names(self, kind: str) -> dict[str, str | EntryPoint]:
-        return {**_found(kind, self._third_party), **_BUILT_IN[kind]}
+        third_party = _found(kind, self._third_party)
+        return {
+            **_BUILT_IN[kind],
+            **{k: v for k, v in third_party.items() if k not in _BUILT_IN[kind]},
+        }
 
     def _make(self, kind: str, name: str, *arguments: Any) -> Any:
         target = self._names(kind).get(name)
@@ -100,7 +118,7 @@ class Registry:
             raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.")
         try:
             if isinstance(target, EntryPoint):
-                return target.load()(*arguments)
+                return _checked(target.load()(*arguments), _CONTRACTS[kind])
             module, _, attribute = target.partition(":")
             return getattr(importlib.import_module(module), attribute)(*arguments)
         except Exception as error:
@@ -117,6 +135,22 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "builders": _BUILDERS,
     "backends": _BACKENDS,
 }
+
+
+_CONTRACTS: dict[str, type] = {
+    "frameworks": Framework,
+    "builders": Builder,
+    "backends": Backend,
+}
+
+
+def _checked(plugin: Any, contract: type) -> Any:
+    """See that a third party's plug-in has all that its contract names."""
+    wanted = {*contract.__annotations__, *vars(contract)}
+    missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
+    if missing:
+        raise TypeError(f"it lacks {', '.join(missing)}")
+    return plugin
 
 
 def _found(

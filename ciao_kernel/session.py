@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from ciao_kernel import failure, workspace
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, SpecError
-from ciao_kernel.magics import parse, render
+from ciao_kernel.magics import parse, render, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.model import (
@@ -56,6 +57,8 @@ class Session:
         self.settings = settings
         self._owner = owner
         self._stopper = Stopper(lifetime or Endless())
+        self.last: JobResult | None = None
+        """The newest job that ran or was followed here, however it ended: ``_job`` in a cell."""
 
     async def run(
         self,
@@ -101,7 +104,9 @@ class Session:
         # Another interpreter may know a syntax that this one does not.
         own = not self.settings.python
         parsed = parse.parse(text, table, style=style, default_framework=default, check_syntax=own)
-        spec = merge(parsed.spec, parse.spec_from(options, table, parsed.spec.framework))
+        given = parse.option_tokens(options)
+        spec = merge(parsed.spec, values.read(given, table, parsed.spec.framework))
+        parsed = replace(parsed, tokens=parsed.tokens + given)
         framework = self.registry.framework(spec.framework)
         try:
             check_roles(spec, framework)
@@ -109,6 +114,7 @@ class Session:
         except SpecError as error:
             raise parsed.locate(error) from None
         spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
+        values.check_follow(spec, parsed.tokens, table)
         return replace(parsed, spec=spec)
 
     async def _run(
@@ -118,7 +124,8 @@ class Session:
         backend = self.backend(spec.backend)
         builder = self._builder(spec, backend)
         source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
-        header = render.render(spec, self.registry.table)
+        # Records and lists show it: %dryrun is no part of the job, and variables are secret.
+        header = render.render(replace(spec, dryrun=False), self.registry.table, secrets=False)
         framework = self.registry.framework(spec.framework)
         plan = Plan(spec.name, spec, framework, source, folder, header, self._owner)
         await backend.check(plan)
@@ -130,15 +137,17 @@ class Session:
             return None
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
+        self.last = JobResult(job.name, State.RUNNING, job.place)
         if spec.detach:
             display.show(Notice(_detached(job)))
-            return JobResult(job.name, State.RUNNING, job.place)
+            return self.last
         goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
         try:
             status = await self._follow(job, backend, display, spec.follow)
         except asyncio.CancelledError:
             wait = self.settings.shutdown_wait if self._outlives(backend) else None
             reason = f"interrupted by {self._owner.label}"
+            self.last = replace(self.last, state=State.STOPPED)
             await self._stopper.stop(job, backend, display, reason, wait=wait, delete=goes)
             raise
         except JobError:
@@ -147,13 +156,14 @@ class Session:
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
             await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
+        self.last = JobResult(job.name, status.state, job.place, status.replicas)
         error = await self._judge(job, status, backend, folder, goes)
         if goes:
             await asyncio.shield(self._stopper.later(backend.delete(job)))
             display.show(Notice(f"{job.name} and its folder are removed (%cleanPolicy=all)."))
         if error is not None:
             raise error
-        return JobResult(job.name, status.state, job.place, status.replicas)
+        return self.last
 
     async def attach(self, name: str, display: Display, follow: tuple[str, ...] = ()) -> JobResult:
         """Follow a job that exists, from its first line; an interrupt leaves it running.
@@ -168,51 +178,55 @@ class Session:
         except asyncio.CancelledError:
             display.show(Notice(f"{job.name} runs on; `ciao delete {job.name}` stops it."))
             raise
+        self.last = JobResult(job.name, status.state, job.place, status.replicas)
         if error := await self._judge(job, status, backend, Path.cwd()):
             raise error
-        return JobResult(job.name, status.state, job.place, status.replicas)
+        return self.last
 
     # --------------------------------------------------------------------- jobs that exist
 
     async def jobs(self) -> list[tuple[Job, Status]]:
         """All jobs of all backends that are available, oldest first."""
         found = []
-        for name in self.registry.backends():
-            backend = self.registry.backend(name, self.settings)
-            if backend.available():
-                found += await backend.jobs()
+        for backend in self._available():
+            found += await backend.jobs()
         return sorted(found, key=lambda pair: pair[0].created)
 
     async def find(self, name: str) -> tuple[Backend, Job, Status]:
-        """Find one job in any backend; raises NoSuchJob."""
+        """Find one job in any backend.
+
+        Raises:
+            NoSuchJob: There is none of that name; the hint offers the nearest one.
+        """
         missing: NoSuchJob | None = None
-        for known in self.registry.backends():
-            backend = self.registry.backend(known, self.settings)
-            if backend.available():
-                try:
-                    return (backend, *await backend.find(name))
-                except NoSuchJob as error:
-                    missing = missing or error
-        raise missing or NoSuchJob(f"there is no job {name}.", "`ciao jobs` lists all jobs.")
+        for backend in self._available():
+            try:
+                return (backend, *await backend.find(name))
+            except NoSuchJob as error:
+                missing = missing or error
+        assert missing is not None  # The local backend is always available.
+        near = difflib.get_close_matches(name, [job.name for job, _ in await self.jobs()], n=1)
+        hint = f"Did you mean {near[0]}? {missing.hint}" if near else missing.hint
+        raise NoSuchJob(missing.message, hint)
 
     def backend(self, asked: str | None) -> Backend:
         """The backend for a cell: what it asks for, else the setting, else the first there is."""
         name = asked if asked and asked != "auto" else self.settings.backend
         if name and name != "auto":
             return self.registry.backend(name, self.settings)
-        for candidate in self.registry.backends():
-            backend = self.registry.backend(candidate, self.settings)
-            if backend.available():
-                return backend
-        raise AssertionError("the local backend is always available")
+        return self._available()[0]
 
     # ----------------------------------------------------------------------------- steps
 
     def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
         name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
         if not name or name == "auto":
-            name = self.registry.builder_for(backend.name)
+            return self.registry.builder_for(backend.name)
         return self.registry.builder(name)
+
+    def _available(self) -> list[Backend]:
+        """The backends that can be used here; the local one, which always can, is the last."""
+        return [one for one in self.registry.backends(self.settings) if one.available()]
 
     def _outlives(self, backend: Backend) -> bool:
         if self.settings.on_shutdown == "auto":

@@ -121,7 +121,7 @@ class _Imports:
         except OSError as error:
             raise SourceError(
                 f"{path}, which the code imports, cannot be read: {error.strerror}.",
-                "Mend its rights, or do without the import.",
+                "Fix its permissions, or do without the import.",
             ) from None
         self.modules[path] = SourceFile(path, origin=file, size=len(data))
         self.follow(data, PurePosixPath(path).parts[:-1])
@@ -194,7 +194,7 @@ def _file(name: str, file: Path) -> SourceFile:
 
 def _unusable(name: str, reason: str) -> SpecError:
     return SpecError(
-        f"%files cannot take {name}: {reason}.", "Mend it, or leave it out.", directive="files"
+        f"%files cannot take {name}: {reason}.", "Fix it, or leave it out.", directive="files"
     )
 
 

@@ -51,7 +51,7 @@ def main() -> None:
             executable_path=args.chromium or None,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
-        page = browser.new_page(viewport={"width": 1180, "height": 1080}, device_scale_factor=1)
+        page = browser.new_page(viewport={"width": 1120, "height": 1640}, device_scale_factor=1)
         page.goto(url, wait_until="domcontentloaded")
         _run_first_cell(page)
         page.screenshot(path=str(args.out))
@@ -103,11 +103,7 @@ def _run_first_cell(page: Page) -> None:
         "document.querySelector('.jp-CodeCell .jp-InputPrompt').textContent.match(/\\[\\d+\\]/)",
         timeout=120_000,
     )
-    cell.locator(".jp-OutputArea-output table").scroll_into_view_if_needed()
-    page.evaluate(
-        "document.querySelectorAll('.jp-Notebook .jp-Cell')[1]"
-        ".querySelector('.jp-OutputArea').scrollIntoView({block: 'center'})"
-    )
+    page.evaluate("document.querySelectorAll('.jp-Notebook .jp-Cell')[1].scrollIntoView()")
     page.wait_for_timeout(1000)
 
 

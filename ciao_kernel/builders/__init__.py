@@ -1,1 +1,1 @@
-"""Builders: how a program and its files reach the replicas (:class:`ciao_kernel.model.Builder`)."""
+"""How a program and its files reach the replicas (:class:`ciao_kernel.plugins.Builder`)."""

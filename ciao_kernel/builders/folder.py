@@ -81,7 +81,7 @@ def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
         )
     return EnvironmentFault(
         f"the job's files cannot be copied: {error.strerror} ({error.filename}).",
-        "Mend the file's rights, or leave it out of %files.",
+        "Fix the file's permissions, or leave it out of %files.",
     )
 
 

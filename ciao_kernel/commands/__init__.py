@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ciao_kernel.errors import NoSuchJob, UsageError
+from ciao_kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from ciao_kernel.model import Job, JobResult, Status
-    from ciao_kernel.plugins import Backend, Display
+    from ciao_kernel.model import Job, JobResult
+    from ciao_kernel.plugins import Display
     from ciao_kernel.session import Session
 
 # The texts stand here and not in the modules, because `ciao --help` and Tab want to be quick.
@@ -222,21 +222,6 @@ def add_replica(verb: argparse.ArgumentParser) -> None:
         help="only this role (worker) or replica (worker-0); may be given several times",
     )
     completion.by(completion.replicas, option)
-
-
-async def find(face: Face, name: str) -> tuple[Backend, Job, Status]:
-    """Find a job; the error offers the nearest name there is.
-
-    Raises:
-        NoSuchJob: There is none of that name.
-    """
-    try:
-        return await face.session.find(name)
-    except NoSuchJob as error:
-        known = [job.name for job, _ in await face.session.jobs()]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]}? {error.hint}" if near else error.hint
-        raise NoSuchJob(error.message, hint) from None
 
 
 def chosen(names: Sequence[str], job: Job) -> list[Any]:

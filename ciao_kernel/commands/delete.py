@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from ciao_kernel.commands import Face, add_job, add_output, find
+from ciao_kernel.commands import Face, add_job, add_output
 from ciao_kernel.errors import UsageError
 
 
@@ -20,17 +20,16 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     """Delete, and say what went."""
     names = list(args.names)
     if args.finished:
-        names += [job.name for job, status in await face.session.jobs() if status.settled]
+        names += [job.name for job, status in await face.session.jobs() if status.over]
     elif not names:
         raise UsageError("no job is named.", "Name one, or write --finished for all that are over.")
     # All are looked up first: with a wrong name among them, nothing is deleted.
-    found = [await find(face, name) for name in dict.fromkeys(names)]
+    found = [await face.session.find(name) for name in dict.fromkeys(names)]
     text = args.output == "text"
     for backend, job, status in found:
         await backend.delete(job)
         if text:
-            was = "was " + str(status.state).lower()
-            face.write(f"{job.name} ({was}) and its folder are removed.\n")
+            face.write(f"{job.name} ({status.state}) and its folder were removed.\n")
     if not text:
         records = [{"name": job.name, "was": str(status.state)} for _, job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any
 
-from ciao_kernel.commands import Face, add_job, add_output, find
+from ciao_kernel.commands import Face, add_job, add_output
 from ciao_kernel.display.table import clock_time, columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
@@ -23,7 +23,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the job, its header and its replicas."""
-    _, job, status = await find(face, args.name)
+    _, job, status = await face.session.find(args.name)
     if args.output == "json":
         face.write(json.dumps(job_record(job, status), indent=2) + "\n")
         return

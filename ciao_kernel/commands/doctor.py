@@ -19,7 +19,7 @@ from ciao_kernel.commands import Face, add_output
 from ciao_kernel.config import Settings, survey
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import CiaoError, EnvironmentFault, PluginError
+from ciao_kernel.errors import CiaoError, EnvironmentFault
 
 _NEEDED = ("ipykernel", "jupyter_client", "psutil", "rich", "argcomplete")
 _LITTLE = 1 << 30
@@ -98,12 +98,10 @@ async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         if settings.python:
             python = interpreter.find(settings.python, face.folder)
             yield Finding("ok", f"replicas run {python}")
-        for name in registry.frameworks():
-            try:
-                framework = registry.framework(name)
-            except PluginError as error:
-                yield Finding("wrong", error.message.rstrip("."), error.hint)
-                continue
+        for fault in registry.faults(settings):
+            yield Finding("wrong", fault.message.rstrip("."), fault.hint)
+        for name in registry.table.names.frameworks:
+            framework = registry.framework(name)
             if await interpreter.has(python, framework.package):
                 yield Finding("ok", f"{name}: the package {framework.package} is here")
             else:

@@ -22,7 +22,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     """Write one line a job."""
     found = await face.session.jobs()
     if args.running:
-        found = [(job, status) for job, status in found if not status.settled]
+        found = [(job, status) for job, status in found if not status.over]
     if args.output == "json":
         records = [job_record(job, status) for job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from dataclasses import replace
 
-from ciao_kernel.commands import Face, add_job, add_replica, chosen, find
+from ciao_kernel.commands import Face, add_job, add_replica, chosen
 from ciao_kernel.display.lines import Prefixer
 from ciao_kernel.errors import JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Output, Replica
@@ -28,7 +28,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the logs replica by replica, or follow them."""
     if args.tail is not None and args.tail < 0:
         raise UsageError(f"--tail cannot be {args.tail}.", "Give a number of lines from 0 up.")
-    backend, job, _ = await find(face, args.name)
+    backend, job, _ = await face.session.find(args.name)
     wanted = chosen(args.replica, job)
     if args.follow:
         display = face.display
@@ -65,7 +65,7 @@ async def _old(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
 
 
 class _Tail:
-    """Leaves out the first lines of each replica (:class:`ciao_kernel.model.Display`)."""
+    """Leaves out the first lines of each replica (:class:`ciao_kernel.plugins.Display`)."""
 
     def __init__(self, display: Display, skip: dict[Replica, int]) -> None:
         self._display = display

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from pathlib import Path
 
 from ciao_kernel import workspace
@@ -12,7 +13,7 @@ from ciao_kernel.display.errors import spoken
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import kinds, parse
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.table import Directive
+from ciao_kernel.magics.table import Directive, Table
 from ciao_kernel.magics.words import words
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.registry import Registry
@@ -31,8 +32,10 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     group = verb.add_argument_group(
         "directives", "They win over the same ones in the file's header, as --worker 2."
     )
-    for entry in Registry().table.entries:
-        names = [_option(entry.name)]
+    table = Registry().table  # Words are read, and Tab asks, before there is a session.
+    given = functools.partial(_options, table=table)
+    for entry in table.entries:
+        names = [entry.option]
         help_text = spoken(entry.help).replace("%", "%%")
         if entry.name == "detach":
             names.insert(0, "-d")
@@ -42,14 +45,14 @@ def arguments(verb: argparse.ArgumentParser) -> None:
             option = group.add_argument(
                 *names, dest=_dest(entry), action="append", metavar=_metavar(entry), help=help_text
             )
-            completion.by(completion.value(entry.name, _options), option)
+            completion.by(completion.value(entry.name, given), option)
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     """Run the file with its own folder as the place where modules and files are looked for."""
     path = (face.folder / Path(args.file).expanduser()).absolute()
     text = _read(path, args.file)
-    options = _options(args)
+    options = _options(args, face.session.registry.table)
     _check_header(text, options, args.file, face)
     display = face.display
     if face.session.parse(text, Style.FILE, options).spec.dryrun:
@@ -119,11 +122,6 @@ class _Written:
         """Never called."""
 
 
-def _option(name: str) -> str:
-    """``nprocPerNode`` as options are written: ``--nproc-per-node``."""
-    return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in name)
-
-
 def _dest(entry: Directive) -> str:
     return f"directive_{entry.name}"
 
@@ -138,15 +136,15 @@ def _metavar(entry: Directive) -> str:
     return names.get(type(kind), entry.name.upper())
 
 
-def _options(args: argparse.Namespace) -> dict[str, list[str]]:
+def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
     """The directives that were given as options, as the header would write them.
 
     The names are those of the options, because errors show them.
     """
     options: dict[str, list[str]] = {}
-    for entry in Registry().table.entries:
+    for entry in table.entries:
         value = getattr(args, _dest(entry), None)
-        name = _option(entry.name).removeprefix("--")
+        name = entry.option.removeprefix("--")
         if value is True:
             options[name] = ["true"]
         elif value:

@@ -39,7 +39,7 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
         values: New values by the keys that are written where the file has none yet.
 
     Raises:
-        SettingError: The file is no TOML, or a value in it takes several lines.
+        SettingError: The file is not TOML, or a value in it takes several lines.
         EnvironmentFault: It cannot be read or written.
     """
     try:
@@ -48,7 +48,7 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
     except OSError as error:
         raise EnvironmentFault(f"{file} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise SettingError(f"{file} is no TOML: {error}.", "Mend this line first.") from None
+        raise SettingError(f"{file} is not TOML: {error}.", "Fix this line first.") from None
     new = text
     for name, value in values.items():
         new = _set(new, name, value)

@@ -149,12 +149,7 @@ class NotebookDisplay:
 
     def _draw(self, *, update: bool) -> None:
         assert self._table is not None
-        title, rows = self._table.title(), self._table.rows()
-        state = self._table.status.state if self._table.status else State.PENDING
-        data = {
-            "text/plain": _text(title, rows, self._table.job.place),
-            "text/html": _html(title, state, rows, self._table.job.place),
-        }
+        data = {"text/plain": _text(self._table), "text/html": _html(self._table)}
         size = sum(map(len, data.values()))
         self._batcher.charge(size)
         self._draw_pause = max(_TABLE_TICK, size / _TABLE_BYTES)
@@ -184,20 +179,25 @@ _STATE_COLORS = {
 _LEFT = 'style="text-align:left"'
 
 
-def _text(title: str, rows: list[Row], place: str) -> str:
-    table = columns([HEADINGS, *(row.cells() for row in rows)])
-    return f"{title}\n{table}\nfolder: {place}"
+def _text(table: Table) -> str:
+    rows = columns([HEADINGS, *(row.cells() for row in table.rows())])
+    places = (f"{name}: {place}" for name, place in table.places())
+    return "\n".join((table.title(), rows, *places))
 
 
-def _html(title: str, state: State, rows: list[Row], place: str) -> str:
+def _html(table: Table) -> str:
     """Draw the table. Everything that comes from a job is escaped."""
+    state = table.status.state if table.status else State.PENDING
     heads = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in HEADINGS)
-    body = "".join(_html_row(row) for row in rows)
+    body = "".join(_html_row(row) for row in table.rows())
+    places = "".join(
+        f"<div>{escape(name)}: <code>{escape(place)}</code></div>" for name, place in table.places()
+    )
     color = _STATE_COLORS.get(state, "inherit")
     return (
-        f'<div><b style="color:{color}">{escape(title)}</b>'
+        f'<div><b style="color:{color}">{escape(table.title())}</b>'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-        f"<div>folder: <code>{escape(place)}</code></div></div>"
+        f"{places}</div>"
     )
 
 

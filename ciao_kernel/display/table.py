@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import PurePath
 
 from ciao_kernel.display.lines import plain
-from ciao_kernel.failure import exit_text
-from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
 
 HEADINGS = ("replica", "state", "since", "last line", "lines/s", "log")
 _WIDTH = 80
@@ -73,6 +73,11 @@ class Table:
         return [
             self._row(known.get(replica) or ReplicaStatus(replica)) for replica in self.job.replicas
         ]
+
+    def places(self) -> list[tuple[str, str]]:
+        """Where the job's files and logs are, for a reader."""
+        logs = sorted({str(PurePath(row.log).parent) for row in self.rows() if row.log})
+        return [("folder", self.job.place), *(("logs", place) for place in logs)]
 
     def moving(self) -> bool:
         """Whether a rate would change though nothing new comes."""

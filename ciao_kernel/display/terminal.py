@@ -11,7 +11,6 @@ import asyncio
 import os
 import sys
 import time
-from pathlib import PurePath
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
@@ -195,6 +194,4 @@ def _cells(row: Row, shown: tuple[int, ...]) -> list[tuple[str, str]]:
 
 def _places(table: Table) -> str:
     """Where the job's files and logs are, never cut off."""
-    parents = {str(PurePath(row.log).parent) for row in table.rows() if row.log}
-    logs = "".join(f"logs:   {parent}/\n" for parent in sorted(parents))
-    return f"folder: {table.job.place}\n{logs}"
+    return "".join(f"{name + ':':7} {place}\n" for name, place in table.places())

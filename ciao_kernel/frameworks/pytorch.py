@@ -29,7 +29,7 @@ class PyTorch:
         master = said.get("master", ReplicaGroup("master", 1))
         if master.count != 1:
             raise SpecError(
-                f"a PyTorch job has exactly one master (rank 0), and {master.count} are asked.",
+                f"a PyTorch job has exactly one master (rank 0), and {master.count} are asked for.",
                 "Write %master=1, or leave it out; %worker says how many others there are.",
                 directive="master",
             )

@@ -42,7 +42,8 @@ class TensorFlow:
         for role in ("chief", "master"):
             if spec.count(role) > 1:
                 raise SpecError(
-                    f"a TensorFlow job has at most one {role}, and {spec.count(role)} are asked.",
+                    f"a TensorFlow job has at most one {role}, and {spec.count(role)} are asked "
+                    "for.",
                     f"Write %{role}=1, and %worker for the others.",
                     directive=role,
                 )
@@ -58,7 +59,7 @@ class TensorFlow:
                 f"{' and '.join(others)}."
                 if others
                 else "all roles have a count of 0: nothing would run.",
-                "Add a line such as %worker=2.",
+                "Ask for workers, as with %worker=2.",
                 directive=others[0] if others else spec.groups[-1].role,
             )
         return replace(spec, groups=tuple(group for group in spec.groups if group.count))

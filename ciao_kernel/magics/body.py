@@ -11,6 +11,7 @@ from ciao_kernel.magics import header
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
+from ciao_kernel.magics.values import shown
 
 MAX_BYTES = 1024 * 1024
 """Size limit of a cell: what a ConfigMap holds (1 MiB, Kubernetes' limit for one object)."""
@@ -24,11 +25,12 @@ _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
 
-def check_text(text: str) -> None:
+def check_text(text: str, table: Table) -> None:
     """Raise SourceError where a text cannot become a file for Python at all."""
     if (place := text.find("\0")) >= 0:
         raise _at(
             text,
+            table,
             place,
             "the cell holds a null byte, which Python does not take.",
             "Delete it, or type the line again.",
@@ -38,6 +40,7 @@ def check_text(text: str) -> None:
     except UnicodeEncodeError as error:
         raise _at(
             text,
+            table,
             error.start,
             f"the cell holds half a character (U+{ord(text[error.start]):04X}), "
             "which cannot be written to a file.",
@@ -50,12 +53,12 @@ def check_text(text: str) -> None:
         )
 
 
-def _at(text: str, place: int, message: str, hint: str) -> SourceError:
+def _at(text: str, table: Table, place: int, message: str, hint: str) -> SourceError:
     line = next(line for line in header.lines(text) if place < line.start + len(line.text) + 1)
-    column = place - line.start
+    safe, column, _ = shown(line, table, place - line.start)
     # What is wrong with the character also keeps it from being shown.
-    shown = "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in line.text)
-    return SourceError(message, hint, line=line.number, column=column, text=shown)
+    safe = "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in safe)
+    return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
 def names_below(text: str, head: Header) -> list[str]:
@@ -115,9 +118,9 @@ def check_body(
             "the cell has directives and no code.",
             "Put the training code below them, in the same cell.",
             line=head.last.number if head.last else 0,
-            text=head.last.text if head.last else "",
+            text=shown(head.last, table).text if head.last else "",
         )
-    _check_coding(text, code)
+    _check_coding(text, code, table)
     error = syntax_error(code) if compiles else None
     if compiles and error is None:
         return
@@ -130,7 +133,7 @@ def check_body(
     line = next((line for line in header.lines(text) if line.number == number), None)
     if line is not None and _MAGIC_WITHIN.match(line.text):
         raise _foreign(line, table, style)
-    message = error.msg or "the code is no Python"
+    message = error.msg or "the code is not Python"
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
         "Python cannot read the cell, so no replica could.",
@@ -174,10 +177,11 @@ def _foreign(line: Line, table: Table, style: Style) -> SourceError:
         hint = "Install packages in a plain cell above; replicas on this machine share them."
     else:
         hint = "Move it to a plain cell of its own."
-    return SourceError(message, hint, line=line.number, column=column, text=line.text)
+    safe, column, _ = shown(line, table, column)
+    return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
-def _check_coding(text: str, code: str) -> None:
+def _check_coding(text: str, code: str, table: Table) -> None:
     """Refuse a coding line that is not UTF-8, for that is what the program is delivered in.
 
     A directive can become one: ``#%args=--encoding=cp1252`` is one to Python.
@@ -191,7 +195,7 @@ def _check_coding(text: str, code: str) -> None:
             else:
                 message = f"Python would take this line for the encoding of the file, {match[1]}."
                 hint = "Move it to the third line or below, or write a space instead of the last =."
-            raise SourceError(message, hint, line=line.number, text=line.text)
+            raise SourceError(message, hint, line=line.number, text=shown(line, table).text)
         if line.number == 2 or not _NO_CODE.match(delivered.text.removeprefix("\ufeff")):
             return
 

@@ -25,6 +25,11 @@ class Style(enum.Enum):
     CELL = "%"
     FILE = "#%"
 
+    @property
+    def comment(self) -> str:
+        """What stands in front of the first ``%`` of a line."""
+        return self.value.removesuffix("%")
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -258,6 +258,11 @@ class Pairs:
         """Quote each pair as one word."""
         return " ".join(quote(f"{key}={text}") for key, text in value)
 
+    @staticmethod
+    def masked(value: tuple[tuple[str, str], ...]) -> str:
+        """Write the names alone: a value may be a password."""
+        return " ".join(f"{key}=…" for key, _ in value)
+
 
 @dataclass(frozen=True, slots=True)
 class Duration:

@@ -6,7 +6,7 @@ caret, before anything exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ciao_kernel.errors import SpecError, UsageError
 from ciao_kernel.magics import body, header, values
@@ -23,12 +23,17 @@ class Parsed:
     code: str
     """The program: the text with its directives made comments in place."""
     tokens: tuple[Token, ...]
+    """The directives as written; those of a command line, which win, come last."""
+    table: Table = field(repr=False)
 
     def locate(self, error: SpecError) -> UsageError:
-        """Give an error of a framework or backend its line in the cell."""
+        """Give an error of a framework or backend its line in the cell, or its option."""
         for token in reversed(self.tokens):
             if key(token.name) == key(error.directive):
-                return values.wrong(token, error.message, error.hint, whole=True)
+                message, hint = error.message, error.hint
+                if not token.line.number:
+                    message, hint = map(self.table.as_options, (message, hint))
+                return values.wrong(token, self.table, message, hint, whole=True)
         return error
 
 
@@ -69,7 +74,7 @@ def parse(
         DirectiveError: A directive is wrong.
         SourceError: The body is wrong.
     """
-    body.check_text(text)
+    body.check_text(text, table)
     head = header.scan(text, table, style)
     body.check_header(head, table, style)
     tokens = head.tokens
@@ -79,18 +84,15 @@ def parse(
     code = header.deliver(text, tokens, style)
     compiles = check_syntax and spec.python is None
     body.check_body(text, code, head, table, style, compiles=compiles)
-    return Parsed(spec, code, tokens)
+    return Parsed(spec, code, tokens, table)
 
 
-def spec_from(
-    options: dict[str, list[str]], table: Table, default_framework: str | None
-) -> JobSpec:
-    """Read options of the command line (``{"worker": ["2"]}``) as if they stood in a header.
+def option_tokens(options: dict[str, list[str]]) -> tuple[Token, ...]:
+    """Options of the command line (``{"worker": ["2"]}``) as if they stood in a header.
 
     A role may carry its resources there too: ``--worker "2;%cpu=1"``.
     """
     # Line 0 marks what stands in no text: errors then name the option and show no line.
     texts = [f"%{name}={value}" for name, several in options.items() for value in several]
     lines = [Line(0, start, text, "") for start, text in enumerate(texts)]
-    tokens = tuple(token for line in lines for token in header.split(line, 0))
-    return values.read(tokens, table, default_framework)
+    return tuple(token for line in lines for token in header.split(line, 0))

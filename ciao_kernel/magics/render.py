@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.kinds import Pairs
 from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.model import JobSpec, Resources
 
 
-def render(spec: JobSpec, table: Table, style: Style = Style.CELL) -> str:
-    """Return a header, one directive a line, that parses to ``spec`` again."""
-    lines = [f"{style.value}framework={spec.framework}"]
-    lines += [style.value[:-1] + ask for ask in _resources(spec.resources, table)]
+def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: bool = True) -> str:
+    """Return a header, one directive a line, that parses to ``spec`` again.
+
+    Without ``secrets`` it is for eyes only: variables have their names and no values.
+    """
+    lines = [f"%framework={spec.framework}", *_resources(spec.resources, table)]
     for group in spec.groups:
         pieces = [f"%{group.role}={group.count}", *_resources(group.resources, table)]
-        lines.append(style.value[:-1] + ";".join(pieces))
+        lines.append(";".join(pieces))
     default = JobSpec(spec.framework)
     for entry in table.entries:
         if entry.scope is not Scope.JOB or entry.name == "framework":
             continue
         value = getattr(spec, entry.field)
         if value != getattr(default, entry.field):
-            lines.append(f"{style.value}{entry.name}={entry.kind.render(value)}")
-    return "".join(f"{line}\n" for line in lines)
+            hidden = isinstance(entry.kind, Pairs) and not secrets
+            text = Pairs.masked(value) if hidden else entry.kind.render(value)
+            lines.append(f"%{entry.name}={text}")
+    return "".join(f"{style.comment}{line}\n" for line in lines)
 
 
 def _resources(resources: Resources, table: Table) -> list[str]:

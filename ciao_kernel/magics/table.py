@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import difflib
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.magics import kinds
 from ciao_kernel.model import CleanPolicy, Runner
+
+_MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
 
 
 class Scope(enum.Enum):
@@ -39,6 +42,11 @@ class Directive:
     default: str = ""
     adds_up: bool = False
     """Several lines add to each other instead of contradicting each other."""
+
+    @property
+    def option(self) -> str:
+        """Its name on a command line: ``--nproc-per-node``."""
+        return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,15 @@ class Table:
         """The name that the user may have meant."""
         close = difflib.get_close_matches(key(name), self._by_key, n=1, cutoff=0.6)
         return self._by_key[close[0]].name if close else None
+
+    def as_options(self, text: str) -> str:
+        """Write the directives that a sentence names as options; ``%ciao`` stays as it is."""
+
+        def spelt(match: re.Match[str]) -> str:
+            entry = self.find(match[1])
+            return entry.option if entry else match[0]
+
+        return _MENTIONED.sub(spelt, text)
 
     def roles(self, framework: str) -> tuple[str, ...]:
         """The roles of a framework; all roles there are where the name is unknown."""

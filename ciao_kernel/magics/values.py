@@ -6,18 +6,17 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ciao_kernel.errors import DirectiveError, UsageError
-from ciao_kernel.magics.header import Token
+from ciao_kernel.magics import header
+from ciao_kernel.magics.header import Line, Token
 from ciao_kernel.magics.kinds import Choice, Flag, Pairs
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.words import words
 from ciao_kernel.model import JobSpec, ReplicaGroup, Resources
 
-_SHOWN = 500
-"""How much of a line an error keeps: a cell may be one line of a megabyte."""
-
+_MARKED = re.compile(r"%([A-Za-z][\w-]*)")
 _JOINED = re.compile(r"(?:[ \t]+%|[;,][ \t]*%?)[ \t]*([A-Za-z][\w-]*)")
 
 
@@ -49,7 +48,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
             elif entry.scope is Scope.ROLE:
                 role, counts[entry.field] = entry.field, value
                 if for_all is not None:
-                    raise _misplaced(for_all, token)
+                    raise _misplaced(for_all, token, table)
             elif entry.scope is Scope.RESOURCE:
                 for_all = None if role else token
                 resources.setdefault(role, {})[entry.field] = value
@@ -58,7 +57,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
             scope = role if entry.scope is Scope.RESOURCE else ""
             first, place = seen.setdefault((entry.name, scope), (value, token))
             if first != value and not entry.adds_up:
-                raise _twice(token, place)
+                raise _twice(token, place, table)
     framework = values.pop("framework", None) or default_framework
     if framework is None:
         raise _no_framework(tokens, table)
@@ -70,9 +69,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
         if role in counts
     )
     values |= {field: tuple(items) for field, items in several.items()}
-    spec = JobSpec(framework, groups, Resources(**resources.get("", {})), **values)
-    _check_follow(spec, tokens, table)
-    return spec
+    return JobSpec(framework, groups, Resources(**resources.get("", {})), **values)
 
 
 def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:
@@ -86,14 +83,15 @@ def find(token: Token, table: Table) -> Directive:
     if entry is not None:
         return entry
     near = table.nearest(token.name)
+    text, column, width = shown(token.line, table, token.column, token.name_end)
     raise DirectiveError(
         f"unknown directive {_named(token)}." if token.name else "a directive has no name here.",
         (f"Did you mean {_mark(token)}{near}? " if near else "")
         + "`%ciao magics` lists all directives.",
         line=token.line.number,
-        column=token.column,
-        width=len(token.name) + 1,
-        text=token.line.text[:_SHOWN],
+        column=column,
+        width=width,
+        text=text,
     )
 
 
@@ -103,31 +101,43 @@ def value_of(token: Token, entry: Directive, table: Table) -> Any:
     if not text and not isinstance(entry.kind, Flag):
         raise wrong(
             token,
-            f"{_named(token)} has no value: {entry.kind.expected} was expected.",
-            f"For example: {entry.example}",
+            table,
+            f"{_named(token)} has no value: expected {entry.kind.expected}.",
+            f"For example: {_example(token, entry)}",
             whole=True,
         )
     try:
         return entry.kind.parse(text)
     except ValueError as error:
-        # A variable may hold a password, and messages go to logs.
-        shown = "that" if isinstance(entry.kind, Pairs) else repr(_short(text))
-        message = f"{_named(token)} cannot be {shown}: {error} was expected."
-        raise wrong(token, message, _hint(token, entry, table)) from None
+        if not isinstance(entry.kind, Pairs):
+            value = _short(shown(Line(0, 0, text, ""), table).text)
+            message = f"{_named(token)} cannot be {value!r}: expected {error}."
+        elif str(error) == entry.kind.expected:
+            message = f"{_named(token)} takes {error}."
+        else:
+            message = f"{_named(token)} cannot be read: expected {error}."
+        raise wrong(token, table, message, _hint(token, entry, table)) from None
 
 
 def _hint(token: Token, entry: Directive, table: Table) -> str:
     text = token.value or ""
     joined = _JOINED.search(text)
     if joined and (other := table.find(joined[1])):
-        return f"Write ;% between two directives: {_named(token)}={text[: joined.start()]};" + (
-            f"%{other.name}=…"
-        )
+        first = "…" if isinstance(entry.kind, Pairs) else _short(text[: joined.start()])
+        return f"Write ;% between two directives: {_named(token)}={first};%{other.name}=…"
     if isinstance(entry.kind, Choice):
         near = difflib.get_close_matches(_short(text).lower(), entry.kind.names(), n=1)
         if near:
             return f"Did you mean {_named(token)}={near[0]}?"
-    return f"For example: {entry.example}"
+    return f"For example: {_example(token, entry)}"
+
+
+def _example(token: Token, entry: Directive) -> str:
+    if token.line.number:
+        return entry.example
+    value = entry.example.rpartition(f"%{entry.name}")[2].removeprefix("=")
+    value = f'"{value}"' if " " in value else value
+    return f"{entry.option}={value}" if value else entry.option
 
 
 def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
@@ -135,6 +145,7 @@ def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
     if tokens and tokens[0].line.number:
         return wrong(
             tokens[0],
+            table,
             "the header names no framework.",
             f"Put a line %framework=NAME on top, with one of: {names}.",
             whole=True,
@@ -142,19 +153,21 @@ def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
     return UsageError("no framework is named.", f"Name one: {names}.")
 
 
-def _misplaced(resource: Token, role: Token) -> DirectiveError:
+def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
     return wrong(
         resource,
+        table,
         f"{_named(resource)} stands in front of {_named(role)}, and not behind it.",
         "Behind it, it belongs to that role; in a line of its own, to all roles.",
         whole=True,
     )
 
 
-def _twice(token: Token, first: Token) -> DirectiveError:
+def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
     where = f" in line {first.line.number}" if first.line.number else ""
     return wrong(
         token,
+        table,
         f"{_named(token)} is given twice: {_short(first.value or '')}{where}, "
         f"{_short(token.value or '')} here."
         if first.value and token.value
@@ -171,6 +184,7 @@ def _check_roles(framework: str, tokens: tuple[Token, ...], table: Table) -> Non
         if entry and entry.scope is Scope.ROLE and entry.field not in roles:
             raise wrong(
                 token,
+                table,
                 f"{framework} has no role {entry.field}.",
                 f"Its roles are {', '.join(roles)}.",
                 whole=True,
@@ -186,31 +200,42 @@ def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
                 where = "" if place is token else f", first in line {place.line.number}"
                 raise wrong(
                     token,
+                    table,
                     f"{name} is given two values{where if place.line.number else ''}.",
                     "Keep one of them.",
                 )
 
 
-def _check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
-    roles = table.roles(spec.framework)
-    said = {group.role: group.count for group in spec.groups}
-    for token in _of_field("follow", tokens, table):
-        for wanted in words(token.value or ""):
-            role, _, index = wanted.rpartition("-")
-            number = int(index) if re.fullmatch("[0-9]{1,4}", index) else None
-            if wanted not in roles and (role not in roles or number is None):
-                raise wrong(
-                    token,
-                    f"{_named(token)} cannot be {_short(wanted)!r}: a role or a replica of "
-                    f"{spec.framework} was expected ({', '.join(roles)}, or {roles[0]}-0).",
-                    "For example: %follow=worker-0",
-                )
-            if number is not None and number >= said.get(role, number + 1):
-                raise wrong(
-                    token,
-                    f"this job has no {wanted}: it has {said[role]} × {role}.",
-                    "The first replica of a role has the number 0.",
-                )
+def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
+    """See that the job has what ``%follow`` names, or it would show nothing and say nothing.
+
+    Args:
+        spec: The job with the roles that its framework adds, and without those of no replica.
+        tokens: The directives of the header and of the command line.
+        table: What directives there are.
+
+    Raises:
+        DirectiveError: It has no such role or replica.
+    """
+    known = {group.role for group in spec.groups} | {str(replica) for replica in spec.replicas()}
+    missing = next((name for name in spec.follow if name not in known), None)
+    if missing is None:
+        return
+    # An option replaces what the header says, so it is the one to blame; its line is 0.
+    for token in sorted(_of_field("follow", tokens, table), key=lambda one: one.line.number):
+        if missing in words(token.value or ""):
+            near = difflib.get_close_matches(missing, sorted(known), n=1)
+            has = " and ".join(
+                f"{group.role} ({group.role}-0"
+                + (f" to {group.role}-{group.count - 1})" if group.count > 1 else ")")
+                for group in spec.groups
+            )
+            raise wrong(
+                token,
+                table,
+                f"this job has no role or replica {_short(missing)!r}.",
+                (f"Did you mean {near[0]}? " if near else "") + f"It has {has}.",
+            )
 
 
 def _of_field(field: str, tokens: tuple[Token, ...], table: Table) -> list[Token]:
@@ -218,17 +243,64 @@ def _of_field(field: str, tokens: tuple[Token, ...], table: Table) -> list[Token
     return [token for token in tokens if key(token.name) in names]
 
 
-def wrong(token: Token, message: str, hint: str, *, whole: bool = False) -> DirectiveError:
+def wrong(
+    token: Token, table: Table, message: str, hint: str, *, whole: bool = False
+) -> DirectiveError:
     """Make the error for a directive; the caret stands under its value, or under all of it."""
-    column = token.column if whole or not token.value else token.value_column
+    start = token.column if whole or not token.value else token.value_column
+    text, column, width = shown(token.line, table, start, token.end)
     return DirectiveError(
-        message,
-        hint,
-        line=token.line.number,
-        column=column,
-        width=min(token.end, _SHOWN) - column,
-        text=token.line.text[:_SHOWN],
+        message, hint, line=token.line.number, column=column, width=width, text=text
     )
+
+
+class Shown(NamedTuple):
+    """A line as an error may show it, and the place in it."""
+
+    text: str
+    column: int
+    width: int
+
+
+def shown(line: Line, table: Table, column: int = 0, end: int = 0) -> Shown:
+    """Blank the values of variables: one may be a password, and errors go to logs.
+
+    Args:
+        line: The line as written.
+        table: What directives there are.
+        column: Where the wrong part starts.
+        end: Column behind it.
+    """
+    parts, last = [], 0
+    start, stop = column, end
+    for first, behind in _secrets(line, table):
+        parts += [line.text[last:first], "…"]
+        last = behind
+        # Places behind it move to the left, and those in it to its start.
+        start -= max(0, min(column, behind) - first - (column >= behind))
+        stop -= max(0, min(end, behind) - first - (end >= behind))
+    return Shown("".join((*parts, line.text[last:])), start, max(1, stop - start))
+
+
+def _secrets(line: Line, table: Table) -> Iterator[tuple[int, int]]:
+    """Where values of variables stand in a line, those of a misspelt %envvar too."""
+    names = [key(entry.name) for entry in table.entries if isinstance(entry.kind, Pairs)]
+    last = 0
+    for match in _MARKED.finditer(line.text):
+        name = key(match[1])
+        if match.start() < last or (name not in names and table.find(name)):
+            continue
+        if not difflib.get_close_matches(name, names, n=1):
+            continue
+        token = next(header.split(line, match.start()))
+        if not token.value:
+            continue
+        last = token.end
+        try:
+            words(token.value)
+        except ValueError:
+            last = len(line.text)  # Without its closing quote nobody knows where it ends.
+        yield token.value_column, last
 
 
 def _mark(token: Token) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import os
 import pty
@@ -57,7 +58,7 @@ def test_options_become_directives() -> None:
         "run", "f.py", "-d", "--worker=2", "--nproc-per-node", "3", "--files", "a 'b  #c'", "--",
         "--", "x y",
     )  # fmt: skip
-    assert run._options(args) == {
+    assert run._options(args, Registry().table) == {
         "detach": ["true"],
         "worker": ["2"],
         "nproc-per-node": ["3"],
@@ -88,8 +89,9 @@ def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
 
 def test_values_are_those_of_a_header() -> None:
     args = parse("run", "f.py", "--framework", "pytorch", "--worker", "1")
-    assert completion.value("framework", run._options)("ten", args) == ["tensorflow"]
-    offers = completion.value("follow", run._options)("", args)
+    given = functools.partial(run._options, table=Registry().table)
+    assert completion.value("framework", given)("ten", args) == ["tensorflow"]
+    offers = completion.value("follow", given)("", args)
     assert set(offers) >= {"worker", "worker-0"}
     assert "ps" not in offers
 

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.failure import exit_text, explain
-from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.failure import explain
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 
 PLACE = "/jobs/mnist/work"
 NAMES = ("worker-0", "worker-1", "ps-0")
+VICTIM = 'Traceback (most recent call last):\n  File "x", line 1\n{}\n'
 
 
 def replica(name: str) -> Replica:
@@ -130,6 +131,13 @@ def test_a_file_that_was_run_keeps_its_name() -> None:
     assert '  File "train.py", line 3, in f' in failed({"worker-0": trace}, job=job).traceback
 
 
+def test_a_file_that_was_delivered_by_another_name_is_shown_by_its_own() -> None:
+    for delivered, own in (("ciao_queue.py", "queue.py"), ("ciao_train.py", "ciao_train.py")):
+        job = Job("q", "local", "tensorflow", JOB.replicas, 0.0, PLACE, f"{PLACE}/{delivered}")
+        trace = VICTIM.format("E: x").replace('"x"', f'"{PLACE}/{delivered}"')
+        assert f'  File "{own}", line 1' in failed({"worker-0": trace}, job=job).traceback
+
+
 @pytest.mark.parametrize("how", ["", " from error", " from None"])
 def test_chained_exceptions_are_shown_as_python_shows_them(how: str) -> None:
     said = python(
@@ -195,7 +203,7 @@ def test_messages_of_several_lines_stay_with_their_error() -> None:
 RuntimeError: Error(s) in loading state_dict for Net:
 \tMissing key(s) in state_dict: "fc.weight".
 \tUnexpected key(s): "fd".
-bye
+INFO:root: bye
 """
     error = failed({"worker-0": trace})
     assert error.message.endswith("RuntimeError: Error(s) in loading state_dict for Net:")
@@ -254,6 +262,133 @@ def test_torchruns_wrapper_is_not_the_cause() -> None:
     )
 
 
+KERAS = """ValueError: Exception encountered when calling Dense.call().
+
+Input 0 of layer "dense" is incompatible with the layer:
+expected shape=(None, 784), found shape=(32, 10)
+
+Arguments received by Dense.call():
+  • inputs=tf.Tensor(shape=(32, 10), dtype=float32)
+  • training=True"""
+TENSORFLOW = (
+    "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:\n\n"
+    "Detected at node MatMul defined at (most recent call last):\n"
+    + "".join(f'  File "layer.py", line {n}, in call\n\n' for n in range(30))
+    + "Incompatible shapes: [32,784] vs. [10,10]\n\t [[{{node MatMul}}]] [Op:__inference_1]"
+)
+IN_USER_CODE = """ValueError: in user code:
+
+    File "x.py", line 9, in train_step  *
+        y = self(x)
+
+    ValueError: Shapes (None, 1) and (None, 10) are incompatible"""
+LOADER = """RuntimeError: Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "worker.py", line 351, in _worker_loop
+ValueError: bad sample 7"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ValueError: Input 0 is incompatible:\nexpected shape=(None, 784), found shape=(32, 10)",
+        KERAS,
+        TENSORFLOW,
+        IN_USER_CODE,
+        LOADER,
+    ],
+)
+@pytest.mark.parametrize(
+    "after",
+    [
+        "",
+        "\n\n",
+        "2026-01-01 12:00:00.1: I tensorflow/core/x.cc:405] bye\n",
+        "\nE1121 14:02:28.1 42 torch/distributed/elastic/api.py:882] failed (exitcode: 1)\nx: 1\n",
+        "============================\ntrain.py FAILED\n",
+        "WARNING:root:bye\n",
+        "[rank1]:[W1121 14:02:28.1 Process.cpp:1] Warning: not destroyed\n",
+        "[worker-1] step\n",
+        "/lib/resource_tracker.py:254: UserWarning: leaked\n  warnings.warn(\n",
+        "Exception ignored in: <Thread>\n",
+        "Epoch 2/10\n",
+        " 3/10 ━━━━ 1s 3ms/step\n",
+        TORCHRUN[TORCHRUN.index("E1121") :],
+    ],
+)
+def test_the_whole_message_is_shown_and_nothing_after_it(said: str, after: str) -> None:
+    error = failed({"worker-0": VICTIM.format(said) + after})
+    assert text(error) == VICTIM.format(said).rstrip("\n")
+    assert error.message == f"worker-0 ended with exit code 1: {said.splitlines()[0]}"
+
+
+def test_a_message_has_its_limit() -> None:
+    error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 1000})
+    assert text(error).count("more") == 20
+
+
+def test_the_message_of_a_chained_exception_is_whole_too() -> None:
+    said = python(
+        r"""
+        try:
+            raise ValueError("one\ntwo\n\nthree")
+        except ValueError as error:
+            raise RuntimeError("four\nfive") from error
+        """
+    )
+    error = failed({"worker-0": said})
+    assert text(error) == said.replace(f'File "{JOB.program}"', "Cell").rstrip("\n")
+
+
+BEFORE = [
+    "1/10 ━━━━━━━━━━━━━━━━━━━━ 0s 25ms/step - loss: 0.0",
+    "step 3/10",
+    "step 3/10 ",
+    "\r  0%|          | 0/10 [00:00<?, ?it/s]\r 30%|███       | 3/10 [00:00<00:01, 5.00it/s]",
+    "Your name: ",
+    "x" * 5000,
+    "ERROR:root:failed ",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("rank", ["", "[rank0]: "])
+def test_a_traceback_behind_an_unfinished_line(before: str, rank: str) -> None:
+    trace = VICTIM.format("KeyError: 'loss'").splitlines()
+    said = "".join(f"{rank}{line}\n" for line in trace)
+    error = failed({"worker-0": f"start\n{before}{said}"})
+    assert list(error.traceback) == trace
+    assert error.message.endswith("KeyError: 'loss'")
+
+
+def test_an_exception_group_behind_an_unfinished_line() -> None:
+    said = python("raise ExceptionGroup('several', [ValueError('one'), TypeError('two')])")
+    error = failed({"worker-0": f"step 3/10{said}"})
+    assert error.message.endswith("ExceptionGroup: several (2 sub-exceptions)")
+    assert error.traceback[1:] == failed({"worker-0": said}).traceback[1:]
+
+
+def test_ranks_that_write_at_the_same_time_are_kept_apart() -> None:
+    said = """[rank0]: Traceback (most recent call last):
+[rank1]: Traceback (most recent call last):
+[rank0]:   File "x.py", line 1, in zero
+[rank1]:   File "x.py", line 1, in one
+other: line
+[rank0]: ValueError: zero
+[rank1]: ValueError: one
+
+[rank1]: more
+[rank0]: other
+"""
+    assert failed({"worker-0": said}).traceback == (
+        "Traceback (most recent call last):",
+        '  File "x.py", line 1, in one',
+        "ValueError: one",
+        "",
+        "more",
+    )
+
+
 def test_equal_tracebacks_are_counted_once() -> None:
     trace = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: at 0x7f{}\n'
     error = failed(
@@ -264,8 +399,6 @@ def test_equal_tracebacks_are_counted_once() -> None:
 
 
 # --------------------------------------------------------------------------------- culprits
-
-VICTIM = 'Traceback (most recent call last):\n  File "x", line 1\n{}\n'
 
 
 @pytest.mark.parametrize(
@@ -351,9 +484,12 @@ def test_a_deadline_needs_no_replica() -> None:
         ("x.errors_impl.NotFoundError: data.csv; No such file or directory", "%files=data.csv"),
         ("ModuleNotFoundError: No module named 'helper'", "%files=helper.py"),
         ("ModuleNotFoundError: No module named 'pkg.sub'", "%files=pkg"),
-        ("ModuleNotFoundError: No module named 'seaborn'", "%pip install seaborn"),
-        ("OSError: [Errno 98] Address already in use", "gets new ports"),
-        ("torch.distributed.DistNetworkError: EADDRINUSE, message", "gets new ports"),
+        (
+            "ModuleNotFoundError: No module named 'seaborn'",
+            "for the replicas' Python (pip install seaborn,",
+        ),
+        ("OSError: [Errno 98] Address already in use", "get new ports"),
+        ("torch.distributed.DistNetworkError: EADDRINUSE, message", "get new ports"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "The disk is full"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried", "a smaller batch"),
@@ -407,10 +543,24 @@ def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", [" ", "a", "a.", "\x1b[", "\x1b]", "\x1b]8;", "| ", "'", "\r", "\t", "x; No such file "]
+    "unit",
+    [
+        *(" ", "a", "a.", "\x1b[", "\x1b]", "\x1b]8;", "| ", "'", "\r", "\t", "x; No such file "),
+        *("[rank1]: ", "[rank", "1", "1/", "a.py:1", "[a1", "Traceback (most recent call last):"),
+        *("Traceback (most recent call last):\n", "xTraceback (most recent call last):\n"),
+        *("[rank1]: Traceback (most recent call last):\n", "\n", " \n", "a\n", "| \n"),
+        *("  + Exception Group Traceback (most recent call last):\n", "+ Exception Group "),
+        "Traceback (most recent call last):\nE: x\n",
+    ],
 )
 def test_no_log_takes_long(unit: str) -> None:
     long = unit * (256 * 1024 // len(unit))
     started = time.monotonic()
-    failed({"worker-0": long, "worker-1": VICTIM.format(long), "ps-0": long + "\n" + long})
+    failed(
+        {
+            "worker-0": long,
+            "worker-1": VICTIM.format(long),
+            "ps-0": f"{VICTIM.format('E: x')}{long}\n{long}",
+        }
+    )
     assert time.monotonic() - started < 5

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from ciao_kernel.builders.folder import FolderBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import PluginError
 from ciao_kernel.frameworks.tensorflow import TensorFlow
@@ -13,11 +14,23 @@ from ciao_kernel.magics import parse
 from ciao_kernel.registry import Registry
 
 
-class Jax:
+class Jax(TensorFlow):
     """A third party's framework, of one role of its own."""
 
     name = "jax"
     roles = ("host",)
+
+
+class Copier(FolderBuilder):
+    """A third party's builder, for a backend that has one already."""
+
+    name = "copier"
+
+
+class Half:
+    """What somebody began to write."""
+
+    name = "half"
 
 
 def _entry(name: str, value: str) -> EntryPoint:
@@ -30,7 +43,7 @@ def test_built_in_plugins_are_found_by_name() -> None:
     assert registry.framework("tensorflow").name == "tensorflow"
     assert registry.builder("folder").backend == "local"
     assert registry.backend("local", Settings()).name == "local"
-    assert registry.builder_for("local") == "folder"
+    assert registry.builder_for("local").name == "folder"
 
 
 def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
@@ -55,9 +68,23 @@ def test_a_built_in_name_cannot_be_taken_over() -> None:
     assert isinstance(registry.framework("tensorflow"), TensorFlow)
 
 
-def test_a_broken_entry_point_harms_nobody_else() -> None:
-    registry = Registry({"frameworks": {"broken": _entry("broken", "no_such_module:Thing")}})
+@pytest.mark.parametrize("kind", ["frameworks", "builders", "backends"])
+@pytest.mark.parametrize(
+    ("target", "why"), [("no_such_module:Thing", "no_such_module"), (f"{__name__}:Half", "lacks")]
+)
+def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str) -> None:
+    registry = Registry({kind: {"broken": _entry("broken", target)}})
 
     assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
-    with pytest.raises(PluginError, match="no_such_module"):
-        registry.framework("broken")
+    assert registry.builder_for("local").name == "folder"
+    assert [backend.name for backend in registry.backends(Settings())] == ["local"]
+    (fault,) = registry.faults(Settings())
+    assert "broken" in fault.message
+    assert kind == "backends" or why in fault.message
+
+
+def test_a_third_partys_builder_is_chosen_only_by_name() -> None:
+    registry = Registry({"builders": {"copier": _entry("copier", f"{__name__}:Copier")}})
+
+    assert registry.builder_for("local").name == "folder"
+    assert registry.builder("copier").name == "copier"

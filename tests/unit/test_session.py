@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import DirectiveError, PluginError, SourceError, UsageError
+from ciao_kernel.errors import (
+    DirectiveError,
+    PluginError,
+    SourceError,
+    SpecError,
+    UsageError,
+    describe,
+)
 from ciao_kernel.magics.header import Style
-from ciao_kernel.model import Gpu, JobSpec, Owner, Replica, Source, SourceFile
+from ciao_kernel.model import (
+    Event,
+    Gpu,
+    Job,
+    JobSpec,
+    Notice,
+    Owner,
+    Replica,
+    Source,
+    SourceFile,
+)
 from ciao_kernel.plugins import Plan, ReplicaPlan
 from ciao_kernel.preview import text
 from ciao_kernel.registry import Registry
@@ -133,3 +151,88 @@ def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:
         "  python -u '/a b/c.py'",
         "    K='two words'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"worker": ["0"]}, "nothing would run", "Ask for workers, as with --worker=2."),
+        ({"chief": ["2"]}, "at most one chief", "Write --chief=1, and --worker for the others."),
+        ({"nproc-per-node": ["2"]}, "torchrun's", "Ask for more workers with --worker."),
+        ({"envvar": ["A"]}, "--envvar takes KEY", "--envvar=\"EPOCHS=3 MODE='very fast'\""),
+        ({"detach": ["maybe"]}, "--detach cannot be", "For example: --detach"),
+        ({"follow": ["ps"]}, "no role or replica 'ps'", "It has worker (worker-0 to worker-1)."),
+    ],
+)
+def test_an_options_mistake_is_told_as_an_option(
+    options: dict[str, list[str]], message: str, hint: str
+) -> None:
+    text = "#%framework=tensorflow\n#%worker=2\n#%follow=worker\nprint()\n"
+    with pytest.raises(UsageError) as caught:
+        session().parse(text, Style.FILE, options)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert not any(line.startswith("line ") for line in describe(caught.value))
+
+
+def test_a_command_in_a_hint_is_no_option() -> None:
+    parsed = session().parse(FILE, Style.FILE, {"worker": ["3"]})
+    error = SpecError("too many for %ps.", "`%ciao config localReplicas=…`", directive="worker")
+    located = parsed.locate(error)
+    assert located.message == "too many for --ps."
+    assert located.hint == error.hint
+
+
+@pytest.mark.parametrize("name", ["worker", "worker-1", "master", "master-0", "worker-0 'master'"])
+def test_follow_takes_what_the_job_has(name: str) -> None:
+    spec = session().parse(f"%framework=pytorch\n%worker=2\n%follow={name}\nprint()\n").spec
+    assert " ".join(spec.follow) == name.replace("'", "")
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "hint"),
+    [
+        ("tensorflow %ps=1 %worker=7", "chief", "It has ps (ps-0) and worker (worker-0 to w"),
+        ("tensorflow %ps=0 %worker=1", "ps", "It has worker (worker-0)."),
+        ("tensorflow %worker=7", "worker-7", "Did you mean worker-6?"),
+        ("tensorflow %worker=2", "worker-00", "It has worker"),
+        ("tensorflow %worker=2", "wrker", "Did you mean worker?"),
+        ("tensorflow %worker=2", "worker-²", "It has worker"),
+        ("pytorch", "worker", "It has master (master-0)."),
+        ("pytorch %worker=1", "master-1", "Did you mean master-0?"),
+        ("pytorch %worker=1 %follow=master", "ps", "It has master (master-0) and worker"),
+    ],
+)
+def test_follow_takes_nothing_else(header: str, name: str, hint: str) -> None:
+    text = f"%framework={header}".replace(" ", "\n") + f"\n%cpu=1;%follow={name}\n"
+    with pytest.raises(DirectiveError) as caught:
+        session().parse(text + "%follow=master-0 worker-0\nprint()\n" * ("pyt" in text) + "x")
+    error = caught.value
+    assert error.text == f"%cpu=1;%follow={name}"
+    assert error.text[error.column :] == name
+    assert f"no role or replica {name!r}" in error.message
+    assert hint in error.hint
+
+
+def test_replicas_that_an_option_adds_can_be_followed() -> None:
+    text = "#%framework=tensorflow\n#%worker=1\n#%follow=worker-3\nprint()\n"
+    assert session().parse(text, Style.FILE, {"worker": ["4"]}).spec.follow == ("worker-3",)
+
+
+def test_what_lists_show_of_a_job_holds_no_secret_and_no_dry_run(tmp_path: Path) -> None:
+    shown: list[Notice] = []
+
+    class Shown:
+        def begin(self, job: Job, follow: tuple[str, ...]) -> None: ...
+
+        def show(self, event: Event) -> None:
+            assert isinstance(event, Notice)
+            shown.append(event)
+
+        async def end(self) -> None: ...
+
+    cell = "%framework=tensorflow\n%dryrun\n%envvar=A=hunter2 B='x y'\nprint()\n"
+    assert asyncio.run(session().run(cell, Shown(), tmp_path)) is None
+    header = shown[-1].text.partition("files:")[0]
+    assert "  %envvar=A=… B=…\n" in header
+    assert "dryrun" not in header

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import os
 import shutil
 import signal
@@ -55,21 +54,19 @@ class Store:
         except OSError as error:
             raise BackendError(
                 f"the folder of jobs, {self.root}, cannot be read: {error.strerror}.",
-                "Mend its rights, or name another: `%ciao config storage=/some/folder`.",
+                "Fix its permissions, or name another: `%ciao config storage=/some/folder`.",
             ) from None
 
     async def find(self, name: str) -> tuple[Job, Status]:
-        """One job by its name; the error offers the nearest one."""
+        """One job by its name."""
         path = self.root / name
         if path.parent == self.root:
             with contextlib.suppress(*_UNREADABLE):
                 job, status, is_lost = _read(Folder(path))
                 await _end([Folder(path)] if is_lost else [])
                 return job, status
-        near = difflib.get_close_matches(name, [job.name for job, _ in await self.all()], n=1)
         raise NoSuchJob(
-            f"there is no job {name} on this machine.",
-            (f"Did you mean {near[0]}? " if near else "") + "`ciao jobs` lists all jobs.",
+            f"there is no job {name or repr(name)} on this machine.", "`ciao jobs` lists all jobs."
         )
 
     async def stop(self, job: Job, reason: str) -> None:

@@ -309,3 +309,32 @@ def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
     assert main.error == "KeyboardInterrupt"
     works(kernel)
     place.wait_empty(3)
+
+
+def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:
+    """Whatever swallowed the first interrupt, a later one is heard."""
+    code = (
+        "import asyncio, threading\n"
+        "from ciao_kernel import session\n"
+        "whole, pressed = session.Session.run, []\n"
+        "async def deaf(self, *args, **options):\n"
+        "    while len(pressed) < 2:\n"
+        "        try:\n"
+        "            await asyncio.sleep(60)\n"
+        "        except asyncio.CancelledError:\n"
+        "            pressed.append(1)\n"
+        "    raise asyncio.CancelledError\n"
+        "session.Session.run = deaf"
+    )
+    assert kernel.run(code).status == "ok"
+    request = kernel.execute(SILENT)
+    kernel.take(0.5)
+    started = time.monotonic()
+    while request.reply is None:
+        assert time.monotonic() - started < 10
+        kernel.interrupt()
+        kernel.take(0.5)
+    kernel.finish(request)
+    assert request.error == "KeyboardInterrupt"
+    assert kernel.run("session.Session.run = whole; len(pressed)").status == "ok"
+    assert time.monotonic() - started > 2

@@ -87,7 +87,7 @@ def normal(kernel: Kernel, value: Any) -> Any:
         value = value.replace(str(kernel.place.folder), "PLACE")
         value = re.sub(r"ipykernel_\d+", "ipykernel_N", value)
         value = re.sub(r"0x[0-9a-f]+", "0xN", value)
-        return re.sub(r"[\d.]+ (ns|[mµμu]?s)\b", "TIME", value)
+        return re.sub(r"[\d.]+(?:e[+-]\d+)? (ns|[mµμu]?s)\b", "TIME", value)
     return value
 
 

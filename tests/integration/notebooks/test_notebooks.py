@@ -71,11 +71,11 @@ def test_quickstart_trains_tensorflow_with_a_parameter_server(tmp_path: Path) ->
     assert "[ps-0] serving the model's variables" in lines
     for worker in ("worker-0", "worker-1"):
         assert f"[{worker}] worker {worker[-1]} is done" in lines
-    # Both workers train one model. A worker's first steps may be late ones of that model, so
-    # only worker-0, which makes the model, is asked for a falling loss.
-    losses = _losses(lines, "worker-0")
-    assert losses[0] > 1.5
-    assert losses[-1] < 0.5
+    # Both workers train one model, and either may come first.
+    losses = [*_losses(lines, "worker-0"), *_losses(lines, "worker-1")]
+    assert max(losses) > 1.5
+    for worker in ("worker-0", "worker-1"):
+        assert _losses(lines, worker)[-1] < 0.5
     table = _job_cell(notebook).outputs[0].data
     assert table["text/plain"].splitlines()[0].endswith(": Succeeded")
     assert re.search(r"ps-0 +Stopped", table["text/plain"])

@@ -84,7 +84,7 @@ def test_one_table_stays_and_is_updated_in_place() -> None:
         plain = recorder.tables[-1][1]["text/plain"]
         assert plain.splitlines()[0] == "mnist: Succeeded"
         assert re.search(r"^worker-0 +Succeeded", plain, re.M)
-        assert plain.endswith("folder: /jobs/mnist/work")
+        assert plain.endswith("folder: /jobs/mnist/work\nlogs: /l")
         assert "/l/worker-0.log" in recorder.html
         # A second job in the same cell gets a table of its own.
         display.begin(JOB, ())

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError, UsageError
-from ciao_kernel.magics import body, header, parse
+from ciao_kernel.magics import body, header, parse, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import Gpu, Replica, ReplicaGroup, Resources
 from ciao_kernel.registry import Registry
@@ -318,13 +318,13 @@ def test_options_of_a_command_line() -> None:
         "args": ["--a 'b c'"],
         "detach": ["true"],
     }
-    spec = parse.spec_from(options, TABLE, None)
+    spec = values.read(parse.option_tokens(options), TABLE, None)
     assert spec.groups == (ReplicaGroup("worker", 2, Resources(cpu="2")),)
     assert spec.resources == Resources(memory="1Gi")
     assert spec.args == ("--a", "b c")
     assert spec.clean_policy == "all"
     assert spec.detach
-    assert parse.spec_from({}, TABLE, "pytorch").framework == "pytorch"
+    assert values.read((), TABLE, "pytorch").framework == "pytorch"
 
 
 @pytest.mark.parametrize(
@@ -334,14 +334,14 @@ def test_options_of_a_command_line() -> None:
         ({"worker": ["2\n%ps=1"]}, "--worker cannot be"),
         ({"worker": ["1", "2"]}, "--worker is given twice: 1, 2 here."),
         ({"clean-policy": ["al"]}, "--clean-policy cannot be 'al'"),
-        ({"envvar": ["A=b\n'%x'=", "'A=\n'"]}, "--envvar cannot be that"),
+        ({"envvar": ["A=b\n'%x'=", "'A=\n'"]}, "--envvar takes KEY=value"),
     ],
 )
 def test_errors_of_options_name_the_option_and_no_line(
     options: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(DirectiveError) as caught:
-        parse.spec_from(options, TABLE, "tensorflow")
+        values.read(parse.option_tokens(options), TABLE, "tensorflow")
     assert message in caught.value.message
     assert caught.value.line == 0
 

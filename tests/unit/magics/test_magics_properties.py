@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import body, header, kinds, parse
+from ciao_kernel.magics import body, header, kinds, parse, values
 from ciao_kernel.magics.complete import complete
 from ciao_kernel.magics.completeness import answer
 from ciao_kernel.magics.explain import explain
@@ -202,4 +202,4 @@ def test_line_ends_and_comments_do_not_matter(spec: JobSpec, end: str, comment: 
 
 def test_a_word_with_a_line_end_cannot_be_written() -> None:
     with pytest.raises(UsageError, match="one line of text"):
-        parse.spec_from({"args": ["'a\nb'"]}, TABLE, "tensorflow")
+        values.read(parse.option_tokens({"args": ["'a\nb'"]}), TABLE, "tensorflow")
