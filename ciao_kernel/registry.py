@@ -7,12 +7,11 @@ Third parties add theirs as entry points of the groups ``ciao.frameworks``,
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ciao_kernel.errors import PluginError
 from ciao_kernel.magics import table as magics_table
@@ -21,6 +20,8 @@ from ciao_kernel.plugins import Backend, Builder, Framework
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
+
+_T = TypeVar("_T")
 
 _FRAMEWORKS = {
     "tensorflow": "ciao_kernel.frameworks.tensorflow:TensorFlow",
@@ -47,10 +48,8 @@ class Registry:
     @functools.cached_property
     def table(self) -> Table:
         """The directives, with the names of all plug-ins."""
-        frameworks: list[Framework] = self._loadable("frameworks")
-        builders: list[Builder] = self._loadable("builders")
-        roles = {one.name: one.roles for one in frameworks}
-        names = tuple(one.name for one in builders)
+        roles = {one.name: one.roles for one in self._loadable("frameworks", self.framework)}
+        names = tuple(one.name for one in self._loadable("builders", self.builder))
         return magics_table.build(Names(roles, names, tuple(self._names("backends"))))
 
     def framework(self, name: str) -> Framework:
@@ -74,34 +73,34 @@ class Registry:
 
     def backends(self, settings: Settings) -> list[Backend]:
         """All backends that can be loaded; the local one, which is always there, comes last."""
-        found: list[Backend] = self._loadable("backends", settings)
-        return found[::-1]
+        return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]
 
     def builder_for(self, backend: str) -> Builder:
         """The builder for a backend where the user names none: a built-in one comes first."""
-        builders: list[Builder] = self._loadable("builders")
-        for builder in builders:
+        for builder in self._loadable("builders", self.builder):
             if builder.backend == backend:
                 return builder
         raise PluginError(f"no builder makes anything for the backend {backend}.")
 
     def faults(self, settings: Settings) -> list[PluginError]:
         """What is wrong with third parties' plug-ins. `ciao doctor` shows it."""
-        found = []
-        for kind in _BUILT_IN:
-            for name in self._names(kind):
-                try:
-                    self._make(kind, name, *((settings,) if kind == "backends" else ()))
-                except PluginError as error:
-                    found.append(error)
+        found: list[PluginError] = []
+        self._loadable("frameworks", self.framework, found)
+        self._loadable("builders", self.builder, found)
+        self._loadable("backends", lambda name: self.backend(name, settings), found)
         return found
 
-    def _loadable(self, kind: str, *arguments: Any) -> list[Any]:
+    def _loadable(
+        self, kind: str, make: Callable[[str], _T], faults: list[PluginError] | None = None
+    ) -> list[_T]:
         """All plug-ins of a kind but broken ones, which must not take the others along."""
         found = []
         for name in self._names(kind):
-            with contextlib.suppress(PluginError):
-                found.append(self._make(kind, name, *arguments))
+            try:
+                found.append(make(name))
+            except PluginError as error:
+                if faults is not None:
+                    faults.append(error)
         return found
 
     def _names(self, kind: str) -> dict[str, str | EntryPoint]:

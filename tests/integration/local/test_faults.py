@@ -228,7 +228,7 @@ def test_a_port_that_is_taken_meanwhile_gets_a_hint(jobs: Place) -> None:
         )
     assert isinstance(ended.error, JobFailed)
     assert "Address already in use" in ended.error.message
-    assert "Run the cell again" in ended.error.hint
+    assert "Run it again" in ended.error.hint
 
 
 def test_a_file_and_a_module_that_the_job_misses_are_named_with_their_directive(
