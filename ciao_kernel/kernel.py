@@ -16,15 +16,13 @@ import json
 import signal
 import socket
 import threading
-import time
 import traceback
-import weakref
-from collections.abc import Iterator
 from typing import Any
 
 from ipykernel import ipkernel, kernelbase
 
 from ciao_kernel import __version__
+from ciao_kernel.interrupts import RunningCells
 
 _QUICK = {
     "kernel_info_request",
@@ -42,9 +40,6 @@ _displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.C
 )
 """Set while a request is answered beside a job: the request that was handled before it."""
 
-_PATIENCE = 3.0
-"""Seconds in which a further interrupt of the same cell does nothing: it is being cleaned up."""
-
 # Of several versions, and typed by halves: for mypy, anything.
 _IPythonKernel: Any = ipkernel.IPythonKernel
 _Kernel: Any = kernelbase.Kernel
@@ -58,7 +53,7 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._cells = _Cells()
+        self._cells = RunningCells()
         self._wake: tuple[socket.socket, socket.socket] | None = None
         self.shell.extension_manager.load_extension("ciao_kernel")
 
@@ -344,109 +339,6 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         if isinstance(answer, str):
             return super().do_is_complete(answer)
         return answer
-
-
-class _Cells:
-    """The cells that run now, and what an interrupt does to each.
-
-    While a cell is handled on the main thread, SIGINT is collected here and cancels a job's
-    task. It raises KeyboardInterrupt only within plain code. Jobs on subshells' threads, which
-    get no signals, are cancelled by message.
-    """
-
-    def __init__(self) -> None:
-        self.on_main: dict[str, Any] | None = None
-        """The request that the main thread's job cell belongs to."""
-        self._main_task: asyncio.Task[Any] | None = None
-        self._interrupted = False
-        self._in_line: set[asyncio.Task[Any]] = set()
-        self._lock = threading.Lock()
-        self._elsewhere: set[asyncio.Task[Any]] = set()
-        self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
-        self._cancelled = weakref.WeakKeyDictionary()
-
-    def collect(self) -> None:
-        """A cell comes on the main thread: note interrupts from now on."""
-        self._interrupted = False
-        signal.signal(signal.SIGINT, self._collected)
-
-    def _collected(self, *_: Any) -> None:
-        """Handle SIGINT."""
-        self._interrupted = True
-        if self._main_task is not None:
-            self._cancel(self._main_task)
-
-    def _cancel(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a task, but not again at once: that would cut its clean-up short."""
-        now = time.monotonic()
-        if now - self._cancelled.get(task, -_PATIENCE) >= _PATIENCE:
-            self._cancelled[task] = now
-            task.get_loop().call_soon_threadsafe(task.cancel)
-
-    @contextlib.contextmanager
-    def raising(self) -> Iterator[None]:
-        """Let SIGINT raise KeyboardInterrupt, as plain code expects it."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            if self._interrupted:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            signal.signal(signal.SIGINT, self._collected)
-
-    @contextlib.contextmanager
-    def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
-        """Make a task the one that interrupts cancel."""
-        if threading.current_thread() is not threading.main_thread():
-            with self._lock:
-                self._elsewhere.add(task)
-            try:
-                yield
-            finally:
-                with self._lock:
-                    self._elsewhere.discard(task)
-            return
-        self._main_task, self.on_main = task, request
-        waiting, self._in_line = self._in_line, set()
-        for one in waiting:
-            one.cancel()
-        if self._interrupted:
-            task.cancel()
-        try:
-            yield
-        finally:
-            self._main_task = self.on_main = None
-
-    def cancel_elsewhere(self) -> None:
-        """Cancel the jobs on other threads."""
-        with self._lock:
-            for task in self._elsewhere:
-                self._cancel(task)
-
-    async def turn(self, lock: asyncio.Lock) -> bool:
-        """Wait in line for the main thread, but not behind a job.
-
-        Returns:
-            Whether the caller has the lock now. If not, a job runs.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        if self.on_main is not None:
-            return False
-        self._in_line.add(task)
-        try:
-            await lock.acquire()
-        except asyncio.CancelledError:
-            if task in self._in_line:
-                raise
-            task.uncancel()  # A job has begun.
-            return False
-        finally:
-            self._in_line.discard(task)
-        return True
 
 
 class _CellPublisher:
