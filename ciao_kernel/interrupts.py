@@ -1,0 +1,122 @@
+"""The cells that a kernel runs now, and what an interrupt does to each.
+
+ipykernel lets SIGINT raise KeyboardInterrupt wherever the main thread happens to be. That suits
+plain code; in a cell that waits it would surface in the event loop and end the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+_PATIENCE = 3.0
+"""Seconds in which a further interrupt of the same cell does nothing: it is being cleaned up."""
+
+
+class RunningCells:
+    """The cells that run now, and what an interrupt does to each.
+
+    While a cell is handled on the main thread, SIGINT is collected here and cancels a job's
+    task. It raises KeyboardInterrupt only within plain code. Jobs on subshells' threads, which
+    get no signals, are cancelled by message.
+    """
+
+    def __init__(self) -> None:
+        self.on_main: dict[str, Any] | None = None
+        """The request that the main thread's job cell belongs to."""
+        self._main_task: asyncio.Task[Any] | None = None
+        self._interrupted = False
+        self._in_line: set[asyncio.Task[Any]] = set()
+        self._lock = threading.Lock()
+        self._elsewhere: set[asyncio.Task[Any]] = set()
+        self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
+        self._cancelled = weakref.WeakKeyDictionary()
+
+    def collect(self) -> None:
+        """A cell comes on the main thread: note interrupts from now on."""
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._collected)
+
+    def _collected(self, *_: Any) -> None:
+        """Handle SIGINT."""
+        self._interrupted = True
+        if self._main_task is not None:
+            self._cancel(self._main_task)
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task, but not again at once: that would cut its clean-up short."""
+        now = time.monotonic()
+        if now - self._cancelled.get(task, -_PATIENCE) >= _PATIENCE:
+            self._cancelled[task] = now
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Let SIGINT raise KeyboardInterrupt, as plain code expects it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            signal.signal(signal.SIGINT, self._collected)
+
+    @contextlib.contextmanager
+    def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
+        """Make a task the one that interrupts cancel."""
+        if threading.current_thread() is not threading.main_thread():
+            with self._lock:
+                self._elsewhere.add(task)
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._elsewhere.discard(task)
+            return
+        self._main_task, self.on_main = task, request
+        waiting, self._in_line = self._in_line, set()
+        for one in waiting:
+            one.cancel()
+        if self._interrupted:
+            task.cancel()
+        try:
+            yield
+        finally:
+            self._main_task = self.on_main = None
+
+    def cancel_elsewhere(self) -> None:
+        """Cancel the jobs on other threads."""
+        with self._lock:
+            for task in self._elsewhere:
+                self._cancel(task)
+
+    async def turn(self, lock: asyncio.Lock) -> bool:
+        """Wait in line for the main thread, but not behind a job.
+
+        Returns:
+            Whether the caller has the lock now. If not, a job runs.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        if self.on_main is not None:
+            return False
+        self._in_line.add(task)
+        try:
+            await lock.acquire()
+        except asyncio.CancelledError:
+            if task in self._in_line:
+                raise
+            task.uncancel()  # A job has begun.
+            return False
+        finally:
+            self._in_line.discard(task)
+        return True
