@@ -36,16 +36,16 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     kernel.shutdown(now=True)
 
 
-def test_job_cell(python3: Kernel, place: Place) -> None:
-    request = python3.run(CELL + "print('hello from', __import__('os').environ['CIAO_REPLICA'])")
+def test_job_cell(lasting: Kernel) -> None:
+    request = lasting.run(CELL + "print('hello from', __import__('os').environ['CIAO_REPLICA'])")
     assert request.status == "ok"
     for name in ("worker-0", "worker-1"):
         assert f"hello from {name}" in request.text
     assert len(request.of("display_data")) == 1
     assert "Succeeded" in request.tables[-1]
-    assert python3.run("print(_job.state)").text == "Succeeded\n"
-    assert "Succeeded" in python3.run("%ciao jobs").text
-    assert python3.strangers == []
+    assert lasting.run("print(_job.state)").text == "Succeeded\n"
+    assert "Succeeded" in lasting.run("%ciao jobs").text
+    assert lasting.strangers == []
 
 
 def test_plain_cells_stay_plain(python3: Kernel) -> None:
@@ -153,16 +153,16 @@ def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> No
     place.wait_empty(5)
 
 
-def test_capture(python3: Kernel) -> None:
-    request = python3.run("%%capture caught\n%ciao jobs")
+def test_capture(lasting: Kernel) -> None:
+    request = lasting.run("%%capture caught\n%ciao magics")
     assert request.text == ""
-    assert "job" in python3.run("print(caught.stdout)").text.lower()
+    assert "%framework" in lasting.run("print(caught.stdout)").text
 
 
-def test_loading_twice(python3: Kernel) -> None:
-    assert python3.run("%load_ext ciao_kernel").status == "ok"
-    assert python3.run("%reload_ext ciao_kernel").status == "ok"
-    assert python3.run(CELL + "pass").status == "ok"
+def test_loading_twice(lasting: Kernel) -> None:
+    assert lasting.run("%load_ext ciao_kernel").status == "ok"
+    assert lasting.run("%reload_ext ciao_kernel").status == "ok"
+    assert lasting.run(CELL + "pass").status == "ok"
 
 
 # ------------------------------------------------------------------------------- terminal

@@ -18,7 +18,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     (place.work / "parts").mkdir()
     kernel = Kernel(place)
     yield kernel
-    kernel.shutdown()
+    kernel.shutdown(now=True)
 
 
 def complete(kernel: Kernel, marked: str) -> dict[str, Any]:

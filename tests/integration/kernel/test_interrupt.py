@@ -229,7 +229,7 @@ def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
     ids=["await", "sleep", "busy", "shell"],
 )
 def test_plain_cell(kernel: Kernel, figure: Figure, code: str, error: str | None) -> None:
-    for _ in range(3):
+    for _ in range(2):
         request = kernel.execute(code)
         kernel.wait_text(request, "on")
         kernel.take(0.2)

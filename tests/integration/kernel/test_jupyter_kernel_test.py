@@ -24,7 +24,7 @@ def one_kernel(
         request.cls.kc = kernel.manager.blocking_client()
     yield
     request.cls.kc.stop_channels()
-    kernel.shutdown()
+    kernel.shutdown(now=True)
 
 
 class Prepared:

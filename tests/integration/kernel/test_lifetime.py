@@ -17,12 +17,20 @@ Figure = Callable[[str], None]
 
 LEAVE = {"CIAO_ON_SHUTDOWN": "leave"}
 MODES = ["ciao-message", "ciao-signal"]
-ENDS = {
+ENDS: dict[str, Callable[[Kernel], None]] = {
     "shutdown": Kernel.shutdown,
     "shutdown-now": lambda kernel: kernel.shutdown(now=True),
     "restart": Kernel.restart,
     "restart-now": lambda kernel: kernel.restart(now=True),
 }
+
+BOTH = pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        *((name, end) for name in MODES for end in ("shutdown", "restart")),
+        *(("ciao-message", end) for end in ("shutdown-now", "restart-now")),
+    ],
+)
 
 # As torchrun does: the training process is a grandchild in a session of its own, and both
 # take SIGTERM lightly.
@@ -50,8 +58,7 @@ def running(kernel: Kernel, place: Place, code: str = SILENT) -> Request:
 # --------------------------------------------------------------------- by default: it ends
 
 
-@pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("end", ENDS)
+@BOTH
 def test_job_ends_with_its_kernel(
     start_kernel: Start, place: Place, figure: Figure, name: str, end: str
 ) -> None:
@@ -81,8 +88,7 @@ def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> 
 # ------------------------------------------------------------------ CIAO_ON_SHUTDOWN=leave
 
 
-@pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("end", ENDS)
+@BOTH
 def test_job_survives_where_it_shall(
     start_kernel: Start, place: Place, name: str, end: str
 ) -> None:

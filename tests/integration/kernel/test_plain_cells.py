@@ -74,7 +74,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Ker
     kernels = [Kernel(Place(tmp_path_factory.mktemp(name)), name) for name in ("python3", "ciao")]
     yield kernels[0], kernels[1]
     for kernel in kernels:
-        kernel.shutdown()
+        kernel.shutdown(now=True)
 
 
 def normal(kernel: Kernel, value: Any) -> Any:
