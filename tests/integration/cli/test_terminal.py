@@ -37,7 +37,7 @@ def test_lines_stand_above_a_table_that_is_drawn_in_place(ciao: User) -> None:
     job = ciao.describe("live")
     assert table[4:] == [
         f"folder: {job['folder']}",
-        f"logs:   {Path(job['replicas'][0]['log']).parent}/",
+        f"logs:   {Path(job['replicas'][0]['log']).parent}",
         "",
     ]
     assert sum("live: " in line for line in screen) == 1
