@@ -12,7 +12,7 @@ import psutil
 from benchmarks.figure import Figure, median
 from benchmarks.kernels import started
 
-RUNS = 9
+RUNS = 21
 
 
 def measure() -> Iterator[Figure]:
