@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,10 @@ class Replica:
 
     def __str__(self) -> str:
         return f"{self.role}-{self.index}"
+
+    def chosen(self, names: Collection[str]) -> bool:
+        """Whether a list of roles and replicas means this one; an empty list means all."""
+        return not names or self.role in names or str(self) in names
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ def chosen(names: Sequence[str], job: Job) -> list[Any]:
         UsageError: The job has no such role or replica.
     """
     for name in names:
-        if all(name not in (one.role, str(one)) for one in job.replicas):
+        if not any(one.chosen([name]) for one in job.replicas):
             known = ", ".join(map(str, job.replicas))
             raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
-    return [one for one in job.replicas if not names or one.role in names or str(one) in names]
+    return [one for one in job.replicas if one.chosen(names)]

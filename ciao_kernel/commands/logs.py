@@ -7,13 +7,12 @@ import contextlib
 from dataclasses import replace
 
 from ciao_kernel.commands import Face, add_job, add_replica, chosen
-from ciao_kernel.display.lines import Prefixer
+from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Output, Replica
 from ciao_kernel.plugins import Backend, Display
 
 _FIRST_LOOK = 1 << 16
-_NO_LIMIT = 10**9
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -39,7 +38,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         with contextlib.suppress(JobFailed, JobStopped):
             await face.session.attach(job.name, display, tuple(args.replica))
         return
-    prefixer = Prefixer(color=face.color, limit=_NO_LIMIT, replicas=job.replicas)
+    prefixer = Prefixer(color=face.color, limit=NO_LIMIT, replicas=job.replicas)
     for replica in wanted:
         if data := await _read(backend, job, replica, args.tail):
             face.write(prefixer.format(replica, data))

@@ -46,6 +46,10 @@ def plain(line: str) -> str:
     return _SGR.sub("", clean(line))
 
 
+NO_LIMIT = 10**9
+"""A line limit for terminals and pipes, which take lines of any length."""
+
+
 class Prefixer:
     """Puts replicas' names in front of their lines.
 

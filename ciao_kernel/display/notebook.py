@@ -157,8 +157,7 @@ class NotebookDisplay:
         self._dirty, self._drawn = False, time.monotonic()
 
     def _shown(self, event: Output) -> bool:
-        names = (event.replica.role, str(event.replica))
-        return not self._follow or any(name in self._follow for name in names)
+        return event.replica.chosen(self._follow)
 
     def _new_batcher(self, replicas: tuple[Replica, ...]) -> Batcher:
         settings = self._settings

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
-from ciao_kernel.display.lines import Prefixer, plain
+from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain
 from ciao_kernel.display.table import HEADINGS, Row, Table, columns
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
@@ -29,7 +29,6 @@ _TICK = 0.1
 _TABLE_TICK = 0.25
 _NARROW = 64
 """Columns of a window below which the table leaves out times and rates."""
-_NO_LIMIT = 10**9
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -64,7 +63,7 @@ class TerminalDisplay:
     def __init__(self, settings: Settings, stream: TextIO) -> None:
         self._stream = stream
         self._color = uses_color(settings, stream)
-        self._prefixer = Prefixer(color=self._color, limit=_NO_LIMIT)
+        self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._live: Live | None = None
@@ -77,7 +76,7 @@ class TerminalDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table where there is a terminal."""
         self._table, self._follow = Table(job), follow
-        self._prefixer = Prefixer(color=self._color, limit=_NO_LIMIT, replicas=job.replicas)
+        self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)
         if self._stream.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -101,8 +100,7 @@ class TerminalDisplay:
             return
         elif isinstance(event, Output):
             self._table.output(event)
-            names = (event.replica.role, str(event.replica))
-            if event.data and (not self._follow or any(n in self._follow for n in names)):
+            if event.data and event.replica.chosen(self._follow):
                 self._print(self._prefixer.format(event.replica, event.data))
         elif isinstance(event, Status):
             self._table.status = event
