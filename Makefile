@@ -15,10 +15,10 @@ BIN    := $(VENV)/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check oldest bench clean
+.PHONY: help demo lab test check oldest bench clean cluster cluster-down cluster-status
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
 # The example's jobs stay with its environment, so that `make clean` takes them too.
 demo lab: export CIAO_STORAGE := $(CURDIR)/$(VENV)/ciao
@@ -54,6 +54,15 @@ oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel
 bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
 	@$(BIN)/python -m benchmarks $(BENCHFLAGS)
+
+cluster: $(VENV)/.made  ## raise the tests' Kubernetes on this machine (root; docs/cluster.md)
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: $(VENV)/.made  ## lower it; the cache stays
+	@$(BIN)/python -m tests.cluster down
+
+cluster-status: $(VENV)/.made  ## tell how each part of it is and where its log lies
+	@$(BIN)/python -m tests.cluster status
 
 clean:  ## remove what these targets made: environments, caches, build outputs
 	@echo '==> removing $(VENV), $(OLDEST), caches and build outputs'

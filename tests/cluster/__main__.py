@@ -1,0 +1,60 @@
+"""`python -m tests.cluster COMMAND`: raises and lowers the tests' Kubernetes, and breaks it."""
+
+import argparse
+import sys
+import time
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import layout
+from tests.cluster.status import print_status, print_use
+
+_PART = {
+    "start": "start a part that does not run",
+    "stop": "ask a part to end, and wait until it has",
+    "kill": "kill a part",
+    "freeze": "let a part stand still: connections stay, nobody answers",
+    "thaw": "let it go on",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do what the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("--name", default="main", choices=["main", "scratch"])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("up", help="raise it, or start again what does not run")
+    verbs.add_parser("down", help="lower it and remove all that it left but the cache")
+    verbs.add_parser("status", help="tell how each part is and where its log lies")
+    shell = verbs.add_parser("exec", help="run a program on the node")
+    shell.add_argument("argv", nargs=argparse.REMAINDER)
+    for verb, text in _PART.items():
+        verbs.add_parser(verb, help=text).add_argument("part")
+    options = parser.parse_args(argv)
+    cluster = Cluster(layout(options.name))
+    began = time.monotonic()
+    try:
+        if options.verb == "up":
+            cluster.up()
+            print_use(cluster, time.monotonic() - began)
+        elif options.verb == "down":
+            cluster.down()
+            print("==> the cluster is down")
+        elif options.verb == "status":
+            return print_status(cluster)
+        elif options.verb == "exec":
+            print(cluster.node.run(options.argv), end="")
+        else:
+            if options.part not in cluster.parts:
+                raise ClusterError(
+                    f"no part is named {options.part}", f"there are {', '.join(cluster.parts)}"
+                )
+            getattr(cluster, options.verb)(options.part)
+    except ClusterError as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""What runs in the cluster as pods: CoreDNS and the training operator."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import REGISTRY_ADDRESS, Layout
+
+Kubectl = Callable[..., str]
+DEPLOYMENTS = (("kube-system", "coredns"), ("kubeflow", "training-operator"))
+
+# NXDOMAIN for everything outside: nothing outside is reachable, and a lookup that waits for a
+# server that is not there would take ten seconds to say so.
+_COREFILE = """\
+.:53 {{
+    errors
+    health
+    ready
+    kubernetes {domain} in-addr.arpa ip6.arpa {{
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 1
+    }}
+    hosts {{
+        {registry} registry.local
+        fallthrough
+    }}
+    template IN ANY . {{
+        rcode NXDOMAIN
+    }}
+    reload
+}}
+"""
+
+
+def coredns(at: Layout) -> list[dict[str, object]]:
+    """Return the manifests of CoreDNS (after kubernetes/cluster/addons/dns/coredns)."""
+    labels = {"k8s-app": "kube-dns"}
+    meta = {"name": "coredns", "namespace": "kube-system"}
+    container = {
+        "name": "coredns",
+        "image": f"{at.registry}/coredns:1",
+        "args": ["-conf", "/etc/coredns/Corefile"],
+        "ports": [{"containerPort": 53, "protocol": p} for p in ("UDP", "TCP")],
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1},
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns"}],
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "system:coredns"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "resources": ["endpoints", "services", "pods", "namespaces"],
+                    "verbs": ["list", "watch"],
+                },
+                {
+                    "apiGroups": ["discovery.k8s.io"],
+                    "resources": ["endpointslices"],
+                    "verbs": ["list", "watch"],
+                },
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "system:coredns"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "system:coredns",
+            },
+            "subjects": [{"kind": "ServiceAccount", **meta}],
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta,
+            "data": {"Corefile": _COREFILE.format(domain=at.domain, registry=REGISTRY_ADDRESS)},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {**meta, "labels": labels},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "serviceAccountName": "coredns",
+                        "priorityClassName": "system-cluster-critical",
+                        "dnsPolicy": "Default",
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [container],
+                        "volumes": [{"name": "config", "configMap": {"name": "coredns"}}],
+                    },
+                },
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": labels},
+            "spec": {
+                "selector": labels,
+                "clusterIP": at.dns_service,
+                "ports": [
+                    {"name": p.lower(), "port": 53, "targetPort": 53, "protocol": p}
+                    for p in ("UDP", "TCP")
+                ],
+            },
+        },
+    ]
+
+
+def operator(at: Layout, manifests: Path) -> dict[str, object]:
+    """Return a kustomization over the operator's own manifests, for a folder beside them.
+
+    It changes what has to differ here: images that this registry has, and probes that ask each
+    second instead of every fifteen.
+
+    Args:
+        at: the cluster.
+        manifests: the operator's `manifests` folder, relative to the kustomization.
+    """
+    path = "/spec/template/spec/containers/0"
+    changes = [
+        {"op": "add", "path": f"{path}/args", "value": [
+            f"--pytorch-init-container-image={at.registry}/tools:1",
+            f"--mpi-kubectl-delivery-image={at.registry}/kubectl:1",
+        ]},
+        {"op": "replace", "path": f"{path}/readinessProbe/initialDelaySeconds", "value": 0},
+        {"op": "replace", "path": f"{path}/readinessProbe/periodSeconds", "value": 1},
+        {"op": "replace", "path": "/spec/template/spec/terminationGracePeriodSeconds", "value": 1},
+    ]  # fmt: skip
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": "kubeflow",
+        "resources": [f"{manifests}/overlays/standalone"],
+        "images": [
+            {
+                "name": "ghcr.io/kubeflow/training-v1/training-operator",
+                "newName": f"{at.registry}/training-operator",
+                "newTag": "1",
+            }
+        ],
+        "patches": [
+            {
+                "target": {"kind": "Deployment", "name": "training-operator"},
+                "patch": json.dumps(changes),
+            }
+        ],
+    }
+
+
+def apply(at: Layout, kubectl: Kubectl, manifests: Path) -> None:
+    """Put CoreDNS and the operator into the cluster; both start while the node gets ready."""
+    items = {"apiVersion": "v1", "kind": "List", "items": coredns(at)}
+    kubectl("apply", "--server-side", "-f", "-", text=json.dumps(items))
+    folder = at.folder / "operator"
+    folder.mkdir(exist_ok=True)
+    relative = Path(os.path.relpath(manifests, folder))
+    (folder / "kustomization.yaml").write_text(json.dumps(operator(at, relative)))
+    # Server-side: the definitions are too big for the annotation of a client-side apply.
+    kubectl("apply", "--server-side", "-k", str(folder))
+
+
+def wait(kubectl: Kubectl, seconds: float = 120) -> None:
+    """Wait until names resolve and the operator's webhooks answer.
+
+    Raises:
+        ClusterError: not within the time; says what the pods wait for.
+    """
+    for namespace, name in DEPLOYMENTS:
+        kubectl("rollout", "status", f"deployment/{name}", "-n", namespace,
+                f"--timeout={seconds:.0f}s")  # fmt: skip
+    deadline = time.monotonic() + seconds
+    while True:
+        # For some seconds after a start the API server cannot call the webhook yet.
+        try:
+            kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(_PROBE))
+            return
+        except ClusterError as error:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the operator's webhook does not answer: {error}") from error
+        time.sleep(0.3)
+
+
+_PROBE = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "TFJob",
+    "metadata": {"name": "probe", "namespace": "default"},
+    "spec": {
+        "tfReplicaSpecs": {
+            "Worker": {
+                "template": {"spec": {"containers": [{"name": "tensorflow", "image": "tools"}]}}
+            }
+        }
+    },
+}

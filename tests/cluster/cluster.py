@@ -1,0 +1,193 @@
+"""The cluster as those see it who use it: raise, lower, look, and do harm on purpose."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.cluster import addons, build, certificates, ground, recipes
+from tests.cluster.commands import run
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import Layout, cache, layout
+from tests.cluster.node import Node
+from tests.cluster.parts import ENVIRONMENT, Part, parts
+from tests.cluster.programs import programs
+from tests.cluster.store import lock, sweep
+from tests.cluster.waiting import until
+
+
+class Cluster:
+    """One cluster, running or not.
+
+    Args:
+        at: where it is, or would be.
+    """
+
+    def __init__(self, at: Layout | None = None) -> None:
+        self.at = at or layout()
+        self.node = Node(self.at)
+        self.parts: Mapping[str, Part] = parts(self.at)
+
+    def up(self) -> None:
+        """Raise it; or, if it is up, start again what does not run. A no-op if all is well.
+
+        Raises:
+            ClusterError: with the reason; a cluster that was not up is gone then.
+        """
+        with lock():
+            if self.node.pid is not None:
+                self._mend()
+                return
+            built = build.ready()
+            ground.check(self.at, building=not built)
+            self.node.stop()  # what a crash of the machine left
+            sweep()
+            if not built:
+                print("==> building what the cluster is made of (the first time: minutes)")
+                build.everything()
+            print("==> raising it", flush=True)
+            try:
+                self._raise()
+            except BaseException:
+                self._keep_logs()
+                self.node.stop()
+                raise
+
+    def _raise(self) -> None:
+        build.prepare(self.at)
+        with ThreadPoolExecutor() as pool:
+            # Links instead of copies: what containerd has unpacked is only ever read.
+            copied = pool.submit(
+                run, ["cp", "-a", "--link", build.store() / "root", self.at.folder / "containerd"]
+            )
+            certificates.issue(self.at)
+            (self.at.folder / "etc" / "pki").mkdir()
+            copied.result()
+        # containerd changes its database in place: that one file must be a copy.
+        for database in (self.at.folder / "containerd").rglob("*.db"):
+            content = database.read_bytes()
+            database.unlink()
+            database.write_bytes(content)
+        mounts = build.mounts(self.at, self.at.folder / "containerd")
+        self.node.start(
+            build.root(), [*mounts, ["--bind", str(self.at.pki), "/etc/kubernetes/pki"]]
+        )
+        self._launch([part.name for part in self.parts.values() if part.usual])
+        addons.apply(self.at, self.kubectl, programs("operator") / "manifests")
+        addons.wait(self.kubectl)
+
+    def _launch(self, names: list[str]) -> None:
+        """Start parts, each as soon as those that it needs are well."""
+        waiting, well = list(names), {name for name in self.parts if name not in names}
+        started: set[str] = set()
+        deadline = time.monotonic() + 90
+        while waiting:
+            for name in [n for n in waiting if n not in started]:
+                if well >= set(self.parts[name].after):
+                    self.node.launch(name, self.parts[name].argv, ENVIRONMENT)
+                    started.add(name)
+            for name in [n for n in waiting if n in started and self.parts[n].healthy()]:
+                waiting.remove(name)
+                well.add(name)
+            for name in waiting:
+                code = self.node.parts().get(name, {}).get("code")
+                if code is not None or time.monotonic() > deadline:
+                    ended = f"ended with {code}" if code is not None else "does not answer"
+                    raise ClusterError(f"{name} {ended}:\n{self._tail(name)}")
+            time.sleep(0.05)
+
+    def _mend(self) -> None:
+        running = self.node.parts()
+        alive = {name for name, part in running.items() if part["code"] is None}
+        for name in alive:
+            self.node.send(name, signal.SIGCONT)
+        usual = [name for name, part in self.parts.items() if part.usual]
+        with ThreadPoolExecutor(len(usual)) as pool:
+            well = dict(zip(usual, pool.map(self.well, usual), strict=True))
+        broken = [name for name in usual if not well[name]]
+        for name in broken:
+            print(f"==> {name} does not do its work; starting it again", flush=True)
+            if name in alive:
+                self._signal(name, signal.SIGKILL)
+        self._launch(broken)
+        for namespace, name in addons.DEPLOYMENTS:
+            if self.replicas(namespace, name) == 0:
+                print(f"==> {name} is scaled to nothing; starting it again", flush=True)
+                self.kubectl("scale", f"deployment/{name}", "--replicas=1", "-n", namespace)
+        addons.wait(self.kubectl)
+
+    def replicas(self, namespace: str, name: str) -> int:
+        """Return how many replicas of a Deployment are ready or at least asked for."""
+        path = "jsonpath={.spec.replicas}"
+        return int(self.kubectl("get", f"deployment/{name}", "-n", namespace, "-o", path))
+
+    def well(self, name: str) -> bool:
+        """Tell whether a part runs and does its work."""
+        return self.node.parts().get(name, {}).get("code", 1) is None and self.parts[name].healthy()
+
+    def down(self) -> None:
+        """Lower it: every process, mount, device, rule and folder of it goes."""
+        with lock():
+            self.node.stop()
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl as the administrator and return what it printed."""
+        return run(self.kubectl_argv(*arguments), text=text, env=self.environment)
+
+    def kubectl_argv(self, *arguments: str) -> list[str]:
+        """Return the command line of a kubectl of this cluster's version."""
+        return [str(programs("kubernetes") / "kubectl"), *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """This process's environment with KUBECONFIG set, for programs that use the cluster."""
+        return os.environ | {"KUBECONFIG": str(self.at.kubeconfig)}
+
+    def image(self, name: str) -> str:
+        """Return the full name of an image of recipes.py, by its first word."""
+        for image in recipes.IMAGES:
+            if image.name.partition(":")[0] == name:
+                return f"{self.at.registry}/{image.name}"
+        raise LookupError(f"no image is named {name}")
+
+    def tails(self) -> dict[str, str]:
+        """Return the end of each part's log, by the part's name."""
+        return {name: self._tail(name) for name in self.parts}
+
+    def stop(self, name: str) -> None:
+        """Ask a part to end (SIGTERM) and wait until it has."""
+        self._signal(name, signal.SIGTERM)
+
+    def kill(self, name: str) -> None:
+        """Kill a part (SIGKILL) and wait until it is gone."""
+        self._signal(name, signal.SIGKILL)
+
+    def freeze(self, name: str) -> None:
+        """Let a part stand still: connections stay, nobody answers."""
+        self.node.send(name, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """Let a part that stood still go on."""
+        self.node.send(name, signal.SIGCONT)
+
+    def start(self, name: str) -> None:
+        """Start a part that does not run, and wait until it does its work."""
+        self._launch([name])
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        self.node.send(name, number)
+        until(lambda: self.node.parts()[name]["code"] is not None, f"{name} to end", 30)
+
+    def _tail(self, name: str) -> str:
+        log = self.at.logs / f"{name}.log"
+        lines = log.read_text(errors="replace").splitlines()[-8:] if log.exists() else []
+        return "\n".join(f"    {line[:300]}" for line in lines)
+
+    def _keep_logs(self) -> None:
+        if self.at.logs.exists():
+            kept = cache() / "logs" / "failed"
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(self.at.logs, kept)
+            print(f"    logs of the parts: {kept}", flush=True)

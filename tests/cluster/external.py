@@ -1,0 +1,39 @@
+"""Somebody else's cluster, which CIAO_TEST_KUBECONFIG names. Its parts are not ours to break."""
+
+import os
+
+from tests.cluster.commands import run
+
+# What stands in for the images of tests/cluster/recipes.py; CIAO_TEST_IMAGE_NAME changes one.
+_IMAGES = {
+    "tools": "busybox:1.36",
+    "python": "python:3.13",
+    "tensorflow": "tensorflow/tensorflow:2.21.0",
+    "pytorch": "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
+    "mpi": "mpioperator/tensorflow-benchmarks:latest",
+}
+
+
+class ExternalCluster:
+    """A cluster that runs already, with the training operator in it."""
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl as the kubeconfig's user and return what it printed."""
+        return run(self.kubectl_argv(*arguments), text=text, env=self.environment)
+
+    def kubectl_argv(self, *arguments: str) -> list[str]:
+        """Return the command line of the kubectl on PATH."""
+        return ["kubectl", *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """This process's environment, with the kubeconfig where programs look for it."""
+        return os.environ | {"KUBECONFIG": os.environ["CIAO_TEST_KUBECONFIG"]}
+
+    def image(self, name: str) -> str:
+        """Return an image with the programs that the recipe of that name has."""
+        return os.environ.get(f"CIAO_TEST_IMAGE_{name.upper()}", _IMAGES[name])
+
+    def tails(self) -> dict[str, str]:
+        """Return nothing: its logs lie elsewhere."""
+        return {}

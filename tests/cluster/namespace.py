@@ -1,0 +1,144 @@
+"""One test's namespace: what it creates goes with it, and what went wrong can be seen."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from typing import Any, Protocol
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.waiting import until
+
+
+class Kubernetes(Protocol):
+    """A cluster that tests use, whoever raised it."""
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl as an administrator and return what it printed."""
+
+    def kubectl_argv(self, *arguments: str) -> list[str]:
+        """Return the command line of kubectl."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment for programs that use the cluster."""
+
+    def image(self, name: str) -> str:
+        """Return the full name of an image of tests/cluster/recipes.py, by its first word."""
+
+    def tails(self) -> dict[str, str]:
+        """Return the end of each part's log, by the part's name."""
+
+
+class Namespace:
+    """A namespace of its own.
+
+    Args:
+        cluster: where.
+        test: the test's name, which the namespace's begins with.
+        labels: of the namespace, such as those of Pod Security.
+    """
+
+    def __init__(
+        self, cluster: Kubernetes, test: str, labels: dict[str, str] | None = None
+    ) -> None:
+        words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
+        self.name = f"{words[:40].strip('-')}-{secrets.token_hex(3)}"
+        self.cluster = cluster
+        self._labels = labels or {}
+
+    def create(self) -> None:
+        """Create it, and wait until pods can be created in it."""
+        meta = {"name": self.name, "labels": {"ciao-test": "true", **self._labels}}
+        self.cluster.kubectl(
+            "create", "-f", "-",
+            text=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}),
+        )  # fmt: skip
+        # Its default service account comes a moment later, and pods are refused before.
+        until(lambda: self.find("serviceaccount/default"), "the service account", 30)
+
+    def delete(self) -> None:
+        """Delete it and all that is in it; does not wait for the end."""
+        self.cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl in this namespace and return what it printed."""
+        return self.cluster.kubectl("-n", self.name, *arguments, text=text)
+
+    def create_objects(self, *manifests: dict[str, Any]) -> None:
+        """Create objects in it."""
+        self.kubectl("create", "-f", "-", text=json.dumps(_list(manifests)))
+
+    def get(self, *what: str) -> Any:
+        """Return what `kubectl get` finds, as values.
+
+        Raises:
+            ClusterError: kubectl's words.
+        """
+        return json.loads(self.kubectl("get", *what, "-o", "json"))
+
+    def find(self, *what: str) -> Any:
+        """Return what `kubectl get` finds, or None if there is no such object."""
+        try:
+            return self.get(*what)
+        except ClusterError as error:
+            if "NotFound" in str(error):
+                return None
+            raise
+
+    def condition(self, job: str, kind: str) -> bool:
+        """Tell whether a job has a condition, such as `Succeeded`."""
+        conditions = self.get(job).get("status", {}).get("conditions") or []
+        return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+    def wait_for_job(self, job: str, kind: str = "Succeeded", seconds: float = 120) -> None:
+        """Wait until a job (`tfjob/NAME`) has a condition; a failed job is not waited for."""
+        other = "Failed" if kind == "Succeeded" else "Succeeded"
+
+        def over() -> bool:
+            if self.condition(job, other):
+                raise ClusterError(f"{job} is {other}:\n{self.log_text()}")
+            return self.condition(job, kind)
+
+        until(over, f"{job} to be {kind}", seconds, every=0.3)
+
+    def wait_for_pod(self, pod: str, phase: str, seconds: float = 60) -> None:
+        """Wait until a pod is in a phase, such as `Running`."""
+        until(
+            lambda: (found := self.find(f"pod/{pod}")) and found["status"].get("phase") == phase,
+            f"pod {pod} to be {phase}",
+            seconds,
+        )
+
+    def log_text(self) -> str:
+        """Return all logs of all pods, each line after its pod's name."""
+        text = []
+        for pod in self.get("pods")["items"]:
+            name = pod["metadata"]["name"]
+            try:
+                log = self.kubectl("logs", name, "--all-containers", "--tail=100")
+            except ClusterError as error:  # it did not start yet
+                log = str(error).splitlines()[-1]
+            text += [f"[{name}] {line}" for line in log.splitlines()]
+        return "\n".join(text)
+
+    def evidence(self) -> dict[str, str]:
+        """Return what tells why a test failed, by title. Never raises: the cluster may be gone."""
+        asked = {
+            "pods": lambda: self.kubectl("get", "all,configmaps,secrets", "-o", "wide"),
+            "events": lambda: self.kubectl("get", "events", "--sort-by=.lastTimestamp"),
+            "logs": self.log_text,
+            "parts": lambda: "\n".join(f"{n}:\n{t}" for n, t in self.cluster.tails().items()),
+        }
+        found = {}
+        for title, ask in asked.items():
+            try:
+                found[f"{title} of namespace {self.name}"] = ask()
+            except ClusterError as error:
+                found[title] = f"not to be had: {error}"
+        return found
+
+
+def _list(manifests: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": list(manifests)}

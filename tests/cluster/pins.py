@@ -1,0 +1,28 @@
+"""Which versions the cluster is made of. Go modules are pinned in modules/*/go.mod."""
+
+import re
+from pathlib import Path
+
+MODULES = Path(__file__).parent / "modules"
+
+# The suite that the node and all images come from: python 3.13, torch 2.6, containerd 1.7.
+DEBIAN = "trixie"
+MIRROR = "http://deb.debian.org/debian"
+
+TENSORFLOW = "tensorflow-cpu==2.21.0"
+
+
+def version(module: str, name: str) -> str:
+    """Return the version of a module that modules/`name`/go.mod requires, such as `v1.34.4`."""
+    text = (MODULES / name / "go.mod").read_text()
+    found = re.search(rf"^(?:require )?\s*{re.escape(module)} (v\S+)$", text, re.MULTILINE)
+    if not found:
+        raise LookupError(f"{module} is not in modules/{name}/go.mod")
+    return found[1]
+
+
+KUBERNETES = version("k8s.io/kubernetes", "kubernetes")
+OPERATOR = version("github.com/kubeflow/training-operator", "operator")
+COREDNS = version("github.com/coredns/coredns", "coredns")
+KANIKO = version("github.com/GoogleContainerTools/kaniko", "kaniko")
+KWOK = version("sigs.k8s.io/kwok", "kwok")

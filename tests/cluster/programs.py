@@ -1,0 +1,72 @@
+"""The programs that are built from Go modules."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.cluster import pins
+from tests.cluster.commands import run
+from tests.cluster.store import digest, made, make
+
+_STAMP = "k8s.io/component-base/version"
+_KUBE = pins.KUBERNETES.removeprefix("v").split(".")
+
+# Without the version that is stamped in, the kubelet and the API server report v0.0.0.
+_FLAGS = {
+    "kubernetes": f" -X {_STAMP}.gitVersion={pins.KUBERNETES} -X {_STAMP}.gitMajor={_KUBE[0]}"
+    f" -X {_STAMP}.gitMinor={_KUBE[1]} -X {_STAMP}.gitTreeState=clean",
+}
+_PACKAGES = {
+    "kubernetes": (
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-proxy",
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        "k8s.io/kubernetes/cmd/kubectl",
+        "k8s.io/kubernetes/cmd/kubelet",
+        "./pull",
+    ),
+    "operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+    "coredns": ("github.com/coredns/coredns",),
+    "kaniko": ("github.com/GoogleContainerTools/kaniko/cmd/executor",),
+    "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
+}
+# Folders of a module that are needed beside its programs: manifests are applied as released.
+_EXTRA = {
+    "operator": ("github.com/kubeflow/training-operator", "manifests"),
+}
+
+NAMES = tuple(_PACKAGES)
+
+
+def key(name: str) -> str:
+    """Return the digest of all that decides what module folder `name` becomes."""
+    return digest(pins.MODULES / name, _PACKAGES[name], _FLAGS.get(name), _EXTRA.get(name))
+
+
+def ready(name: str) -> bool:
+    """Tell whether the programs of module folder `name` are in the cache."""
+    return made(f"go-{name}", key(name)) is not None
+
+
+def programs(name: str, log: Path | None = None) -> Path:
+    """Return the folder with the programs of modules/`name`, built unless they are there."""
+
+    def build(folder: Path) -> None:
+        module = pins.MODULES / name
+        env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+        run(
+            ["go", "build", "-trimpath", "-ldflags", f"-s -w{_FLAGS.get(name, '')}",
+             "-o", f"{folder}/", *_PACKAGES[name]],
+            cwd=module, env=env, log=log,
+            hint="the Go module proxy must be reachable; `go env GOPROXY` names it",
+        )  # fmt: skip
+        if extra := _EXTRA.get(name):
+            path, inside = extra
+            source = run(["go", "list", "-m", "-f", "{{.Dir}}", path], cwd=module, env=env).strip()
+            shutil.copytree(Path(source) / inside, folder / Path(inside).name)
+            # Files of a module are read-only, folders too: nobody could remove the copy.
+            for item in [folder, *folder.rglob("*")]:
+                item.chmod(item.stat().st_mode | 0o200)
+
+    return make(f"go-{name}", key(name), build)

@@ -1,0 +1,161 @@
+"""What each image consists of, and what the node's root does: change one here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.cluster import pins
+from tests.cluster.debian import Layer
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Debian builds torch without libuv, yet torch.distributed asks its store for it by default, so
+# that torchrun fails at once. PyPI's build would do, but brings 4 GB of CUDA.
+_WITHOUT_LIBUV = r"""python3 - <<'PATCH'
+from pathlib import Path
+
+module = Path("/usr/lib/python3/dist-packages/torch/distributed/__init__.py")
+imports = "        TCPStore,\n        Work as _Work,\n    )\n"
+patched = '''        TCPStore as _TCPStore,
+        Work as _Work,
+    )
+
+    class TCPStore(_TCPStore):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **(options | {"use_libuv": False}))
+'''
+text = module.read_text()
+assert text.count(imports) == 1, "torch.distributed looks different from 2.6"
+module.write_text(text.replace(imports, patched))
+PATCH
+"""
+
+_ASSEMBLE = """#!/bin/sh
+set -e
+cp -R /tmp/src/. /opt/app-root/src/
+if [ -f requirements.txt ]; then python3 -m pip install --user -r requirements.txt; fi
+"""
+_RUN = """#!/bin/sh
+exec python3 -u "${APP_FILE:-app.py}"
+"""
+
+BASE = Layer("base", packages=("ca-certificates", "python3", "busybox-static"))
+TOOLS = Layer(
+    "tools",
+    BASE.stack,
+    # The PyTorchJob's init container runs nslookup with a bare name and expects that the search
+    # domains are tried, which busybox's own does not do.
+    files=(("usr/local/bin/nslookup", '#!/bin/sh\nexec getent ahostsv4 "$1"\n'),),
+)
+PYTHON = Layer(
+    "python",
+    BASE.stack,
+    packages=("python3-pip",),
+    shell="ln -s /usr/bin/python3 /usr/local/bin/python",
+)
+SCIENCE = Layer("science", PYTHON.stack, packages=("python3-numpy", "python3-sklearn"))
+TENSORFLOW = Layer("tensorflow", SCIENCE.stack, pip=(pins.TENSORFLOW,))
+PYTORCH = Layer("pytorch", SCIENCE.stack, packages=("python3-torch",), shell=_WITHOUT_LIBUV)
+MPI = Layer("mpi", PYTHON.stack, packages=("openmpi-bin", "python3-mpi4py", "python3-numpy"))
+S2I = Layer(
+    "s2i",
+    PYTHON.stack,
+    files=(("usr/libexec/s2i/assemble", _ASSEMBLE), ("usr/libexec/s2i/run", _RUN)),
+    shell="useradd -u 1001 -g 0 -d /opt/app-root/src -M s2i && mkdir -p /opt/app-root/src"
+    " && chown -R 1001:0 /opt/app-root && chmod -R g=u /opt/app-root",
+)
+NODE = Layer(
+    "node",
+    BASE.stack,
+    packages=(
+        "containerd", "runc", "containernetworking-plugins", "etcd-server", "docker-registry",
+        "iptables", "iproute2", "mount", "kmod", "apache2-utils",
+    ),
+)  # fmt: skip
+
+# Those whose trees others stand on; of the rest only the packed form is kept.
+KEPT = (BASE, PYTHON, SCIENCE, NODE)
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image.
+
+    Args:
+        name: repository and tag in the registry, without its address.
+        layer: the uppermost of its layers, or None for an image of programs alone.
+        programs: (module folder, program, path in the image) of what is added on top.
+        files: further empty folders (path ending in /) and files, by path.
+        config: the `config` of the OCI image configuration.
+        preload: whether the node has it from the start.
+    """
+
+    name: str
+    layer: Layer | None = None
+    programs: tuple[tuple[str, str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    config: Mapping[str, object] = field(default_factory=dict)
+    preload: bool = True
+
+
+def _config(command: list[str], *env: str, **more: object) -> dict[str, object]:
+    return {"Env": [_PATH, *env], "Cmd": command, **more}
+
+
+IMAGES = (
+    Image("tools:1", TOOLS, config=_config(["/bin/sh"])),
+    Image("pause:1", BASE, config=_config(["/bin/busybox", "sleep", "2147483647"])),
+    Image("python:3.13", PYTHON, config=_config(["python3"])),
+    Image("tensorflow:2.21", TENSORFLOW, config=_config(["python3"])),
+    Image("pytorch:2.6", PYTORCH, config=_config(["python3"])),
+    Image("mpi:1", MPI, config=_config(["/bin/sh"])),
+    Image(
+        "s2i-python:3.13",
+        S2I,
+        config=_config(
+            ["/usr/libexec/s2i/run"],
+            "HOME=/opt/app-root/src",
+            User="1001",
+            WorkingDir="/opt/app-root/src",
+            Labels={
+                "io.openshift.s2i.scripts-url": "image:///usr/libexec/s2i",
+                "io.s2i.scripts-url": "image:///usr/libexec/s2i",
+            },
+        ),
+    ),
+    # The MPIJob's init container has no command of its own: it is this image's.
+    Image(
+        "kubectl:1",
+        BASE,
+        programs=(("kubernetes", "kubectl", "usr/local/bin/kubectl"),),
+        config=_config(["cp", "/usr/local/bin/kubectl", "/opt/kube/kubectl"]),
+    ),
+    Image(
+        "coredns:1",
+        programs=(("coredns", "coredns", "coredns"),),
+        config={"Entrypoint": ["/coredns"], "Env": [_PATH]},
+    ),
+    Image(
+        "training-operator:1",
+        programs=(("operator", "training-operator.v1", "manager"),),
+        config={"Entrypoint": ["/manager"], "Env": [_PATH]},
+    ),
+    Image(
+        "kaniko:1",
+        programs=(("kaniko", "executor", "kaniko/executor"),),
+        files=(
+            ("kaniko/.docker/", ""),
+            ("kaniko/ssl/certs/", ""),
+            ("workspace/", ""),
+            # Without it a static program may not look into /etc/hosts.
+            ("etc/nsswitch.conf", "hosts: files dns\n"),
+        ),
+        config={
+            "Entrypoint": ["/kaniko/executor"],
+            "WorkingDir": "/workspace",
+            "Env": [
+                "HOME=/root", "USER=root", "PATH=/usr/local/bin:/kaniko",
+                "SSL_CERT_DIR=/kaniko/ssl/certs", "DOCKER_CONFIG=/kaniko/.docker/",
+            ],
+        },
+    ),
+)  # fmt: skip
