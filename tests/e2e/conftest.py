@@ -9,27 +9,49 @@ import pytest
 
 from tests.cluster import ground
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
 from tests.cluster.namespace import Namespace
 
 _NAMESPACE = pytest.StashKey[Namespace]()
+_OURS = pytest.StashKey[Cluster]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Raise the cluster before the first test: building it the first time takes minutes.
+
+    Not in a fixture, where it would count as the first test's time and nobody saw how far it is.
+    """
+    wanted = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
+    if not wanted or session.config.option.collectonly or os.environ.get("CIAO_TEST_KUBECONFIG"):
+        return
+    if ground.unfit() and not os.environ.get("CI"):
+        return
+    own = Cluster()
+    if own.node.pid is None:
+        session.stash[_OURS] = own
+    with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print()
+        try:
+            own.up()
+        except ClusterError as error:
+            pytest.exit(f"the tests' cluster cannot be raised: {error}", returncode=1)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Lower the cluster, unless it was up before."""
+    if own := session.stash.get(_OURS, None):
+        own.down()
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster | ExternalCluster]:
-    """The cluster of CIAO_TEST_KUBECONFIG, or this machine's own, raised if it is not up."""
+def cluster() -> Cluster | ExternalCluster:
+    """The cluster of CIAO_TEST_KUBECONFIG, or this machine's own."""
     if os.environ.get("CIAO_TEST_KUBECONFIG"):
-        yield ExternalCluster()
-        return
-    reason = ground.unfit()
-    if reason and not os.environ.get("CI"):
+        return ExternalCluster()
+    if (reason := ground.unfit()) and not os.environ.get("CI"):
         pytest.skip(f"no cluster on this machine: {reason}; or set CIAO_TEST_KUBECONFIG")
-    own = Cluster()
-    was_up = own.node.pid is not None
-    own.up()
-    yield own
-    if not was_up:
-        own.down()
+    return Cluster()
 
 
 @pytest.fixture(scope="session")

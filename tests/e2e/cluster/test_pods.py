@@ -1,0 +1,136 @@
+"""What every cluster does, and ciao relies on: names, logs, exec, ports."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def pod(namespace: Namespace, name: str, command: list[str], **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": namespace.cluster.image("tools"), "command": command}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
+    }
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"port": 8000}], **spec},
+    }
+
+
+SERVER = ["python3", "-m", "http.server", "8000"]
+
+
+def test_a_headless_services_name_is_its_pods_address(namespace: Namespace) -> None:
+    namespace.create_objects(
+        service("web", clusterIP="None"),
+        pod(namespace, "web", SERVER),
+        pod(namespace, "asking", ["sleep", "600"]),
+    )
+    namespace.wait_for_pod("web", "Running")
+    namespace.wait_for_pod("asking", "Running")
+    address = namespace.get("pod/web")["status"]["podIP"]
+    names = ("web", f"web.{namespace.name}.svc", f"web.{namespace.name}.svc.cluster.local")
+    for name in names:
+        until(
+            lambda name=name: (
+                address
+                in namespace.kubectl("exec", "asking", "--", "sh", "-c", f"nslookup {name} || true")
+            ),
+            f"{name} to be {address}",
+            20,
+        )
+
+
+def test_a_services_address_reaches_its_pod(namespace: Namespace) -> None:
+    fetch = ["sh", "-c", "until busybox wget -qO- http://web:8000/; do sleep 0.2; done"]
+    namespace.create_objects(
+        service("web"), pod(namespace, "web", SERVER), pod(namespace, "asking", fetch)
+    )
+    until(lambda: "Directory listing" in namespace.log_text(), "the page", 60)
+
+
+def test_exec_runs_a_program_and_passes_its_exit_code_on(namespace: Namespace) -> None:
+    namespace.create_objects(pod(namespace, "busy", ["sleep", "600"]))
+    namespace.wait_for_pod("busy", "Running")
+    assert namespace.kubectl("exec", "busy", "--", "echo", "a", "b") == "a b\n"
+    command = namespace.cluster.kubectl_argv(
+        "-n", namespace.name, "exec", "busy", "--", "sh", "-c", "exit 7"
+    )
+    ended = subprocess.run(
+        command, env=namespace.cluster.environment, capture_output=True, check=False
+    )
+    assert ended.returncode == 7
+
+
+def test_port_forward_reaches_a_pod_from_this_machine(namespace: Namespace) -> None:
+    namespace.create_objects(pod(namespace, "web", SERVER))
+    namespace.wait_for_pod("web", "Running")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = namespace.cluster.kubectl_argv(
+        "-n", namespace.name, "port-forward", "pod/web", f"{port}:8000"
+    )
+    forward = subprocess.Popen(
+        command, env=namespace.cluster.environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert forward.stdout
+        assert "Forwarding" in forward.stdout.readline()
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+        def page() -> str:
+            try:
+                return opener.open(f"http://127.0.0.1:{port}/", timeout=5).read().decode()
+            except OSError:  # the server in the pod is not up yet
+                return ""
+
+        until(lambda: "Directory listing" in page(), "the page", 30)
+    finally:
+        forward.terminate()
+        forward.wait(10)
+
+
+def test_the_log_of_a_containers_previous_run_is_kept(namespace: Namespace) -> None:
+    count = ["sh", "-c", "echo this is $HOSTNAME at $(date +%s%N); sleep 1; exit 3"]
+    namespace.create_objects(pod(namespace, "again", count, restartPolicy="Always"))
+
+    def restarted() -> bool:
+        status = namespace.get("pod/again")["status"].get("containerStatuses", [{}])[0]
+        return bool(status.get("restartCount", 0) >= 1)
+
+    until(restarted, "a restart", 60)
+    previous = namespace.kubectl("logs", "again", "--previous")
+    until(lambda: namespace.kubectl("logs", "again"), "the present log", 30)
+    assert previous.startswith("this is again at ")
+    assert previous != namespace.kubectl("logs", "again")
+
+
+def test_pods_reach_each_other_and_the_node_but_nothing_else(namespace: Namespace) -> None:
+    # The address is one of those kept for documentation (RFC 5737): nobody has it.
+    script = (
+        "for a in 192.0.2.1 10.200.0.1; do "
+        'busybox timeout 3 busybox nc -w 2 "$a" 80 </dev/null 2>&1; echo "$a $?"; done'
+    )
+    namespace.create_objects(pod(namespace, "asking", ["sh", "-c", script], restartPolicy="Never"))
+    namespace.wait_for_pod("asking", "Succeeded")
+    log = namespace.kubectl("logs", "asking")
+    assert "192.0.2.1 1" in log, log
+    assert "10.200.0.1 1" in log, log
