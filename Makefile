@@ -15,7 +15,8 @@ BIN    := $(VENV)/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check oldest bench clean cluster cluster-down cluster-status
+.PHONY: help demo lab test check oldest bench clean \
+        integration e2e cluster cluster-built cluster-down cluster-status
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -31,9 +32,17 @@ demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the rea
 lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(LABFLAGS) notebooks/quickstart.ipynb
 
-test: check oldest  ## lint, types, import contract, then every test there is
-	@echo '==> tests: all but tests/unit, which `check` ran (minutes: trains real models)'
-	@$(BIN)/python -m pytest tests --ignore=tests/unit $(PYTESTFLAGS)
+test: check $(OLDEST)/.test cluster-built  ## lint, types, import contract, then every test there is
+	@echo '==> the other tests, two suites at a time, each shown when it is done (minutes)'
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target integration oldest e2e
+
+integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
+	@echo '==> tests/integration'
+	@$(BIN)/python -m pytest tests/integration $(PYTESTFLAGS)
+
+e2e: $(VENV)/.test  ## tests on a real Kubernetes, raised if it is not up
+	@echo '==> tests/e2e'
+	@$(BIN)/python -m pytest tests/e2e $(PYTESTFLAGS)
 
 check: $(VENV)/.test  ## the quick part of test: lint, types, import contract, unit tests
 	@echo '==> ruff format'
@@ -54,6 +63,10 @@ oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel
 bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
 	@$(BIN)/python -m benchmarks $(BENCHFLAGS)
+
+# What takes minutes the first time, in sight of who waits for it.
+cluster-built: $(VENV)/.made
+	@$(BIN)/python -m tests.cluster build
 
 cluster: $(VENV)/.made  ## raise the tests' Kubernetes on this machine (root; docs/cluster.md)
 	@$(BIN)/python -m tests.cluster up

@@ -40,13 +40,8 @@ class Cluster:
             if self.node.pid is not None:
                 self._mend()
                 return
-            built = build.ready()
-            ground.check(self.at, building=not built)
-            self.node.stop()  # what a crash of the machine left
-            sweep()
-            if not built:
-                print("==> building what the cluster is made of (the first time: minutes)")
-                build.everything()
+            self._build()
+            self.node.stop()  # the folder that a crash of the machine left
             print("==> raising it", flush=True)
             try:
                 self._raise()
@@ -54,6 +49,20 @@ class Cluster:
                 self._keep_logs()
                 self.node.stop()
                 raise
+
+    def build(self) -> None:
+        """Put all that it is made of into the cache, and leave it down if it is down."""
+        with lock():
+            self._build()
+
+    def _build(self) -> None:
+        built = build.ready()
+        if self.node.pid is None:
+            ground.check(self.at, building=not built)
+        sweep()
+        if not built:
+            print("==> building what the cluster is made of (the first time: minutes)", flush=True)
+            build.everything()
 
     def _raise(self) -> None:
         build.prepare(self.at)

@@ -1,6 +1,5 @@
 """Runs steps that need one another side by side, and says how far it is."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -39,7 +38,11 @@ def run(tasks: Sequence[Task], *, workers: int = 4, say: Callable[[str], None] =
                 running[pool.submit(_timed, task, say)] = task
             if not running:
                 raise ValueError(f"these wait for what never comes: {', '.join(waiting)}")
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            finished = wait(running, timeout=30, return_when=FIRST_COMPLETED).done
+            if not finished:  # a long silence shall mean a fault
+                names = ", ".join(task.name for task in running.values())
+                say(f"    …     {names}  ({time.monotonic() - began:.0f} s in all)")
+            for future in finished:
                 task = running.pop(future)
                 failure = failure or future.exception()
                 done.add(task.name)
@@ -57,24 +60,3 @@ def _timed(task: Task, say: Callable[[str], None]) -> float:
     began = time.monotonic()
     task.work()
     return time.monotonic() - began
-
-
-class Heartbeat:
-    """Says every half minute what goes on, so that a long silence means a fault."""
-
-    def __init__(self, text: Callable[[], str], seconds: float = 30) -> None:
-        self._text = text
-        self._seconds = seconds
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._over.wait(self._seconds):
-            print(f"    …     {self._text()}", flush=True)

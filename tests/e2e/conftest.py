@@ -14,7 +14,31 @@ from tests.cluster.external import ExternalCluster
 from tests.cluster.namespace import Namespace
 
 _NAMESPACE = pytest.StashKey[Namespace]()
+_LEFT_OUT = pytest.StashKey[str]()
 _OURS = pytest.StashKey[Cluster]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the cluster's tests out where no cluster can be, which the summary says in a line.
+
+    In continuous integration they stay, and fail: there a cluster has to be.
+    """
+    reason = ground.unfit()
+    if not reason or os.environ.get("CI") or os.environ.get("CIAO_TEST_KUBECONFIG"):
+        return
+    left_out = [item for item in items if "cluster" in getattr(item, "fixturenames", ())]
+    if left_out:
+        config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a cluster: {reason}"
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and what would run it."""
+    if said := terminalreporter.config.stash.get(_LEFT_OUT, None):
+        terminalreporter.write_line(
+            f"LEFT OUT {said}; or name one: CIAO_TEST_KUBECONFIG=FILE (docs/cluster.md)"
+        )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -24,8 +48,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     wanted = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
     if not wanted or session.config.option.collectonly or os.environ.get("CIAO_TEST_KUBECONFIG"):
-        return
-    if ground.unfit() and not os.environ.get("CI"):
         return
     own = Cluster()
     if own.node.pid is None:
@@ -49,8 +71,6 @@ def cluster() -> Cluster | ExternalCluster:
     """The cluster of CIAO_TEST_KUBECONFIG, or this machine's own."""
     if os.environ.get("CIAO_TEST_KUBECONFIG"):
         return ExternalCluster()
-    if (reason := ground.unfit()) and not os.environ.get("CI"):
-        pytest.skip(f"no cluster on this machine: {reason}; or set CIAO_TEST_KUBECONFIG")
     return Cluster()
 
 

@@ -1,0 +1,127 @@
+"""The plain parts of tests/cluster: order of steps, the cache, names."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import pins, recipes, store
+from tests.cluster.commands import run
+from tests.cluster.debian import Layer
+from tests.cluster.errors import ClusterError
+from tests.cluster.namespace import Namespace
+from tests.cluster.tasks import Task
+from tests.cluster.tasks import run as run_tasks
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CIAO_CLUSTER_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_steps_run_after_those_they_need_and_side_by_side_otherwise() -> None:
+    done: list[str] = []
+    meeting = threading.Barrier(2, timeout=10)  # breaks unless both are there at once
+
+    def step(name: str, meets: bool = False) -> Task:
+        def work() -> None:
+            if meets:
+                meeting.wait()
+            done.append(name)
+
+        after = {"c": ("a", "b"), "d": ("c",)}.get(name, ())
+        return Task(name, work, after)
+
+    run_tasks([step("d"), step("c"), step("a", True), step("b", True)], say=lambda _: None)
+    assert sorted(done[:2]) == ["a", "b"]
+    assert done[2:] == ["c", "d"]
+
+
+def test_a_step_that_fails_ends_it_and_later_ones_never_start() -> None:
+    started: list[str] = []
+
+    def fail() -> None:
+        raise ClusterError("no network")
+
+    tasks = [Task("a", fail), Task("b", lambda: started.append("b"), ("a",))]
+    with pytest.raises(ClusterError, match="no network"):
+        run_tasks(tasks, say=lambda _: None)
+    assert started == []
+
+
+def test_steps_that_wait_for_each_other_are_an_error_and_no_hang() -> None:
+    tasks = [Task("a", lambda: None, ("b",)), Task("b", lambda: None, ("a",))]
+    with pytest.raises(ValueError, match="a, b"):
+        run_tasks(tasks, say=lambda _: None)
+
+
+def test_what_is_built_is_built_once_and_whole_or_not_at_all(cache: Path) -> None:
+    built: list[Path] = []
+
+    def build(folder: Path) -> None:
+        built.append(folder)
+        (folder / "file").write_text("x")
+        if len(built) == 1:
+            raise ClusterError("half-way")
+
+    with pytest.raises(ClusterError):
+        store.make("thing", "key", build)
+    assert store.made("thing", "key") is None
+    folder = store.make("thing", "key", build)
+    assert store.make("thing", "key", build) == folder
+    assert len(built) == 2
+    assert (folder / "file").read_text() == "x"
+    store.sweep()
+    assert [path.name for path in cache.iterdir()] == ["thing-key"]
+
+
+def test_another_pin_or_file_is_another_name_in_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text("v1")
+    first = store.digest(tmp_path, ("a",))
+    assert store.digest(tmp_path, ("a",)) == first
+    assert store.digest(tmp_path, ("b",)) != first
+    (tmp_path / "go.mod").write_text("v2")
+    assert store.digest(tmp_path, ("a",)) != first
+    below = Layer("below", packages=("x",))
+    changed = Layer("below", packages=("y",))
+    assert Layer("above", (below,)).key != Layer("above", (changed,)).key
+
+
+def test_versions_come_from_the_modules() -> None:
+    assert pins.KUBERNETES.startswith("v1.34.")
+    assert pins.OPERATOR == "v1.9.3"
+    with pytest.raises(LookupError, match=r"modules/kubernetes/go\.mod"):
+        pins.version("example.com/none", "kubernetes")
+
+
+def test_each_module_pins_what_it_needs() -> None:
+    for name in ("kubernetes", "operator", "coredns", "kaniko", "kwok"):
+        assert (pins.MODULES / name / "go.sum").stat().st_size > 10_000
+
+
+def test_names_of_images_and_layers_are_all_different() -> None:
+    names = [image.name for image in recipes.IMAGES]
+    assert len(set(names)) == len(names)
+    layers = {layer.name: layer for i in recipes.IMAGES if i.layer for layer in i.layer.stack}
+    assert len({layer.key for layer in layers.values()}) == len(layers)
+
+
+def test_a_program_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(ClusterError, match=r"ended with 3.*\n.*no such thing") as failure:
+        run(["sh", "-c", "echo no such thing >&2; exit 3"], log=log, hint="look")
+    assert "look" in str(failure.value)
+    assert "no such thing" in log.read_text()
+    with pytest.raises(ClusterError, match="not-there is not on this machine"):
+        run(["not-there"])
+
+
+def test_a_namespaces_name_tells_its_test_and_is_a_valid_name() -> None:
+    name = Namespace(None, "test_A_Long_Name[param=1]-" + "x" * 80).name  # type: ignore[arg-type]
+    assert name.startswith("a-long-name-param-1-")
+    assert len(name) <= 63
+    assert name == name.lower()
+    assert Namespace(None, "test_a").name != Namespace(None, "test_a").name  # type: ignore[arg-type]
