@@ -11,7 +11,9 @@
     ├── PluginError               an unknown or broken framework, builder or backend
     ├── EnvironmentFault          this machine cannot run the job (interpreter, disk, GPUs, ports)
     ├── BackendError              the backend could not do what was asked
-    │   └── NoSuchJob             no job has that name
+    │   ├── NoSuchJob             no job has that name
+    │   ├── ClusterFault          the cluster does not answer, or there are no credentials for it
+    │   └── Refused               the API server said no (code, reason)
     └── JobError                  the job was accepted, then …
         ├── JobFailed             … a replica failed, or the deadline passed
         ├── JobStopped            … someone else stopped or deleted it
@@ -132,6 +134,26 @@ class BackendError(CiaoError):
 
 class NoSuchJob(BackendError):
     """No job has that name."""
+
+
+class ClusterFault(BackendError):
+    """No API server answered, or nothing says where it is and who asks."""
+
+
+class Refused(BackendError):
+    """The API server said no.
+
+    Args:
+        message: Its words.
+        hint: What may help.
+        code: The HTTP status.
+        reason: The Status object's ``reason``, such as ``Forbidden``; "" where it has none.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, code: int, reason: str = "") -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.reason = reason
 
 
 class JobError(CiaoError):

@@ -16,6 +16,10 @@ import signal
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+Manifest = dict[str, Any]
+"""A Kubernetes object or a part of one, as JSON has it."""
 
 # --------------------------------------------------------------------------- what to run
 
@@ -77,6 +81,46 @@ class ReplicaGroup:
     resources: Resources = Resources()
 
 
+class RestartPolicy(enum.StrEnum):
+    """What the training operator does with a replica that ended badly."""
+
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
+    EXIT_CODE = "ExitCode"
+
+
+class SuccessPolicy(enum.StrEnum):
+    """Whose success is a TensorFlow job's."""
+
+    WORKER_0 = "worker0"
+    ALL_WORKERS = "allWorkers"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What binds on a cluster only; the local backend says so and goes on."""
+
+    context: str | None = None
+    namespace: str | None = None
+    image: str | None = None
+    env_secrets: tuple[str, ...] = ()
+    """Secrets whose keys become environment variables."""
+    service_account: str | None = None
+    pull_secrets: tuple[str, ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[str, ...] = ()
+    """As ``kubectl taint`` writes a taint: ``key=value:Effect``, ``key:Effect`` or ``key``."""
+    priority_class: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    restart_policy: RestartPolicy | None = None
+    backoff_limit: int | None = None
+    ttl: int | None = None
+    """Seconds after which a job that is over is deleted."""
+    success_policy: SuccessPolicy | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What the header of a cell asks for, and nothing else.
@@ -105,6 +149,7 @@ class JobSpec:
     follow: tuple[str, ...] = ()
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty: all."""
     dryrun: bool = False
+    cluster: ClusterSpec = ClusterSpec()
 
     def replicas(self) -> tuple[Replica, ...]:
         """Every replica, in the order in which they are started and shown."""
@@ -157,7 +202,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a builder made of a source: how the replicas get it and where it lies for them."""
+    """What a builder made of a source: how the replicas get it and where it lies for them.
+
+    The last five are for pods, in the words of Kubernetes; a folder has none of them.
+    """
 
     source: Source
     python: str
@@ -165,6 +213,13 @@ class Artifact:
     workdir: str
     """The replica's working directory; the program lies in it."""
     env: tuple[tuple[str, str], ...] = ()
+    image: str = ""
+    """An image that holds the source; "": the one that the cell or the settings name."""
+    objects: tuple[Manifest, ...] = ()
+    """What has to exist beside the job and goes with it."""
+    volumes: tuple[Manifest, ...] = ()
+    mounts: tuple[Manifest, ...] = ()
+    init_containers: tuple[Manifest, ...] = ()
 
     @property
     def program(self) -> str:

@@ -22,6 +22,8 @@ _MAGIC = re.compile(r"[ \t\f]*(%%?\w*|[!?]+\w*)")
 _MAGIC_WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]*\Z")
 _NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+# IPython's own, which no directive is near to.
+_TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
 
@@ -159,7 +161,7 @@ def _foreign(line: Line, table: Table, style: Style) -> SourceError:
     word = match[group] if match else line.text.strip()
     column = match.start(group) if match else header.indent(line.text)
     name = _NAME.match(line.text, column)
-    near = table.nearest(name[1]) if name else None
+    near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None
     message = f"{word} is for IPython, and a job is plain Python."
     if word == "%%ciao":
         message = "%%ciao takes nothing on its line."

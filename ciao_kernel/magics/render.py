@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.kinds import Pairs
 from ciao_kernel.magics.table import Scope, Table
@@ -21,8 +23,9 @@ def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: b
     for entry in table.entries:
         if entry.scope is not Scope.JOB or entry.name == "framework":
             continue
-        value = getattr(spec, entry.field)
-        if value != getattr(default, entry.field):
+        field = attrgetter(entry.field)
+        value = field(spec)
+        if value != field(default):
             hidden = isinstance(entry.kind, Pairs) and not secrets
             text = Pairs.masked(value) if hidden else entry.kind.render(value)
             lines.append(f"%{entry.name}={text}")

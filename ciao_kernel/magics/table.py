@@ -8,45 +8,17 @@ docs all come from here. A new directive is one entry, and one field of
 from __future__ import annotations
 
 import difflib
-import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import kinds
+from ciao_kernel.magics import cluster, kinds
+from ciao_kernel.magics.directive import Directive as Directive
+from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.model import CleanPolicy, Runner
 
 _MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
-
-
-class Scope(enum.Enum):
-    """Where a directive may stand and what it speaks of."""
-
-    ROLE = "a role"
-    RESOURCE = "a role, or all roles"
-    JOB = "the job"
-
-
-@dataclass(frozen=True, slots=True)
-class Directive:
-    """One entry of the table."""
-
-    name: str
-    field: str
-    """Field of JobSpec that takes the value; of Resources for a RESOURCE; a role for a ROLE."""
-    kind: kinds.Kind
-    help: str
-    example: str
-    scope: Scope = Scope.JOB
-    default: str = ""
-    adds_up: bool = False
-    """Several lines add to each other instead of contradicting each other."""
-
-    @property
-    def option(self) -> str:
-        """Its name on a command line: ``--nproc-per-node``."""
-        return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +219,7 @@ def _entries(names: Names) -> list[Directive]:
             "The job fails when it runs longer than this.",
             "%deadline=2h30m",
         ),
+        *cluster.directives(),
         Directive(
             "detach",
             "detach",

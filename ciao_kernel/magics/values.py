@@ -14,7 +14,7 @@ from ciao_kernel.magics.header import Line, Token
 from ciao_kernel.magics.kinds import Choice, Flag, Pairs
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.words import words
-from ciao_kernel.model import JobSpec, ReplicaGroup, Resources
+from ciao_kernel.model import ClusterSpec, JobSpec, ReplicaGroup, Resources
 
 _MARKED = re.compile(r"%([A-Za-z][\w-]*)")
 _JOINED = re.compile(r"(?:[ \t]+%|[;,][ \t]*%?)[ \t]*([A-Za-z][\w-]*)")
@@ -69,7 +69,10 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
         if role in counts
     )
     values |= {field: tuple(items) for field, items in several.items()}
-    return JobSpec(framework, groups, Resources(**resources.get("", {})), **values)
+    own = {field: value for field, value in values.items() if "." not in field}
+    inner = {field.partition(".")[2]: value for field, value in values.items() if "." in field}
+    everywhere = Resources(**resources.get("", {}))
+    return JobSpec(framework, groups, everywhere, **own, cluster=ClusterSpec(**inner))
 
 
 def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:

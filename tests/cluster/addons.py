@@ -12,26 +12,30 @@ from tests.cluster.layout import REGISTRY_ADDRESS, Layout
 Kubectl = Callable[..., str]
 DEPLOYMENTS = (("kube-system", "coredns"), ("kubeflow", "training-operator"))
 
+# A block for each question, because within one `template` would answer before the others.
 # NXDOMAIN for everything outside: nothing outside is reachable, and a lookup that waits for a
 # server that is not there would take ten seconds to say so.
 _COREFILE = """\
+{domain}:53 in-addr.arpa:53 ip6.arpa:53 {{
+    errors
+    kubernetes {domain} in-addr.arpa ip6.arpa {{
+        pods insecure
+        ttl 1
+    }}
+}}
+registry.local:53 {{
+    errors
+    hosts {{
+        {registry} registry.local
+    }}
+}}
 .:53 {{
     errors
     health
     ready
-    kubernetes {domain} in-addr.arpa ip6.arpa {{
-        pods insecure
-        fallthrough in-addr.arpa ip6.arpa
-        ttl 1
-    }}
-    hosts {{
-        {registry} registry.local
-        fallthrough
-    }}
     template IN ANY . {{
         rcode NXDOMAIN
     }}
-    reload
 }}
 """
 

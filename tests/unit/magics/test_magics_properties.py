@@ -16,7 +16,17 @@ from ciao_kernel.magics.completeness import answer
 from ciao_kernel.magics.explain import explain
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.render import render
-from ciao_kernel.model import CleanPolicy, Gpu, JobSpec, ReplicaGroup, Resources, Runner
+from ciao_kernel.model import (
+    CleanPolicy,
+    ClusterSpec,
+    Gpu,
+    JobSpec,
+    ReplicaGroup,
+    Resources,
+    RestartPolicy,
+    Runner,
+    SuccessPolicy,
+)
 from ciao_kernel.registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -144,6 +154,40 @@ OTHERS = {
     "detach": st.booleans(),
     "dryrun": st.booleans(),
 }
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+LABELS = st.dictionaries(
+    st.from_regex(r"([a-z]{1,9}\.io/)?[A-Za-z]([-A-Za-z0-9_.]{0,9}[a-z0-9])?", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,9}[a-z0-9])?|", fullmatch=True),
+    max_size=3,
+).map(lambda pairs: tuple(pairs.items()))
+CLUSTER = {
+    "context": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "namespace": maybe(NAMES),
+    "image": maybe(
+        st.from_regex(
+            r"([a-z]{1,9}\.example(:[0-9]{4})?/)?[a-z]{1,9}(/[a-z]{1,9})?(:[a-z0-9.]{1,9})?"
+            r"(@sha256:[0-9a-f]{64})?",
+            fullmatch=True,
+        )
+    ),
+    "env_secrets": st.lists(NAMES, max_size=3).map(tuple),
+    "service_account": maybe(NAMES),
+    "pull_secrets": st.lists(NAMES, max_size=3).map(tuple),
+    "node_selector": LABELS,
+    "tolerations": st.lists(
+        st.from_regex(r"[a-z]{1,9}(=[a-z]{0,9})?(:NoSchedule|:NoExecute)?", fullmatch=True),
+        max_size=3,
+    ).map(tuple),
+    "priority_class": maybe(NAMES),
+    "labels": LABELS,
+    "annotations": st.dictionaries(NAMES, st.text(LINE, max_size=12), max_size=3).map(
+        lambda pairs: tuple(pairs.items())
+    ),
+    "restart_policy": maybe(st.sampled_from(RestartPolicy)),
+    "backoff_limit": maybe(st.integers(0, 1000)),
+    "ttl": maybe(SECONDS),
+    "success_policy": maybe(st.sampled_from(SuccessPolicy)),
+}
 
 
 @st.composite
@@ -162,16 +206,19 @@ def specs(draw: st.DrawFn) -> JobSpec:
         draw(RESOURCES),
         follow=draw(st.lists(st.sampled_from(followed), max_size=3).map(tuple)),
         **{field: draw(strategy) for field, strategy in OTHERS.items()},
+        cluster=ClusterSpec(**{field: draw(strategy) for field, strategy in CLUSTER.items()}),
     )
 
 
 def test_the_specs_of_these_tests_have_every_field() -> None:
-    known = {"framework", "groups", "resources", "follow", *OTHERS}
+    known = {"framework", "groups", "resources", "follow", "cluster", *OTHERS}
     assert {field.name for field in fields(JobSpec)} == known
+    assert {field.name for field in fields(ClusterSpec)} == {*CLUSTER}
 
 
 def test_every_field_has_its_directive() -> None:
     written = {"framework", "cpu", "memory", "gpu", "follow", *OTHERS}
+    written |= {f"cluster.{field}" for field in CLUSTER}
     roles = {role for roles in TABLE.names.frameworks.values() for role in roles}
     assert {entry.field for entry in TABLE.entries} == written | roles
 

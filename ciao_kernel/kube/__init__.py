@@ -1,0 +1,1 @@
+"""The one place that talks to Kubernetes: credentials, requests, watches, log streams."""

@@ -1,0 +1,223 @@
+"""The directives that bind on a cluster, and the kinds of value that only they have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ciao_kernel.magics import kinds
+from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.words import one_word, quote, words
+from ciao_kernel.model import RestartPolicy, SuccessPolicy
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# Host, path, tag and digest as in the OCI distribution specification; loose about the host.
+_IMAGE = re.compile(
+    r"[A-Za-z0-9.-]*(:\d+)?(/?[a-z0-9]+([._/-]+[a-z0-9]+)*)+"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+_TOLERATION = re.compile(
+    r"[A-Za-z0-9][-A-Za-z0-9_./]*(=[A-Za-z0-9]?[-A-Za-z0-9_.]*)?"
+    r"(:(NoSchedule|PreferNoSchedule|NoExecute))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of an object in the cluster."""
+
+    expected: str = "the name of a Kubernetes object (lower-case letters, digits, dashes)"
+
+    def parse(self, text: str) -> str:
+        """Check the form (RFC 1123 subdomain)."""
+        word = one_word(text, self.expected)
+        if not _NAME.fullmatch(word):
+            raise ValueError(self.expected)
+        return word
+
+    def render(self, value: str) -> str:
+        """Write it as it was."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of objects, several with spaces between."""
+
+    expected: str = "names of Kubernetes objects, with spaces between"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Check each."""
+        found = words(text)
+        if not found or not all(_NAME.fullmatch(word) for word in found):
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        """Write them with spaces between."""
+        return " ".join(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageName:
+    """A container image as a registry names it."""
+
+    expected: str = "an image such as registry.example.com/team/tensorflow:2.21"
+
+    def parse(self, text: str) -> str:
+        """Check the form; a name with capitals is a slip that only the node would notice."""
+        word = one_word(text, self.expected)
+        if len(word) > 500 or not _IMAGE.fullmatch(word):
+            raise ValueError(self.expected)
+        return word
+
+    def render(self, value: str) -> str:
+        """Write it as it was."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """Labels or annotations: ``key=value``, several with spaces between.
+
+    Args:
+        labels: Values have the form of labels'; those of annotations may be any text.
+    """
+
+    labels: bool = True
+    expected: str = "key=value, quoted as in a shell (several with spaces between)"
+
+    def parse(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Split into words, and each word at its first ``=``."""
+        pairs = [word.partition("=") for word in words(text)]
+        if not pairs or not all(equals and _KEY.fullmatch(key) for key, equals, _ in pairs):
+            raise ValueError(self.expected)
+        if self.labels and not all(_LABEL.fullmatch(value) for _, _, value in pairs):
+            raise ValueError(
+                f"{self.expected}; a value has at most 63 letters, digits, dashes, dots and "
+                "underscores"
+            )
+        return tuple((key, value) for key, _, value in pairs)
+
+    def render(self, value: tuple[tuple[str, str], ...]) -> str:
+        """Quote each pair as one word."""
+        return " ".join(quote(f"{key}={text}") for key, text in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerations:
+    """Taints that are put up with, as ``kubectl taint`` writes them."""
+
+    expected: str = "taints such as gpu=yes:NoSchedule, spot:NoExecute or dedicated"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Check each."""
+        found = words(text)
+        if not found or not all(_TOLERATION.fullmatch(word) for word in found):
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        """Write them with spaces between."""
+        return " ".join(map(quote, value))
+
+
+def directives() -> list[Directive]:
+    """The entries of the table, each for a field of ``ClusterSpec``."""
+    policies = tuple(policy.value for policy in RestartPolicy)
+    restart = kinds.Choice(lambda: policies, RestartPolicy)
+    ends = tuple(policy.value for policy in SuccessPolicy)
+    success = kinds.Choice(lambda: ends, SuccessPolicy)
+    return [
+        Directive(
+            name,
+            f"cluster.{field}",
+            kind,
+            text,
+            example,
+            default=default,
+            adds_up=adds_up,
+        )
+        for name, field, kind, text, example, default, adds_up in (
+            (
+                "image", "image", ImageName(),
+                "Image of the replicas; it needs Python and the framework.",
+                "%image=registry.example.com/tensorflow:2.21", "a setting for each framework",
+                False,
+            ),
+            (
+                "context", "context", kinds.Word("the name of a context in the kubeconfig"),
+                "Context of the kubeconfig.",
+                "%context=staging", "the current one", False,
+            ),
+            (
+                "namespace", "namespace", Name(),
+                "Namespace of the job.",
+                "%namespace=team-a", "the setting, else the context's", False,
+            ),
+            (
+                "envsecret", "env_secrets", Names(),
+                "Secrets of the namespace whose keys become environment variables.",
+                "%envsecret=wandb s3-credentials", "", True,
+            ),
+            (
+                "serviceAccount", "service_account", Name(),
+                "Service account of the replicas.",
+                "%serviceAccount=trainer", "the namespace's default, without its token", False,
+            ),
+            (
+                "imagePullSecret", "pull_secrets", Names(),
+                "Secrets of the namespace with which nodes pull the image.",
+                "%imagePullSecret=registry", "", True,
+            ),
+            (
+                "nodeSelector", "node_selector", KeyValues(),
+                "Labels that a node must have to run replicas.",
+                "%nodeSelector=disk=ssd zone=a", "", True,
+            ),
+            (
+                "toleration", "tolerations", Tolerations(),
+                "Taints of nodes that the replicas put up with.",
+                "%toleration=gpu=yes:NoSchedule", "", True,
+            ),
+            (
+                "priorityClass", "priority_class", Name(),
+                "Priority class of the replicas.",
+                "%priorityClass=low", "", False,
+            ),
+            (
+                "labels", "labels", KeyValues(),
+                "Labels of the job and its pods.",
+                "%labels=team=vision", "", True,
+            ),
+            (
+                "annotations", "annotations", KeyValues(labels=False),
+                "Annotations of the job and its pods.",
+                "%annotations=note='second try'", "", True,
+            ),
+            (
+                "restartPolicy", "restart_policy", restart,
+                "Whether a replica that fails is started again.",
+                "%restartPolicy=OnFailure", "Never", False,
+            ),
+            (
+                "backoffLimit", "backoff_limit", kinds.Count(0, 1000),
+                "Restarts after which the job has failed.",
+                "%backoffLimit=3", "", False,
+            ),
+            (
+                "ttl", "ttl", kinds.Duration(),
+                "Time after which a job that is over is deleted with its pods and logs.",
+                "%ttl=1h", "the setting: 1d", False,
+            ),
+            (
+                "successPolicy", "success_policy", success,
+                "Whose success is a TensorFlow job's: that of worker-0 (or the chief), or of all.",
+                "%successPolicy=allWorkers", "worker0", False,
+            ),
+        )
+    ]  # fmt: skip
