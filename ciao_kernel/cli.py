@@ -82,8 +82,9 @@ async def _execute(args: argparse.Namespace) -> int:
             return _fail(error, settings)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
+    registry = Registry()
     face = commands.Face(
-        Session(Registry(), Owner(_label(), os.getpid()), settings),
+        Session(registry, Owner(_label(), os.getpid()), settings),
         display,
         _write,
         _here(),
@@ -101,6 +102,7 @@ async def _execute(args: argparse.Namespace) -> int:
         return _fail(error, settings)
     finally:
         display.close()
+        await registry.close()
     return 0
 
 

@@ -84,6 +84,22 @@ class _Number:
         return str(int(value)) if value == int(value) else repr(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """An image for each framework."""
+
+    expected: str = "FRAMEWORK=IMAGE, several with spaces between"
+
+    def parse(self, text: str) -> Mapping[str, str]:
+        pairs = [word.partition("=") for word in text.split()]
+        if not all(name and image for name, _, image in pairs):
+            raise ValueError(self.expected)
+        return {name.lower(): image for name, _, image in pairs}
+
+    def render(self, value: Mapping[str, str]) -> str:
+        return " ".join(f"{name}={image}" for name, image in value.items())
+
+
 def _names(*names: str) -> kinds.Choice:
     return kinds.Choice(lambda: names)
 
@@ -136,6 +152,31 @@ class Settings:
     )
     local_replicas: float = _setting(
         128.0, _Number(1, "replicas"), "How many replicas a local job may have."
+    )
+    context: str = _setting("", _Optional(), "Context of the kubeconfig; empty: its current one.")
+    namespace: str = _setting("", _Optional(), "Namespace of jobs; empty: the context's.")
+    images: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"kind": _Images(), "help": "Image of a framework's replicas on a cluster."},
+    )
+    cluster_python: str = _setting(
+        "python3", _Optional(), "Interpreter of the replicas in their image."
+    )
+    ttl: float = _setting(
+        86_400.0, _Number(0, "seconds"), "Time that a finished job stays on the cluster."
+    )
+    request_patience: float = _setting(
+        30.0, _Number(0, "seconds"), "Time for which an API server that is away is asked again."
+    )
+    follow_patience: float = _setting(
+        600.0,
+        _Number(1, "seconds"),
+        "Time that an API server may be away before a cell stops following its job.",
+    )
+    hopeless_wait: float = _setting(
+        60.0,
+        _Number(0, "seconds"),
+        "Time after which a replica whose image cannot be had fails the job.",
     )
     color: str = _setting("auto", _names("auto", "always", "never"), "Colours in output.")
     output_rate: float = _setting(

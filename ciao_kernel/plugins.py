@@ -18,6 +18,7 @@ from ciao_kernel.model import (
     Event,
     Job,
     JobSpec,
+    Manifest,
     Owner,
     Replica,
     Source,
@@ -58,6 +59,8 @@ class Framework(Protocol):
     """The module that a program of this framework imports."""
     requirement: str
     """What pip installs to bring that module."""
+    image: str
+    """Image of its replicas on a cluster where neither cell nor settings name one."""
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the roles that the framework adds by itself.
@@ -82,6 +85,27 @@ class Framework(Protocol):
     ) -> dict[str, str]:
         """What the training operator would put into this replica's environment."""
 
+    def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """The job as the training operator takes it.
+
+        Args:
+            spec: What :meth:`complete` returned.
+            pods: A pod template for each role; the framework names its container.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class JobManifest:
+    """What a framework says of a job on a cluster; the backend adds metadata and run policy."""
+
+    api_version: str
+    kind: str
+    plural: str
+    """As it stands in the API's paths."""
+    container: str
+    """The name that the operator looks for: the container that is the program."""
+    spec: Manifest
+
 
 class Builder(Protocol):
     """Makes a source available to replicas."""
@@ -90,27 +114,21 @@ class Builder(Protocol):
     backend: str
     """Name of the backend that runs what it builds."""
 
-    async def build(self, source: Source, python: str, folder: Path, emit: Emit) -> Artifact:
+    async def build(
+        self, source: Source, python: str, job: str, folder: Path, emit: Emit
+    ) -> Artifact:
         """Deliver the source and return how a replica finds it.
 
         Args:
             source: What to deliver.
             python: The replicas' interpreter.
-            folder: The job's own folder on this machine; it exists.
+            job: The job's name, which no other job of the place has.
+            folder: A folder on this machine that is the job's own; it exists.
             emit: Shows a sentence about a step that takes long.
 
         Raises:
             EnvironmentFault: There is no room or no right to write.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPlan:
-    """What ``%dryrun`` shows of one replica."""
-
-    replica: Replica
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
 
 
 class Backend(Protocol):
@@ -126,8 +144,8 @@ class Backend(Protocol):
     async def check(self, plan: Plan) -> None:
         """Raise what can be known to go wrong, before anything exists."""
 
-    async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
-        """What :meth:`submit` would run; creates nothing."""
+    async def preview(self, plan: Plan, builder: Builder) -> str:
+        """What :meth:`submit` would do, for a reader; creates nothing."""
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Build and start; the job exists when this returns, or nothing of it does.
@@ -166,6 +184,12 @@ class Backend(Protocol):
 
     async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
         """The output of one replica so far, or its last so many bytes."""
+
+    def remains(self, job: Job) -> str:
+        """What is left of a job that was stopped, as the end of a sentence."""
+
+    async def close(self) -> None:
+        """Give back what was opened for several calls, such as connections."""
 
 
 class Display(Protocol):

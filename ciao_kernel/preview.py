@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
-from ciao_kernel.plugins import Plan, ReplicaPlan
+from ciao_kernel.model import Replica
+from ciao_kernel.plugins import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """What ``%dryrun`` shows of one replica."""
+
+    replica: Replica
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
 
 
 def text(plan: Plan, replicas: tuple[ReplicaPlan, ...], backend: str) -> str:

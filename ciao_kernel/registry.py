@@ -29,9 +29,11 @@ _FRAMEWORKS = {
 }
 _BUILDERS = {
     "folder": "ciao_kernel.builders.folder:FolderBuilder",
+    "configmap": "ciao_kernel.builders.configmap:ConfigMapBuilder",
 }
 _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",
+    "kubernetes": "ciao_kernel.backends.kubernetes.backend:KubernetesBackend",
 }
 
 
@@ -44,6 +46,7 @@ class Registry:
 
     def __init__(self, third_party: Mapping[str, Mapping[str, EntryPoint]] | None = None) -> None:
         self._third_party = third_party
+        self._kept: dict[str, tuple[Settings, Backend]] = {}
 
     @functools.cached_property
     def table(self) -> Table:
@@ -67,9 +70,20 @@ class Registry:
         return made
 
     def backend(self, name: str, settings: Settings) -> Backend:
-        """Return a backend by its name; raises PluginError as :meth:`framework` does."""
+        """Return a backend by its name; raises PluginError as :meth:`framework` does.
+
+        The same one for the same settings: it may hold connections open.
+        """
+        if name in self._kept and self._kept[name][0] is settings:
+            return self._kept[name][1]
         made: Backend = self._make("backends", name, settings)
+        self._kept[name] = (settings, made)
         return made
+
+    async def close(self) -> None:
+        """Let all backends close what they hold open."""
+        for _, backend in self._kept.values():
+            await backend.close()
 
     def backends(self, settings: Settings) -> list[Backend]:
         """All backends that can be loaded; the local one, which is always there, comes last."""

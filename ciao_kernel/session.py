@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ciao_kernel import failure, workspace
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, SpecError
+from ciao_kernel.errors import BackendError, JobError, JobLost, JobStopped, NoSuchJob, SpecError
 from ciao_kernel.magics import parse, render, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
@@ -133,7 +133,7 @@ class Session:
             names = ", ".join(file.path for file in source.modules)
             display.show(Notice(f"taking along, because the code imports them: {names}"))
         if spec.dryrun:
-            await self._preview(plan, backend, display)
+            display.show(Notice(await backend.preview(plan, builder)))
             return None
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
@@ -185,11 +185,19 @@ class Session:
 
     # --------------------------------------------------------------------- jobs that exist
 
-    async def jobs(self) -> list[tuple[Job, Status]]:
-        """All jobs of all backends that are available, oldest first."""
+    async def jobs(self, faults: list[BackendError] | None = None) -> list[tuple[Job, Status]]:
+        """All jobs of all backends that are available, oldest first.
+
+        Args:
+            faults: Gets the errors of backends that cannot be asked now.
+        """
         found = []
         for backend in self._available():
-            found += await backend.jobs()
+            try:
+                found += await backend.jobs()
+            except BackendError as error:
+                if faults is not None:
+                    faults.append(error)
         return sorted(found, key=lambda pair: pair[0].created)
 
     async def find(self, name: str) -> tuple[Backend, Job, Status]:
@@ -199,11 +207,16 @@ class Session:
             NoSuchJob: There is none of that name; the hint offers the nearest one.
         """
         missing: NoSuchJob | None = None
+        fault: BackendError | None = None
         for backend in self._available():
             try:
                 return (backend, *await backend.find(name))
             except NoSuchJob as error:
                 missing = missing or error
+            except BackendError as error:
+                fault = error
+        if fault is not None:  # it may be there, where nobody answers
+            raise fault
         assert missing is not None  # The local backend is always available.
         near = difflib.get_close_matches(name, [job.name for job, _ in await self.jobs()], n=1)
         hint = f"Did you mean {near[0]}? {missing.hint}" if near else missing.hint
@@ -233,11 +246,6 @@ class Session:
             return backend.outlives_kernel
         return self.settings.on_shutdown == "leave"
 
-    async def _preview(self, plan: Plan, backend: Backend, display: Display) -> None:
-        from ciao_kernel.preview import text
-
-        display.show(Notice(text(plan, await backend.preview(plan), backend.name)))
-
     async def _follow(
         self, job: Job, backend: Backend, display: Display, follow: tuple[str, ...]
     ) -> Status:
@@ -262,7 +270,8 @@ class Session:
         if status.state is State.STOPPED:
             why = f" ({status.message})" if status.message else ""
             stay = not goes and status.message != "deleted"
-            hint = f"Its files stay in {job.place}" if stay else ""
+            left = backend.remains(job)
+            hint = left[:1].upper() + left[1:] + "." if stay else ""
             return JobStopped(f"{job.name} was stopped{why}.", hint)
         if status.state is not State.FAILED:
             return None

@@ -99,6 +99,6 @@ class Stopper:
             return f"{job.name} runs on."
         await backend.stop(job, reason)
         if not delete:
-            return f"{job.name} is stopped; its files stay in {job.place}"
+            return f"{job.name} is stopped; {backend.remains(job)}"
         await backend.delete(job)
         return f"{job.name} is stopped, and its folder is removed (%cleanPolicy=all)."

@@ -24,7 +24,9 @@ class FolderBuilder:
     name = "folder"
     backend = "local"
 
-    async def build(self, source: Source, python: str, folder: Path, emit: Emit) -> Artifact:
+    async def build(
+        self, source: Source, python: str, job: str, folder: Path, emit: Emit
+    ) -> Artifact:
         """Copy all files; the program keeps its bytes, whatever its line ends are."""
         work = folder / "work"
         size = sum(file.size for file in source.all())

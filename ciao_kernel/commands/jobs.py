@@ -9,6 +9,7 @@ import time
 from ciao_kernel.commands import Face, add_output
 from ciao_kernel.commands.describe import job_record
 from ciao_kernel.display.table import columns
+from ciao_kernel.errors import BackendError
 from ciao_kernel.model import State, Status
 
 
@@ -20,13 +21,16 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write one line a job."""
-    found = await face.session.jobs()
+    faults: list[BackendError] = []
+    found = await face.session.jobs(faults)
     if args.running:
         found = [(job, status) for job, status in found if not status.over]
     if args.output == "json":
         records = [job_record(job, status) for job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")
         return
+    for fault in faults:
+        face.write(f"{fault.message}\n")
     if not found:
         face.write("There are no jobs.\n")
         return

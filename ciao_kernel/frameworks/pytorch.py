@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Address, Artifact, JobSpec, Replica, ReplicaGroup, Runner
+from ciao_kernel.frameworks.replicas import replica_specs
+from ciao_kernel.model import (
+    Address,
+    Artifact,
+    JobSpec,
+    Manifest,
+    Replica,
+    ReplicaGroup,
+    Runner,
+    SuccessPolicy,
+)
+from ciao_kernel.plugins import JobManifest
 
 
 class PyTorch:
@@ -22,6 +33,7 @@ class PyTorch:
     endless: frozenset[str] = frozenset()
     package = "torch"
     requirement = "torch"
+    image = "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime"
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles, and add the one master that every PyTorchJob has."""
@@ -32,6 +44,12 @@ class PyTorch:
                 f"a PyTorch job has exactly one master (rank 0), and {master.count} are asked for.",
                 "Write %master=1, or leave it out; %worker says how many others there are.",
                 directive="master",
+            )
+        if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:
+            raise SpecError(
+                "a PyTorch job succeeds with its master; there is no other policy.",
+                "Leave %successPolicy out.",
+                directive="successPolicy",
             )
         if spec.runner is Runner.PYTHON and (spec.nproc_per_node or 1) > 1:
             raise SpecError(
@@ -76,6 +94,15 @@ class PyTorch:
             "PET_NNODES": str(len(addresses)),
             "PET_NPROC_PER_NODE": str(processes_per_replica(spec, replica)),
         }
+
+    def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """A PyTorchJob; all its replicas run as many processes as the master."""
+        titles = {role: role.title() for role in self.roles}
+        body: Manifest = {
+            "nprocPerNode": str(processes_per_replica(spec, self.decider(spec))),
+            "pytorchReplicaSpecs": replica_specs(spec, pods, titles, "pytorch"),
+        }
+        return JobManifest("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "pytorch", body)
 
 
 def processes_per_replica(spec: JobSpec, replica: Replica) -> int:

@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Address, Artifact, JobSpec, Replica, ReplicaGroup, Runner
+from ciao_kernel.frameworks.replicas import replica_specs
+from ciao_kernel.model import (
+    Address,
+    Artifact,
+    JobSpec,
+    Manifest,
+    Replica,
+    ReplicaGroup,
+    Runner,
+    SuccessPolicy,
+)
+from ciao_kernel.plugins import JobManifest
 
 
 class TensorFlow:
@@ -22,6 +33,7 @@ class TensorFlow:
     endless: frozenset[str] = frozenset({"ps"})
     package = "tensorflow"
     requirement = "tensorflow"
+    image = "tensorflow/tensorflow:2.21.0"
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles; a header without roles means one worker."""
@@ -91,3 +103,11 @@ class TensorFlow:
         task = {"type": replica.role, "index": replica.index}
         config = {"cluster": cluster, "task": task, "environment": "cloud"}
         return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
+
+    def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """A TFJob."""
+        titles = {role: "PS" if role == "ps" else role.title() for role in self.roles}
+        body: Manifest = {"tfReplicaSpecs": replica_specs(spec, pods, titles, "tensorflow")}
+        if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:
+            body["successPolicy"] = "AllWorkers"
+        return JobManifest("kubeflow.org/v1", "TFJob", "tfjobs", "tensorflow", body)

@@ -76,6 +76,24 @@ class Client:
         """
         return await self._call("GET", path, query)
 
+    async def text(self, path: str, **query: str) -> bytes:
+        """GET what is no object, such as a log; asked for once.
+
+        Raises:
+            Refused, ClusterFault: As :meth:`get`.
+        """
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
+        try:
+            async with self.request("GET", path, query, timeout=timeout) as answer:
+                data = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._away(error) from error
+        if answer.status >= 300:
+            raise refused(answer.status, data.decode(errors="replace"), path)
+        return data
+
     async def find(self, path: str, **query: str) -> Object | None:
         """GET an object, or None if there is none of that name."""
         try:
@@ -109,6 +127,10 @@ class Client:
             if not ours or any(theirs.get(key) != value for key, value in ours.items()):
                 raise
             return found
+
+    async def post(self, path: str, body: Object) -> Object:
+        """POST what leaves nothing behind, such as a review."""
+        return await self._call("POST", path, {}, body)
 
     async def patch(self, path: str, body: Object) -> Object:
         """Merge-patch an object."""
@@ -156,7 +178,7 @@ class Client:
                     refusal = refused(answer.status, text, path)
                     if answer.status == 401 and not renewed:
                         renewed = True
-                        await self._renew()
+                        await self.renew()
                         continue
                     if not _passes(refusal):
                         raise refusal
@@ -216,7 +238,7 @@ class Client:
             self._session = RESTClientObject(self.access.configuration)._create_pool_manager()
         return self._session
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """Read the credentials again: a token expired, or a file was replaced."""
         self.access = await self._reload(self.access.context)
         await self.close()

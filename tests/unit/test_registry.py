@@ -77,7 +77,7 @@ def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str
 
     assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
     assert registry.builder_for("local").name == "folder"
-    assert [backend.name for backend in registry.backends(Settings())] == ["local"]
+    assert [backend.name for backend in registry.backends(Settings())] == ["kubernetes", "local"]
     (fault,) = registry.faults(Settings())
     assert "broken" in fault.message
     assert kind == "backends" or why in fault.message

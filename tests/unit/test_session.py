@@ -29,8 +29,8 @@ from ciao_kernel.model import (
     Source,
     SourceFile,
 )
-from ciao_kernel.plugins import Plan, ReplicaPlan
-from ciao_kernel.preview import text
+from ciao_kernel.plugins import Plan
+from ciao_kernel.preview import ReplicaPlan, text
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 

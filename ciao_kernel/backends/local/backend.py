@@ -6,13 +6,14 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable
 
+from ciao_kernel import preview
 from ciao_kernel.backends.local import follower, gpus, interpreter, views
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
-from ciao_kernel.plugins import Builder, Emit, Plan, ReplicaPlan
+from ciao_kernel.plugins import Builder, Emit, Plan
 
 
 class LocalBackend:
@@ -67,9 +68,9 @@ class LocalBackend:
                 )
         await self._launcher.check_gpus(plan)
 
-    async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
-        """Show ports and devices as a run now would choose them."""
-        return await self._launcher.preview(plan)
+    async def preview(self, plan: Plan, builder: Builder) -> str:
+        """Files, commands and variables; ports and devices as a run now would choose them."""
+        return preview.text(plan, await self._launcher.preview(plan), self.name)
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Lay the job's folder out and start its supervisor."""
@@ -104,3 +105,10 @@ class LocalBackend:
     async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
         """Read the replica's log file."""
         return await self._store.log(job, replica, last)
+
+    def remains(self, job: Job) -> str:
+        """Its folder, until it is deleted."""
+        return f"its files stay in {job.place}"
+
+    async def close(self) -> None:
+        """Nothing is held open."""

@@ -23,7 +23,8 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, EnvironmentFault
 from ciao_kernel.model import Address, Artifact, Replica
-from ciao_kernel.plugins import Builder, Emit, Plan, ReplicaPlan
+from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.preview import ReplicaPlan
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""
@@ -71,7 +72,9 @@ class Launcher:
         store.clear_leftovers(self._jobs)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            artifact = await builder.build(plan.source, self.python(plan), folder.path, emit)
+            artifact = await builder.build(
+                plan.source, self.python(plan), folder.path.name, folder.path, emit
+            )
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), await self._shares(plan)
                 name = folder.path.name

@@ -328,10 +328,10 @@ def test_a_failing_builder_leaves_nothing(jobs: Place) -> None:
 
 def test_a_supervisor_that_cannot_start_leaves_nothing(jobs: Place) -> None:
     class Breaking(FolderBuilder):
-        async def build(self, source: Any, python: str, folder: Path, emit: Any) -> Any:
+        async def build(self, source: Any, python: str, job: str, folder: Path, emit: Any) -> Any:
             (folder / "status.json").mkdir()  # its first word cannot be written there
             (folder / "status.json" / "x").touch()
-            made = await super().build(source, python, folder, emit)
+            made = await super().build(source, python, job, folder, emit)
             (folder / "job.json").mkdir()
             return made
 

@@ -165,7 +165,7 @@ CLUSTER = {
     "namespace": maybe(NAMES),
     "image": maybe(
         st.from_regex(
-            r"([a-z]{1,9}\.example(:[0-9]{4})?/)?[a-z]{1,9}(/[a-z]{1,9})?(:[a-z0-9.]{1,9})?"
+            r"([a-z]{1,9}\.example(:[0-9]{4})?/)?[a-z]{1,9}(/[a-z]{1,9})?(:[a-z0-9][a-z0-9.]{0,9})?"
             r"(@sha256:[0-9a-f]{64})?",
             fullmatch=True,
         )

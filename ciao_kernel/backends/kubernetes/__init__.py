@@ -1,0 +1,1 @@
+"""Jobs on a cluster: TFJob and PyTorchJob of the Kubeflow training operator."""

@@ -1,0 +1,90 @@
+"""Labels and annotations: by them any kernel or terminal finds a job and what belongs to it."""
+
+from __future__ import annotations
+
+from ciao_kernel.model import Job, Manifest, Replica
+
+BACKEND = "kubernetes"
+API = "/apis/kubeflow.org/v1"
+
+MANAGED = "app.kubernetes.io/managed-by"
+OURS = f"{MANAGED}=ciao"
+JOB = "ciao-kernel/job"
+RUN = "ciao-kernel/run"
+"""A number that only one submission has: an answer that got lost is told apart by it."""
+_OWNER = "ciao-kernel/owner"
+_FRAMEWORK = "ciao-kernel/framework"
+_REPLICAS = "ciao-kernel/replicas"
+_DECIDER = "ciao-kernel/decider"
+_PROGRAM = "ciao-kernel/program"
+_HEADER = "ciao-kernel/header"
+_DETACHED = "ciao-kernel/detached"
+
+# The operator's own, on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
+OPERATOR_JOB = "training.kubeflow.org/job-name"
+OPERATOR_ROLE = "training.kubeflow.org/replica-type"
+OPERATOR_INDEX = "training.kubeflow.org/replica-index"
+
+
+def labels(job: str) -> dict[str, str]:
+    """The labels of everything that belongs to a job."""
+    return {MANAGED: "ciao", JOB: job}
+
+
+def notes(job: Job, run: str, decider: Replica) -> dict[str, str]:
+    """What of a job the cluster has no field for."""
+    counts: dict[str, int] = {}
+    for replica in job.replicas:
+        counts[replica.role] = counts.get(replica.role, 0) + 1
+    return {
+        RUN: run,
+        _OWNER: job.owner,
+        _FRAMEWORK: job.framework,
+        _REPLICAS: " ".join(f"{role}={count}" for role, count in counts.items()),
+        _DECIDER: str(decider),
+        _PROGRAM: job.program,
+        _HEADER: job.header,
+        _DETACHED: str(job.detached).lower(),
+    }
+
+
+def job(item: Manifest, created: float) -> Job:
+    """Return the job of an object, whoever wrote its annotations.
+
+    Raises:
+        KeyError, ValueError: It is none of ours.
+    """
+    meta = item["metadata"]
+    notes = meta.get("annotations") or {}
+    replicas = []
+    for word in notes[_REPLICAS].split():
+        role, _, count = word.partition("=")
+        replicas += [Replica(role, index) for index in range(min(int(count), 10_000))]
+    return Job(
+        name=meta["name"],
+        backend=BACKEND,
+        framework=notes.get(_FRAMEWORK, ""),
+        replicas=tuple(replicas),
+        created=created,
+        place=meta["namespace"],
+        program=notes.get(_PROGRAM, ""),
+        header=notes.get(_HEADER, ""),
+        owner=notes.get(_OWNER, ""),
+        detached=notes.get(_DETACHED) == "true",
+    )
+
+
+def decider(item: Manifest) -> Replica | None:
+    """The replica whose success is the job's, as its framework said when it was submitted."""
+    name = ((item["metadata"].get("annotations") or {}).get(_DECIDER)) or ""
+    role, dash, index = name.rpartition("-")
+    return Replica(role, int(index)) if dash and index.isdigit() else None
+
+
+def replica(pod: Manifest) -> Replica | None:
+    """Which replica a pod is; None for one that does not say."""
+    found = pod["metadata"].get("labels") or {}
+    role, index = found.get(OPERATOR_ROLE, ""), found.get(OPERATOR_INDEX, "")
+    if role == "launcher" and not index:  # an MPIJob's launcher has no index
+        index = "0"
+    return Replica(role, int(index)) if role and index.isdigit() else None

@@ -1,0 +1,120 @@
+"""Why a job waits, in the cluster's own words, and when waiting has become hopeless."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+
+_ASK_EVERY = 1.0
+_MOST_PODS = 4
+"""Pods whose events are asked for at a time: what one waits for, the others do too."""
+_OPERATOR_SILENT = 10.0
+
+
+class Reasons:
+    """Finds out what the pods' own status does not say: from events, one question a second.
+
+    Args:
+        client: The API server.
+        job: Whose replicas wait.
+        hopeless: Seconds after which an image that cannot be had fails the job.
+    """
+
+    def __init__(self, client: Client, job: Job, hopeless: float) -> None:
+        self._client, self._job, self._hopeless = client, job, hopeless
+        self._asked = 0.0
+        self._began = time.monotonic()
+        self._told: dict[str, str] = {}
+        """What the events of an object said last, by its uid."""
+        self._stuck: dict[Replica, float] = {}
+
+    async def explain(self, now: Status, pods: Mapping[Replica, Object | None], uid: str) -> Status:
+        """Return the status with reasons for what is pending.
+
+        Args:
+            now: The status.
+            pods: Each replica's pod, if it has one.
+            uid: The job's.
+        """
+        pending = [one for one in now.replicas if one.state is State.PENDING]
+        if now.state.over or not pending:
+            self._stuck.clear()
+            return now
+        if time.monotonic() - self._asked > _ASK_EVERY:
+            self._asked = time.monotonic()
+            await self._ask(pending, pods, uid)
+        explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
+        replicas = tuple(
+            replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
+        )
+        found = replace(now, replicas=replicas)
+        return self._given_up(found, pods) or found
+
+    async def _ask(
+        self, pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
+    ) -> None:
+        missing = any(pods[one.replica] is None for one in pending)
+        uids = [uid] if missing and uid else []
+        waiting = [pod for one in pending if (pod := pods[one.replica])]
+        uids += [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
+        path = f"/api/v1/namespaces/{self._job.place}/events"
+        for one in uids:
+            try:
+                found = await self._client.get(path, fieldSelector=f"involvedObject.uid={one}")
+            except (Refused, ClusterFault):
+                return  # no right to see events, or nobody there: the job goes on without
+            warnings = [
+                event
+                for event in status.many(found, "items")
+                if event.get("type") == "Warning" and event.get("message")
+            ]
+            if warnings:
+                last = max(warnings, key=_when)
+                words = " ".join(str(last["message"]).split())
+                self._told[one] = f"{last.get('reason', '')}: {words}"
+
+    def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
+        if pod is not None:
+            said = self._told.get(pod["metadata"]["uid"], "")
+            if one.reason.startswith("unschedulable") or not said:
+                return one.reason
+            # The image's own error stands in the events; the status soon says "Back-off" alone.
+            return said if not one.reason or "Back-off" in one.reason else one.reason
+        if uid in self._told:
+            return self._told[uid]
+        if time.monotonic() - self._began > _OPERATOR_SILENT:
+            return "no pod yet: the training operator does not answer"
+        return one.reason
+
+    def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
+        """The status of a job that will never run, once it has waited long enough."""
+        for one in now.replicas:
+            pod = pods.get(one.replica)
+            word = status.waits_for(pod)[0] if pod and one.state is State.PENDING else ""
+            if word not in status.HOPELESS or word == "CrashLoopBackOff":
+                self._stuck.pop(one.replica, None)
+                continue
+            since = self._stuck.setdefault(one.replica, time.monotonic())
+            if time.monotonic() - since >= self._hopeless:
+                return replace(
+                    now,
+                    state=State.FAILED,
+                    since=time.time(),
+                    reason=word,
+                    message=f"{one.replica} cannot start: {one.reason}",
+                    decided_by=one.replica,
+                )
+        return None
+
+
+def _when(event: Object) -> str:
+    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if isinstance(event.get(key), str):
+            return str(event[key])
+    return ""

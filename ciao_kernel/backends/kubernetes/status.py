@@ -1,0 +1,173 @@
+"""What the objects of a job say of it: pure functions from objects to a Status.
+
+Objects come from a server that may be older or newer than this code: a field that is missing or
+has another type is taken as not said, never as an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
+
+# What a container waits for that will not come by waiting (kubelet, pkg/kubelet/images/types.go
+# and container/sync_result.go).
+HOPELESS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "CrashLoopBackOff",
+    }
+)
+
+
+def stamp(text: Any) -> float:
+    """Seconds since the epoch of a time as the API writes it; 0 where there is none."""
+    with contextlib.suppress(TypeError, ValueError):
+        return datetime.fromisoformat(text).timestamp()
+    return 0.0
+
+
+def get(item: Any, *path: str) -> Any:
+    """Return what stands at a path of keys, or None."""
+    for key in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(key)
+    return item
+
+
+def many(item: Any, *path: str) -> list[Manifest]:
+    """Return the objects of a list at a path; an empty list where there is none."""
+    found = get(item, *path)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def conditions(item: Manifest) -> dict[str, Manifest]:
+    """The conditions of an object that hold, by type."""
+    return {
+        str(one.get("type")): one
+        for one in many(item, "status", "conditions")
+        if one.get("status") == "True"
+    }
+
+
+def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
+    """What one pod says of its replica."""
+    phase = get(pod, "status", "phase")
+    states = [
+        (one, one.get("state") or {})
+        for one in many(pod, "status", "containerStatuses")
+        if isinstance(one.get("state") or {}, dict)
+    ]
+    began = stamp(get(pod, "metadata", "creationTimestamp"))
+    restarts = sum(one.get("restartCount") or 0 for one, _ in states)
+    for _, state in states:
+        if over := state.get("terminated"):
+            code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
+            ended = stamp(over.get("finishedAt")) or began
+            if phase in ("Succeeded", "Failed"):
+                return ReplicaStatus(
+                    replica,
+                    State.SUCCEEDED if phase == "Succeeded" else State.FAILED,
+                    ended,
+                    _code(code),
+                    _reason(pod, over),
+                )
+    if phase in ("Succeeded", "Failed"):  # evicted before a container ran, for one
+        state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
+        words = [get(pod, "status", key) for key in ("reason", "message")]
+        return ReplicaStatus(replica, state, began, None, ": ".join(filter(None, words)))
+    again = f"restarted {restarts}x" if restarts else ""
+    for _, state in states:
+        if "running" in state:
+            since = stamp(get(state, "running", "startedAt")) or began
+            leaving = "ending" if get(pod, "metadata", "deletionTimestamp") else again
+            return ReplicaStatus(replica, State.RUNNING, since, None, leaving)
+    return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1] or again)
+
+
+def waits_for(pod: Manifest) -> tuple[str, str]:
+    """Why a pod does not run yet: a word, and words for the user; empty where nothing is said."""
+    for one in many(pod, "status", "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return str(one.get("reason", "")), f"unschedulable: {one.get('message', '')}"
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for one in many(pod, "status", key):
+            waiting = get(one, "state", "waiting")
+            if not isinstance(waiting, dict):
+                continue
+            reason = str(waiting.get("reason") or "")
+            if reason in ("ContainerCreating", "PodInitializing", ""):
+                continue
+            message = " ".join(str(waiting.get("message") or "").split())
+            return reason, f"{reason}: {message}" if message else reason
+    return "", ""
+
+
+def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> Status:
+    """The job's status: its condition decides, whatever its pods do.
+
+    Args:
+        job: Which replicas it has.
+        item: The job's object.
+        seen: What is known of replicas, gone pods included.
+    """
+    holds = conditions(item)
+    replicas = tuple(seen.get(replica, ReplicaStatus(replica)) for replica in job.replicas)
+    if failed := holds.get("Failed"):
+        return Status(
+            State.FAILED,
+            replicas,
+            stamp(failed.get("lastTransitionTime")),
+            reason=str(failed.get("reason") or ""),
+            message=_why(failed, replicas),
+            decided_by=first_failed(replicas),
+        )
+    if done := holds.get("Succeeded"):
+        since = stamp(done.get("lastTransitionTime"))
+        return Status(State.SUCCEEDED, replicas, since, decided_by=marks.decider(item))
+    if suspended := holds.get("Suspended"):
+        text = str(suspended.get("message") or "someone suspended it")
+        return Status(State.PENDING, replicas, reason="Suspended", message=text)
+    running = any(one.state is State.RUNNING for one in replicas)
+    return Status(State.RUNNING if running else State.PENDING, replicas, _since(replicas))
+
+
+def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
+    """The replica that failed first, if any."""
+    failed = [one for one in replicas if one.state is State.FAILED]
+    return min(failed, key=lambda one: one.since).replica if failed else None
+
+
+def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...]) -> str:
+    """The operator's words, where no replica's own end says more."""
+    if any(one.state is State.FAILED for one in replicas):
+        return ""
+    return str(condition.get("message") or "")
+
+
+def _since(replicas: tuple[ReplicaStatus, ...]) -> float:
+    return min((one.since for one in replicas if one.since), default=0.0)
+
+
+def _reason(pod: Manifest, over: Manifest) -> str:
+    evicted = get(pod, "status", "reason")
+    if evicted:
+        return ": ".join(filter(None, [str(evicted), get(pod, "status", "message")]))
+    reason = str(over.get("reason") or "")
+    return "" if reason in ("Completed", "Error") else reason
+
+
+def _code(code: int | None) -> int | None:
+    """A shell's 128 + n is the signal n, as the model counts it."""
+    return code if code is None or code <= 128 or code > 192 else 128 - code

@@ -1,0 +1,68 @@
+"""Which API server and namespace a job goes to, with one open client for each context."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ciao_kernel.config import Settings
+from ciao_kernel.kube import access
+from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import ClusterSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One namespace of one cluster."""
+
+    client: Client
+    namespace: str
+
+
+class Targets:
+    """Opens clients when they are needed, and keeps them for the next cell.
+
+    Args:
+        settings: Context, namespace and patience.
+        load: Reads credentials; a test passes its own.
+    """
+
+    def __init__(
+        self, settings: Settings, load: Callable[[str], Awaitable[Access]] = access.load
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._clients: dict[str, Client] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def of(self, spec: ClusterSpec | None = None) -> Target:
+        """Return where a cell's job goes; without a cell, where the settings say.
+
+        Raises:
+            ClusterFault: There are no credentials, or they cannot be read.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # connections belong to the loop that opened them
+            self._clients, self._loop = {}, loop
+        context = (spec.context if spec else None) or self._settings.context
+        if context not in self._clients:
+            client = Client(await self._load(context), self._settings.request_patience, self._load)
+            self._clients[context] = client
+        client = self._clients[context]
+        return Target(client, self._namespace(spec, client.access))
+
+    def _namespace(self, spec: ClusterSpec | None, found: Access) -> str:
+        named = (spec.namespace if spec else None) or self._settings.namespace
+        of_context = found.namespace if found.context else ""
+        of_gateway = os.environ.get("KERNEL_NAMESPACE", "")  # set by Enterprise Gateway
+        return named or of_context or of_gateway or found.namespace or "default"
+
+    async def close(self) -> None:
+        """Close all clients."""
+        clients, self._clients = self._clients, {}
+        if self._loop is asyncio.get_running_loop():
+            for client in clients.values():
+                await client.close()

@@ -1,0 +1,158 @@
+"""One request to the log endpoint: hands out what is new in the answer, and says how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.errors import Refused
+from ciao_kernel.kube.client import Client, refused
+from ciao_kernel.kube.progress import Gap, Lines
+from ciao_kernel.kube.replay import Mismatch, Replay
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_CONNECT = 5.0
+_UNCLEAR = 1.0
+# For so long lines are held back that may have been delivered; see Replay.holding.
+_BACKLOG = 1 << 16
+# A read of so many bytes means that more is waiting.
+
+
+class End(enum.Enum):
+    """How an answer ended, or why there was none."""
+
+    CLEAN = enum.auto()  # in order, though the container may run on: kubelets are restarted
+    CUT = enum.auto()  # no answer, or not all of it
+    QUIET = enum.auto()  # nothing came for so long that the connection may be dead
+    MISMATCH = enum.auto()  # it does not continue what was delivered
+    NOTHING = enum.auto()  # 204, 400: no log, or not yet
+    GONE = enum.auto()  # 404: no such pod
+    DENIED = enum.auto()  # 401, 403
+    UNWELL = enum.auto()  # any other status
+    WORDS = enum.auto()  # status 200, and the kubelet's excuse in place of lines
+
+
+_ENDS = {204: End.NOTHING, 400: End.NOTHING, 401: End.DENIED, 403: End.DENIED, 404: End.GONE}
+
+
+class LogRequest:
+    """One request.
+
+    Args:
+        client: The API server.
+        path: Of the pod's log.
+        query: With ``timestamps=true``.
+        replay: Takes the answer.
+        read_timeout: Seconds without a byte after which the connection counts as dead.
+        pause: Seconds for which reading rests after each read.
+
+    Attributes:
+        end: How it ended.
+        refusal: The server's words, where it did not send a log.
+        fruitful: Something new came.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        query: Mapping[str, str],
+        replay: Replay,
+        read_timeout: float,
+        pause: float,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._query = query
+        self.replay = replay
+        self._read_timeout = read_timeout
+        self._pause = pause
+        self.end = End.CUT
+        self.refusal: Refused | None = None
+        self.fruitful = False
+
+    async def read(self) -> AsyncGenerator[Lines | Gap, None]:
+        """Ask, and return what is new as it comes. Faults are told by ``end``, not raised."""
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT, sock_read=self._read_timeout
+        )
+        answered = False
+        try:
+            async with self._client.request(
+                "GET", self._path, self._query, timeout=timeout
+            ) as answer:
+                if answer.status != 200:
+                    self.end = _ENDS.get(answer.status, End.UNWELL)
+                    text = await answer.text(errors="replace")
+                    self.refusal = refused(answer.status, text, self._path)
+                    return
+                answered = True
+                async with aclosing(self._pieces(answer)) as found:
+                    async for pieces in found:
+                        for piece in pieces:
+                            self.fruitful = True
+                            yield piece
+            self.end = End.WORDS if self.replay.broken else End.CLEAN
+        except Mismatch:
+            self.end = End.MISMATCH
+        except TimeoutError:
+            self.end = End.QUIET if answered else End.CUT
+        except (aiohttp.ClientError, OSError):
+            self.end = End.CUT
+        if self.end is End.WORDS:
+            words = self.replay.words.decode(errors="replace").strip()
+            self.refusal = Refused(words, code=200)
+
+    async def _pieces(
+        self, answer: aiohttp.ClientResponse
+    ) -> AsyncGenerator[list[Lines | Gap], None]:
+        replay, until = self.replay, 0.0
+        while not replay.broken:
+            if not replay.holding:
+                until = 0.0
+            elif not until:
+                until = time.monotonic() + _UNCLEAR
+            left = max(0.0, until - time.monotonic()) if until else None
+            try:
+                async with asyncio.timeout(left) as limit:
+                    data = await answer.content.readany()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                yield replay.release()
+                continue
+            if not data:
+                yield replay.end()
+                return
+            yield replay.feed(data)
+            if self._pause and len(data) < _BACKLOG:
+                await _rest(answer, self._pause)
+
+
+async def _rest(answer: aiohttp.ClientResponse, seconds: float) -> None:
+    """Leave what comes to the kernel's buffers for a moment.
+
+    The API server sends each line by itself. To wake up for each costs eight times the processor
+    time of reading some of them together, and nobody sees the difference.
+    """
+    connection = answer.connection
+    transport: Any = connection.transport if connection else None
+    if transport is None:
+        return  # all of the answer is here
+    # Below TLS: the transport above it would go on to decrypt each piece as it comes. There is
+    # no public way to it; where it is not found, the upper one does.
+    inner: Any = getattr(transport, "_ssl_protocol", None)
+    raw: Any = getattr(inner, "_transport", None) or transport
+    raw.pause_reading()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        raw.resume_reading()

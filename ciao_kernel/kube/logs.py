@@ -1,0 +1,288 @@
+"""The log of one container, from its first line to its last, each line exactly once.
+
+A container may start again in its pod; each of these instances has a log of its own, and they
+are read one after the other. Connections end at any time, and the end of a log looks the same as
+that of a connection: so an end is believed only when the pod's status says so as well.
+What cannot be had is said (:class:`Gap`), never passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ciao_kernel.kube import stamps
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.instances import Seen, over, seen
+from ciao_kernel.kube.log_request import End, LogRequest
+from ciao_kernel.kube.progress import Gap, Lines, Progress
+from ciao_kernel.kube.replay import Mode, Replay
+
+__all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+_LOOK = 5.0
+# For so long a status is waited for that belongs to an end: short where lines still came, since
+# the log may go on, and the node keeps but one file of it.
+_SOON, _LATE = 0.5, 3.0
+# Seconds for which an ended container's log is asked for that is refused; nodes restart.
+_PATIENCE = {End.NOTHING: 10.0, End.WORDS: 10.0, End.DENIED: 10.0, End.UNWELL: 60.0}
+
+
+class PodView(Protocol):
+    """What the pod looks like now."""
+
+    def pod(self) -> Object | None:
+        """Return the latest object, or None once it is gone."""
+
+    async def changed(self, within: float) -> None:
+        """Return at the next change, or after so many seconds."""
+
+
+@dataclass(slots=True)
+class _Instance:
+    """One instance, and how far its log was read."""
+
+    id: str
+    number: int
+    progress: Progress = field(default_factory=Progress)
+    mode: Mode = Mode.COUNT
+    complete: bool = False
+    replaced: bool = False
+    """Another instance is known to have come after it."""
+    ended_by: Replay | None = None
+    """The last answer, if it ended in order and nothing contradicted that yet."""
+    refused_since: float = 0.0
+    wait: float = _FIRST_WAIT
+
+
+class ContainerLog:
+    """All that one container of one pod writes.
+
+    Args:
+        client: The API server.
+        namespace: Of the pod.
+        pod: Its name.
+        container: Its name.
+        view: Knows the pod's status; has seen the pod already.
+        read_timeout: Seconds without a byte after which a connection counts as dead.
+        since: RFC 3339 time of the oldest line that is wanted; None for all.
+        pause: Seconds for which reading rests after each read while little comes; it saves most
+            of the processor time, and delays a line by as much.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        pod: str,
+        container: str,
+        view: PodView,
+        *,
+        read_timeout: float = 30.0,
+        since: str | None = None,
+        pause: float = 0.05,
+    ) -> None:
+        self._client = client
+        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        self._name = pod
+        self._container = container
+        self._view = view
+        self._read_timeout = read_timeout
+        self._since = since or ""
+        self._pause = pause
+        self._uid = ""
+        self._begun_early: dict[str, Progress] = {}
+
+    async def read(self) -> AsyncGenerator[Lines | Gap, None]:
+        """Return the log as it comes; ends when nothing more can come.
+
+        Connections that fail are tried again without end: to stop that, cancel.
+
+        Raises:
+            Refused: The server does not let us read logs.
+            ClusterFault: The credentials are not good any more, and there are no new ones.
+        """
+        known: _Instance | None = None
+        while one := await self._next(known):
+            lost = one.number - (known.number if known else -1) - 1
+            if lost > 0 and not self._since:
+                which = "1 start" if lost == 1 else f"{lost} starts"
+                yield Gap(f"The log of {which} of {self._name} is not kept any more.")
+            async with aclosing(self._read(one)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            known = one
+
+    async def _next(self, known: _Instance | None) -> _Instance | None:
+        """Wait for an instance that comes after one; None if there will be none."""
+        while (pod := self._pod()) is not None:
+            now = seen(pod, self._container)
+            if now and (known is None or now.id != known.id):
+                number = known.number if known else -1
+                if now.before and now.number - 1 > number:
+                    return _Instance(now.before, now.number - 1)
+                early = self._begun_early.pop(now.id, None)
+                return _Instance(now.id, now.number, early or Progress())
+            if over(pod, self._container):
+                return None
+            await self._view.changed(within=_LOOK)
+        return None
+
+    async def _read(self, one: _Instance) -> AsyncGenerator[Lines | Gap, None]:
+        """Read one instance to its end, and wait until that is all of the pod or another came."""
+        while (pod := self._pod()) is not None:
+            now = seen(pod, self._container)
+            if now and now.id != one.id and not one.replaced:
+                await self._replace(one, now)
+                continue
+            if now and one.complete and (now.id != one.id or over(pod, self._container)):
+                return
+            if now is None or one.complete:
+                await self._view.changed(within=_LOOK)
+                continue
+            if now.id != one.id and now.before != one.id:
+                yield Gap(_rest_lost(one, f"{self._name} was started again more than once"))
+                return
+            async with aclosing(self._ask(one, now)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        if one.complete:
+            return
+        if one.ended_by is None:
+            yield Gap(_rest_lost(one, f"the pod {self._name} was deleted"))
+            return
+        for piece in one.ended_by.finish():
+            yield piece
+
+    async def _ask(self, one: _Instance, now: Seen) -> AsyncGenerator[Lines | Gap, None]:
+        """Make one request, and decide what follows from its end."""
+        previous = now.id != one.id
+        ended = previous or now.ended
+        mode = one.mode
+        request = self._request(one, previous, follow=not ended and mode is not Mode.SEARCH)
+        async with aclosing(request.read()) as pieces:
+            async for piece in pieces:
+                yield piece
+        end, replay = request.end, request.replay
+        if request.fruitful:
+            one.wait, one.refused_since = _FIRST_WAIT, 0.0
+        if replay.begun and replay.joined:
+            one.mode = Mode.COUNT
+        if end is not End.GONE:
+            one.ended_by = None
+        if end is End.CLEAN and ended:
+            for piece in replay.finish():
+                yield piece
+            one.complete = True
+        elif end is End.CLEAN:
+            one.ended_by = replay
+            await self._status(one, _SOON if request.fruitful else _LATE)
+        elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
+            if mode is Mode.SEARCH and not replay.nearly:
+                # Unless it is another instance's log, of which the status does not know yet.
+                await self._status(one, _LATE / 3)
+                one.mode = Mode.ANEW
+            else:
+                one.mode = Mode.SEARCH
+        elif end is not End.QUIET:
+            if self._hopeless(one, request, ended):
+                words = request.refusal.message if request.refusal else ""
+                yield Gap(_rest_lost(one, f"the cluster does not hand it out ({words})"))
+                one.complete = True
+                return
+            if request.refusal and request.refusal.code == 401:
+                await self._client.renew()
+            await self._wait(one)
+
+    def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
+        """Tell whether a refusal has lasted for too long.
+
+        Raises:
+            Refused: It is one of permission.
+        """
+        if request.end not in _PATIENCE or request.refusal is None:
+            one.refused_since = 0.0
+            return False
+        one.refused_since = one.refused_since or time.monotonic()
+        if time.monotonic() - one.refused_since < _PATIENCE[request.end]:
+            return False
+        if request.end is End.DENIED:
+            raise request.refusal
+        return ended
+
+    def _request(self, one: _Instance, previous: bool, follow: bool) -> LogRequest:
+        query = {"container": self._container, "timestamps": "true"}
+        if since := one.progress.since or self._since:
+            query["sinceTime"] = since
+        if previous:
+            query["previous"] = "true"
+        if follow:
+            query["follow"] = "true"
+        replay = Replay(one.progress, one.mode, self._since)
+        return LogRequest(self._client, self._path, query, replay, self._read_timeout, self._pause)
+
+    async def _replace(self, one: _Instance, now: Seen) -> None:
+        """Note that another instance came, and give it what was taken for the older one's.
+
+        The kubelet is ahead of the API server: asked for the log of the instance that we know,
+        it may have sent the next one's.
+        """
+        first = await self._first_line(one) if one.progress.first else b""
+        one.replaced, one.mode, one.ended_by = True, Mode.COUNT, None
+        if first and first == one.progress.first:
+            self._begun_early[now.id] = one.progress
+            one.progress = one.progress.before or Progress()
+            one.complete = False
+
+    async def _first_line(self, one: _Instance) -> bytes:
+        """Return the head of the first line of the newest instance, or b"" if it has none."""
+        query = {"container": self._container, "timestamps": "true", "limitBytes": str(stamps.HEAD)}
+        while self._pod() is not None:
+            progress = Progress()
+            replay = Replay(progress)
+            request = LogRequest(self._client, self._path, query, replay, self._read_timeout, 0)
+            async with aclosing(request.read()) as pieces:
+                async for _ in pieces:
+                    pass
+            if request.end is End.CLEAN:
+                replay.finish()
+                return progress.first
+            if request.end not in (End.CUT, End.QUIET, End.UNWELL):
+                break
+            await self._wait(one)
+        return b""
+
+    async def _status(self, one: _Instance, within: float) -> None:
+        """Wait for a status that says that the instance does not run."""
+        until = time.monotonic() + within
+        while (left := until - time.monotonic()) > 0:
+            pod = self._pod()
+            now = pod and seen(pod, self._container)
+            if not now or now.ended or now.id != one.id:
+                return
+            await self._view.changed(within=left)
+
+    async def _wait(self, one: _Instance) -> None:
+        await asyncio.sleep(one.wait * (0.5 + random.random()))
+        one.wait = min(_LONGEST_WAIT, one.wait * 2)
+
+    def _pod(self) -> Object | None:
+        """Return the pod, but not another one of the same name."""
+        pod = self._view.pod()
+        if pod is None:
+            return None
+        uid = str(pod["metadata"].get("uid") or "")
+        self._uid = self._uid or uid
+        return pod if uid == self._uid else None
+
+
+def _rest_lost(one: _Instance, why: str) -> str:
+    last = one.progress.last
+    after = f"after {stamps.clock(last)} UTC" if last else "of its log"
+    return f"Lines {after} may be lost: {why}."

@@ -1,0 +1,301 @@
+"""One answer of the log endpoint, cut into the lines that were not delivered before. Pure.
+
+A connection can end at any byte, and a request can only ask for "all since this whole second".
+So the next answer begins with lines that were delivered, and those must be left out exactly:
+
+- The server sends its file in order and leaves out what is stamped before ``sinceTime``. So the
+  delivered lines from that second on are the first of the next answer, whatever the order of
+  their stamps: as many are skipped, and the last of them must be the last delivered line.
+- If it is not, the file is not the same any more (rotated), or the node's clock was set. Another
+  answer is then searched for that line (:data:`Mode.SEARCH`).
+- If it is not there either, lines may be lost: that is said, and all is new (:data:`Mode.ANEW`).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+from ciao_kernel.kube import stamps
+from ciao_kernel.kube.progress import Gap, Lines, Progress
+from ciao_kernel.kube.stamps import HEAD, STAMP
+
+LONGEST = 1 << 20
+"""A line's text is delivered in pieces of so many bytes if it is longer."""
+
+_HELD = 1 << 20
+# So many bytes are held back at most.
+
+
+class Mode(enum.Enum):
+    """How an answer is joined to what was delivered."""
+
+    COUNT = enum.auto()
+    SEARCH = enum.auto()
+    ANEW = enum.auto()
+
+
+class Mismatch(Exception):
+    """The last delivered line is not where it was."""
+
+
+class Replay:
+    """One answer, fed as its bytes come.
+
+    Args:
+        progress: What was delivered before; kept up to date.
+        mode: How to find the place in the answer where new lines begin.
+        since: Stamp of the oldest line that is wanted at all, or "".
+
+    Attributes:
+        begun: A line has come, new or not.
+        joined: The place was found, and what comes is new.
+        nearly: Not all of several equal last lines came; a new search knows that.
+        words: Text that is no log line: the kubelet's own, sent with status 200.
+        broken: Such text stands where a line should: no more of this answer counts.
+    """
+
+    def __init__(self, progress: Progress, mode: Mode = Mode.COUNT, since: str = "") -> None:
+        self.progress = progress
+        self._since = stamps.full(since) if since else b""
+        self.begun = False
+        self._rest = b""
+        self._held: list[bytes] = []
+        self._seconds: dict[bytes, int] = {}
+        self._seen = 0
+        self.joined = not progress.last or mode is Mode.ANEW
+        self._lost = mode is Mode.ANEW
+        self._search = mode is Mode.SEARCH
+        self._owed = progress.sent
+        oldest = progress.since.encode()[:19]
+        self._left = sum(n for second, n in progress.seconds.items() if second >= oldest)
+        self._limit = stamps.later(max(progress.last, progress.high), 2) if progress.last else b""
+        self.nearly = False
+        self.words = b""
+        self.broken = False
+
+    # --------------------------------------------------------------------------- the answer
+
+    def feed(self, data: bytes) -> list[Lines | Gap]:
+        """Take bytes of the answer and return what is new.
+
+        Raises:
+            Mismatch: The answer does not continue what was delivered.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = self._take(lines) if lines else []
+        if len(self._rest) > LONGEST + STAMP and not self.broken:
+            found += self._pieces()
+        return found
+
+    def end(self) -> list[Lines | Gap]:
+        """Take the end of the answer, an unfinished line left out, and return what is new.
+
+        Raises:
+            Mismatch: The last delivered line did not come.
+        """
+        found = self.release()
+        if self._rest and not stamps.stamped(self._rest) and not self.broken:
+            self.words, self.broken = self._rest[:HEAD], True
+        if self.words or self.joined:
+            self.broken = bool(self.words)
+            return found
+        self.nearly = self._search and self._seen > 0
+        if self.nearly:
+            self.progress.run = self._seen
+        raise Mismatch
+
+    def finish(self) -> list[Lines | Gap]:
+        """Return the unfinished line: for an answer after which nothing comes."""
+        rest, self._rest = self._rest, b""
+        if rest and self.joined and not self.broken:
+            return self._take([rest])
+        if self._lost:
+            self._lost = False
+            return [Gap(_rotated(self.progress.last, b""))]
+        return []
+
+    @property
+    def holding(self) -> bool:
+        """Lines are held back until it is clear what they are; see :meth:`release`."""
+        return bool(self._held)
+
+    def release(self) -> list[Lines | Gap]:
+        """Deliver lines that were held back, because nothing came that says they are old."""
+        if not self._held:
+            return []
+        held, self._held = self._held, []
+        self.progress.high = b""
+        return self._deliver(held)
+
+    # ---------------------------------------------------------------------------- the lines
+
+    def _take(self, lines: list[bytes]) -> list[Lines | Gap]:
+        lines = self._stamped(lines)
+        found: list[Lines | Gap] = []
+        if lines and not self.broken:
+            self.words = b""
+        if lines and not self.begun:
+            self.begun = True
+            found += self._begin(lines[0])
+        if lines and not self.joined:
+            lines = self._search_last(lines) if self._search else self._skip(lines)
+        if lines and self._owed:
+            lines[0] = self._unsent(lines[0])
+            self._owed = 0
+        return found + self._in_order(lines) if lines else found
+
+    def _stamped(self, lines: list[bytes]) -> list[bytes]:
+        """Leave out what is no line, and bring stamps of other zones than UTC into form."""
+        if {line[29:STAMP] for line in lines} == {b"Z "}:
+            return lines
+        good: list[bytes] = []
+        for line in lines:
+            if found := stamps.normal(line):
+                good.append(found)
+                continue
+            # Around sinceTime it may be the end of a long line of which the beginning is older.
+            self.words = line[:HEAD]
+            if self.joined and (good or self.begun or not (self.progress.last or self._since)):
+                self.broken = True
+                break
+        return good
+
+    def _begin(self, first: bytes) -> list[Lines | Gap]:
+        progress = self.progress
+        found: list[Lines | Gap] = []
+        if self._lost:
+            found.append(Gap(_rotated(progress.last, first)))
+            progress.before = replace(progress, before=None)
+            progress.first, progress.high, progress.marks = b"", b"", {}
+            progress.open, progress.sent = b"", 0
+            self._lost, self._owed = False, 0
+        progress.first = progress.first or first[:HEAD]
+        if self.joined:
+            progress.seconds = self._seconds
+        return found
+
+    def _skip(self, lines: list[bytes]) -> list[bytes]:
+        """Leave out as many lines as were delivered."""
+        old, new = lines[: self._left], lines[self._left :]
+        self._left -= len(old)
+        if max(old, default=b"") > self._limit or (new and not old):
+            raise Mismatch
+        if not self._left:
+            if old[-1][:HEAD] != self.progress.last:
+                raise Mismatch
+            self._join(old)
+            return new
+        self._count(old)
+        return []
+
+    def _search_last(self, lines: list[bytes]) -> list[bytes]:
+        """Leave out all lines up to the last delivered one."""
+        last = self.progress.last
+        for number, line in enumerate(lines):
+            if line[:HEAD] == last:
+                self._seen += 1
+                if self._seen == self.progress.run:
+                    self._join(lines[: number + 1])
+                    return lines[number + 1 :]
+        self._count(lines)
+        return []
+
+    def _join(self, old: list[bytes]) -> None:
+        self.joined = True
+        self._count(old)
+        # From now on this is what the server has: after a rotation it is less than was delivered.
+        self.progress.seconds = self._seconds
+
+    def _count(self, lines: list[bytes]) -> None:
+        if min(lines)[:19] == max(lines)[:19]:
+            second = lines[0][:19]
+            self._seconds[second] = self._seconds.get(second, 0) + len(lines)
+            return
+        for line in lines:
+            self._seconds[line[:19]] = self._seconds.get(line[:19], 0) + 1
+
+    # ---------------------------------------------------------------- stamps that step back
+
+    def _in_order(self, lines: list[bytes]) -> list[Lines | Gap]:
+        """Deliver lines, but hold back those whose stamps step back.
+
+        A kubelet whose reader is more than one rotation behind skips a file, and then reads the
+        newest one twice. Such lines were delivered. Else the node's clock was set.
+        """
+        if self._held:
+            return self._judge(lines)
+        back = stamps.step_back(lines, self.progress.high)
+        if back is None:
+            return self._deliver(lines)
+        found = self._deliver(lines[:back]) if back else []
+        return found + self._judge(lines[back:])
+
+    def _judge(self, lines: list[bytes]) -> list[Lines | Gap]:
+        self._held += lines
+        marks = self.progress.marks
+        if any(hash(line[:HEAD]) in marks for line in lines):
+            held, self._held = self._held, []
+            self.joined, self._search, self._seen, self._seconds = False, True, 0, {}
+            text = (
+                f"Lines from before {stamps.clock(held[0])} UTC are lost: the program wrote its log"
+            )
+            return [Gap(f"{text} faster than it could be read."), *self._take(held)]
+        if max(self._held) > self.progress.high or sum(map(len, self._held)) > _HELD:
+            return self.release()
+        return []
+
+    # ----------------------------------------------------------------------------- delivery
+
+    def _deliver(self, lines: list[bytes]) -> list[Lines | Gap]:
+        self._count(lines)
+        self.progress.note(lines)
+        newest = lines[-1][: STAMP - 1].decode()
+        if self._since:
+            lines = [line for line in lines if line >= self._since]
+        texts = [line[STAMP:] for line in lines]
+        if max(map(len, texts), default=0) > LONGEST:
+            texts = [piece for text in texts for piece in _cut(text)]
+        if not texts:
+            return []
+        texts.append(b"")
+        return [Lines(b"\n".join(texts), len(texts) - 1, newest)]
+
+    def _pieces(self) -> list[Lines | Gap]:
+        """Deliver the beginning of a line that is too long to wait for its end."""
+        progress, found, rest = self.progress, self.release(), stamps.normal(self._rest)
+        if not self.joined or not rest or rest < self._since:
+            self._rest = self._rest[:HEAD]  # not to be delivered; its head tells which line it is
+            return found
+        if not self.begun:
+            self.begun, self.words = True, b""
+            found += self._begin(rest)
+        if self._owed:
+            rest = self._unsent(rest)
+        progress.open = progress.open or rest[:HEAD]
+        *pieces, last = _cut(rest[STAMP:])
+        self._rest = rest[:STAMP] + last
+        progress.sent += sum(map(len, pieces))
+        newest = rest[: STAMP - 1].decode()
+        return found + [Lines(piece + b"\n", 1, newest) for piece in pieces]
+
+    def _unsent(self, line: bytes) -> bytes:
+        """Leave out what was delivered of a line that was too long to be delivered whole."""
+        progress = self.progress
+        if self._owed == progress.sent and line[:HEAD] != progress.open:
+            self._owed, progress.open, progress.sent = 0, b"", 0
+            return line
+        gone = min(self._owed, len(line) - STAMP)
+        self._owed -= gone
+        return line[:STAMP] + line[STAMP + gone :]
+
+
+def _cut(text: bytes) -> list[bytes]:
+    return [text[at : at + LONGEST] for at in range(0, max(1, len(text)), LONGEST)]
+
+
+def _rotated(last: bytes, first: bytes) -> str:
+    lost = f"Lines after {stamps.clock(last)} UTC may be lost"
+    if first:
+        lost += f", at most {stamps.span(last, first)} of them"
+    return f"{lost}: the node began a new log file meanwhile."

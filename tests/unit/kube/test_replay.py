@@ -1,0 +1,327 @@
+"""Answers that break off anywhere are joined: no line is lost, none comes twice."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from ciao_kernel.kube import replay as replay_module
+from ciao_kernel.kube.progress import Gap, Lines, Progress
+from ciao_kernel.kube.replay import Mismatch, Mode, Replay
+
+START = 1_700_000_000_000_000_000
+MS = 1_000_000
+
+
+def stamp(nanoseconds: int) -> bytes:
+    moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 10**9:09d}Z ".encode()
+
+
+class Node:
+    """A kubelet and its file: records with stamps, of which only the newest file is served."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes]] = []
+        self.file = 0  # the first record of the file
+
+    def write(self, nanoseconds: int, *parts: bytes) -> None:
+        """Write a line in one or more records, a millisecond apart; the last has the line feed."""
+        for number, part in enumerate(parts):
+            self.records.append((stamp(nanoseconds + number * MS), part))
+
+    def answer(self, since: str) -> bytes:
+        parts, fresh = list[bytes](), True
+        for written, text in self.records[self.file :]:
+            if written[:19] >= since[:19].encode():
+                parts += [written, text] if fresh else [text]
+            fresh = text.endswith(b"\n")
+        return b"".join(parts)
+
+    def text(self, first: int = 0) -> bytes:
+        return b"".join(text for _, text in self.records[first:])
+
+
+class Reader:
+    """What the requests of logs.py do with answers."""
+
+    def __init__(self, node: Node, rng: random.Random) -> None:
+        self.node, self.rng = node, rng
+        self.progress, self.mode = Progress(), Mode.COUNT
+        self.data, self.gaps = b"", list[str]()
+        self.searches = 0
+
+    def take(self, found: list[Lines | Gap]) -> None:
+        for one in found:
+            if isinstance(one, Gap):
+                self.gaps.append(one.text)
+            else:
+                assert one.data.count(b"\n") == one.count > 0
+                assert one.data.endswith(b"\n")
+                self.data += one.data
+
+    def ask(self, body: bytes | None = None, *, cut: bool = True, last: bool = False) -> bool:
+        """Make one request, and tell whether all of the answer was taken."""
+        self.searches += self.mode is Mode.SEARCH
+        replay = Replay(self.progress, self.mode)
+        body = self.node.answer(self.progress.since) if body is None else body
+        if cut:
+            body = body[: self.rng.randrange(len(body) + 1)]
+        mode = self.mode
+        try:
+            for piece in pieces(body, self.rng):
+                self.take(replay.feed(piece))
+                if replay.broken:
+                    return False
+            if not cut:
+                self.take(replay.end())
+                if replay.broken:
+                    return False
+            if last:
+                self.take(replay.finish())
+        except Mismatch:
+            again = mode is not Mode.SEARCH or replay.nearly
+            self.mode = Mode.SEARCH if again else Mode.ANEW
+            return False
+        if replay.begun and replay.joined:
+            self.mode = Mode.COUNT
+        return not cut
+
+    def complete(self) -> None:
+        for _ in range(9):
+            if self.ask(cut=False, last=True):
+                return
+        raise AssertionError("the end is not found")
+
+
+def pieces(body: bytes, rng: random.Random) -> Iterator[bytes]:
+    sizes = rng.choice([(1, 40) if len(body) < 5000 else (1, 400), (1, 9000), (50_000, 90_000)])
+    while body:
+        size = rng.randint(*sizes)
+        yield body[:size]
+        body = body[size:]
+
+
+def fine(rng: random.Random, now: int) -> int:
+    return now + rng.randrange(3 * MS)
+
+
+def coarse(rng: random.Random, now: int) -> int:
+    return (now + rng.randrange(3 * MS)) // (15 * MS) * 15 * MS
+
+
+def disordered(rng: random.Random, now: int) -> int:
+    return now - rng.randrange(2 * MS) * (rng.random() < 0.3)
+
+
+@pytest.mark.parametrize("clock", [fine, coarse, disordered])
+@pytest.mark.parametrize("words", [2, 10**9], ids=["alike", "distinct"])
+@pytest.mark.parametrize("seed", range(10))
+def test_cuts_lose_nothing(
+    seed: int, words: int, clock: Callable[[random.Random, int], int]
+) -> None:
+    rng = random.Random(seed)
+    node = Node()
+    reader = Reader(node, rng)
+    now = START
+    for _ in range(40):
+        for _ in range(rng.randrange(100)):
+            now += rng.choice([0, 1000, MS, 60 * MS])
+            text = [b"%d" % rng.randrange(words)]
+            if rng.random() < 0.01:
+                text = [b"x" * 16384] * rng.randint(1, 3) + text
+            node.write(clock(rng, now), *text[:-1], text[-1] + b"\n")
+        reader.ask(cut=rng.random() < 0.9)
+    reader.complete()
+    assert reader.data == node.text()
+    assert not reader.gaps
+    assert not reader.searches, "to count is enough"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_rotation_is_either_harmless_or_said(seed: int) -> None:
+    rng = random.Random(seed)
+    node = Node()
+    reader = Reader(node, rng)
+    now = START
+    for number in range(1500):
+        now += rng.choice([MS, 5 * MS, 40 * MS])
+        node.write(now, b"%d\n" % number)
+        if rng.random() < 0.01:
+            reader.ask(cut=False)
+            reader.ask()
+        if rng.random() < 0.004:
+            node.file = rng.randint(node.file, len(node.records))
+    reader.complete()
+    delivered = [int(line) for line in reader.data.split()]
+    assert delivered == sorted(set(delivered)), "a line came twice"
+    assert delivered[-1] == 1499 or reader.gaps
+    holes = sum(b - a > 1 for a, b in itertools.pairwise(delivered))
+    assert len(reader.gaps) >= holes
+
+
+def test_the_size_of_a_gap_is_told() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    node.write(START, b"a\n")
+    reader.ask(cut=False)
+    node.write(START + 4_200 * MS, b"b\n")
+    node.file = 1
+    reader.complete()
+    assert reader.data == b"a\nb\n"
+    (gap,) = reader.gaps
+    assert "22:13:20 UTC" in gap
+    assert "4.2 s" in gap
+
+
+def test_equal_lines_of_which_some_are_in_the_older_file() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    for _ in range(5):
+        node.write(START, b"same\n")
+    reader.ask(cut=False)
+    node.write(START + MS, b"new\n")
+    node.file = 3
+    reader.complete()
+    assert reader.data == node.text()
+    assert not reader.gaps
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_line_without_end_comes_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10_000)
+    rng = random.Random(seed)
+    node = Node()
+    reader = Reader(node, rng)
+    now = START
+    for _ in range(6):
+        now += rng.choice([MS, 700 * MS])
+        node.write(now, b"short\n")
+        for _ in range(rng.randint(1, 4)):
+            now += MS
+            node.write(now, rng.randbytes(16384).replace(b"\n", b"."))
+            reader.ask(cut=rng.random() < 0.7)
+        node.write(now + MS, b"end\n")
+        reader.ask()
+    reader.complete()
+    assert reader.data.replace(b"\n", b"") == node.text().replace(b"\n", b"")
+    assert max(map(len, reader.data.split(b"\n"))) <= 10_000
+    assert not reader.gaps
+
+
+def test_bytes_are_left_as_they_are() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    node.write(START, b"\xff\xfe caf\xc3\n")
+    node.write(START, b"10%\r20%\r30%\x0b\x85\n")
+    node.write(START, b"\n")
+    node.write(START, b"no end")
+    reader.ask()
+    reader.complete()
+    assert reader.data == node.text() + b"\n"
+
+
+def test_an_unfinished_line_is_not_taken_for_a_line() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    node.write(START, b"half")
+    replay = Replay(reader.progress)
+    reader.take(replay.feed(node.answer("")))
+    reader.take(replay.end())
+    assert reader.data == b""
+    node.write(START + MS, b" whole\n")
+    reader.complete()
+    assert reader.data == b"half whole\n"
+
+
+@pytest.mark.parametrize("words", [b"unable to retrieve container logs", b"failed to open it\n"])
+def test_the_kubelets_words_are_no_lines(words: bytes) -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    assert not reader.ask(words, cut=False)
+    node.write(START, b"one\n")
+    assert not reader.ask(node.answer("") + words, cut=False)
+    assert not reader.ask(words, cut=False)
+    node.write(START + MS, b"two\n")
+    reader.complete()
+    assert reader.data == b"one\ntwo\n"
+    assert not reader.gaps
+
+
+def test_a_file_that_is_read_again_is_not_delivered_again() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    for number in range(2000):
+        node.write(START + number * 10 * MS, b"%d\n" % number)
+    body = node.answer("")
+    node.file = 1200
+    body += node.answer("")  # as a kubelet does that is told of two new files at once
+    node.write(START + 20_000 * MS, b"2000\n")
+    node.file = 2000
+    assert reader.ask(body + node.answer(""), cut=False)
+    assert reader.data == node.text()
+    (gap,) = reader.gaps
+    assert "22:13:32 UTC are lost" in gap
+    node.file = 1200
+    node.write(START + 20_010 * MS, b"2001\n")
+    reader.complete()
+    assert reader.data == node.text()
+    assert len(reader.gaps) == 1
+
+
+@pytest.mark.parametrize("step", [50, 900, 3_600_000])
+def test_a_clock_that_is_set_back_costs_no_lines(step: int) -> None:
+    rng = random.Random(step)
+    node = Node()
+    reader = Reader(node, rng)
+    for number in range(3000):
+        node.write(START + number * 10 * MS, b"before %d\n" % number)
+    for number in range(3000):
+        node.write(START + (30_000 - step + number * 10) * MS, b"after %d\n" % number)
+    assert reader.ask(cut=False)
+    assert reader.data == node.text()
+    node.write(START + (60_000 - step) * MS, b"end\n")
+    reader.complete()
+    assert reader.data == node.text()
+    assert not reader.gaps
+
+
+def test_lines_held_back_are_let_go() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    node.write(START, b"a\n")
+    node.write(START - 100 * MS, b"b\n")
+    replay = Replay(reader.progress)
+    reader.take(replay.feed(node.answer("")))
+    assert replay.holding
+    reader.take(replay.release())
+    assert not replay.holding
+    assert reader.data == b"a\nb\n"
+
+
+def test_stamps_of_another_zone() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    body = b"2023-11-15T00:13:20.000000001+02:00 one\n2023-11-15T00:13:20.000000002+02:00 two\n"
+    assert reader.ask(body, cut=False)
+    assert reader.progress.since == "2023-11-14T22:13:19Z"
+    assert reader.ask(body + b"2023-11-15T00:13:21.000000002+02:00 three\n", cut=False)
+    assert reader.data == b"one\ntwo\nthree\n"
+
+
+def test_older_lines_than_asked_for_are_left_out() -> None:
+    node = Node()
+    for number in range(10):
+        node.write(START + number * 100 * MS, b"%d\n" % number)
+    progress = Progress()
+    replay = Replay(progress, since="2023-11-14T23:13:20.5+01:00")
+    (found,) = replay.feed(node.answer("2023-11-14T22:13:20Z"))
+    assert found == Lines(b"5\n6\n7\n8\n9\n", 5, "2023-11-14T22:13:20.900000000Z")
+    node.write(START + 1000 * MS, b"10\n")
+    (found,) = Replay(progress, since="2023-11-14T23:13:20.5+01:00").feed(node.answer(""))
+    assert isinstance(found, Lines)
+    assert found.data == b"10\n"
