@@ -34,7 +34,7 @@ lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 
 test: check $(OLDEST)/.test cluster-built  ## lint, types, import contract, then every test there is
 	@echo '==> the other tests, two suites at a time, each shown when it is done (minutes)'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target integration oldest e2e
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target e2e integration oldest
 
 integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'

@@ -328,13 +328,14 @@ class Job:
     replicas: tuple[Replica, ...]
     created: float
     place: str = ""
-    """Where its files are, for a reader: a folder, or a namespace."""
+    """Where it is, for a reader: the folder of its files, or a namespace."""
     program: str = ""
     """The program's path as it stands in a replica's traceback."""
     header: str = ""
     """The directives that ask for it, one a line."""
     owner: str = ""
     detached: bool = False
+    kind_of_place: str = "folder"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         ("backend", job.backend),
         ("created", datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S")),
         ("owner", job.owner + (", detached" if job.detached else "")),
-        ("folder", job.place),
+        (job.kind_of_place, job.place),
     ]
     rows = [("replica", "state", "since", "ending", "log")]
     rows += [

@@ -77,7 +77,7 @@ class Table:
     def places(self) -> list[tuple[str, str]]:
         """Where the job's files and logs are, for a reader."""
         logs = sorted({str(PurePath(row.log).parent) for row in self.rows() if row.log})
-        return [("folder", self.job.place), *(("logs", place) for place in logs)]
+        return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
 
     def moving(self) -> bool:
         """Whether a rate would change though nothing new comes."""

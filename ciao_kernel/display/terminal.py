@@ -122,7 +122,7 @@ class TerminalDisplay:
             self._stream.flush()
         else:
             rows = [HEADINGS, *(row.cells() for row in table.rows())]
-            text = f"{plain(table.title())}\n{columns(rows)}\nfolder: {table.job.place}"
+            text = f"{plain(table.title())}\n{columns(rows)}\n{table.job.kind_of_place}: {table.job.place}"
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -182,7 +182,9 @@ def _drawing(table: Table, width: int, *, last: bool = False) -> RenderableType:
         drawn.add_row(*(line(text, style) for text, style in _cells(row, shown)))
     state = table.status.state if table.status else State.PENDING
     title = line(plain(table.title()), _STYLES.get(state, ""))
-    return Group(title, drawn, *([] if last else [line(f"folder: {table.job.place}")]))
+    return Group(
+        title, drawn, *([] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")])
+    )
 
 
 def _cells(row: Row, shown: tuple[int, ...]) -> list[tuple[str, str]]:

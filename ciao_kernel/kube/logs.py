@@ -33,6 +33,9 @@ _SOON, _LATE = 0.5, 3.0
 # Seconds for which an ended container's log is asked for that is refused; nodes restart.
 _PATIENCE = {End.NOTHING: 10.0, End.WORDS: 10.0, End.DENIED: 10.0, End.UNWELL: 60.0}
 
+# What is answered when a container was removed with its log; it takes nothing from an earlier end.
+_LOG_IS_GONE = (End.GONE, End.NOTHING, End.WORDS)
+
 
 class PodView(Protocol):
     """What the pod looks like now."""
@@ -147,18 +150,15 @@ class ContainerLog:
                 await self._view.changed(within=_LOOK)
                 continue
             if now.id != one.id and now.before != one.id:
-                yield Gap(_rest_lost(one, f"{self._name} was started again more than once"))
+                for piece in _give_up(one, f"{self._name} was started again more than once"):
+                    yield piece
                 return
             async with aclosing(self._ask(one, now)) as pieces:
                 async for piece in pieces:
                     yield piece
-        if one.complete:
-            return
-        if one.ended_by is None:
-            yield Gap(_rest_lost(one, f"the pod {self._name} was deleted"))
-            return
-        for piece in one.ended_by.finish():
-            yield piece
+        if not one.complete:
+            for piece in _give_up(one, f"the pod {self._name} was deleted"):
+                yield piece
 
     async def _ask(self, one: _Instance, now: Seen) -> AsyncGenerator[Lines | Gap, None]:
         """Make one request, and decide what follows from its end."""
@@ -174,7 +174,7 @@ class ContainerLog:
             one.wait, one.refused_since = _FIRST_WAIT, 0.0
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
-        if end is not End.GONE:
+        if end not in _LOG_IS_GONE:
             one.ended_by = None
         if end is End.CLEAN and ended:
             for piece in replay.finish():
@@ -193,8 +193,8 @@ class ContainerLog:
         elif end is not End.QUIET:
             if self._hopeless(one, request, ended):
                 words = request.refusal.message if request.refusal else ""
-                yield Gap(_rest_lost(one, f"the cluster does not hand it out ({words})"))
-                one.complete = True
+                for piece in _give_up(one, f"the cluster does not hand it out ({words})"):
+                    yield piece
                 return
             if request.refusal and request.refusal.code == 401:
                 await self._client.renew()
@@ -282,7 +282,11 @@ class ContainerLog:
         return pod if uid == self._uid else None
 
 
-def _rest_lost(one: _Instance, why: str) -> str:
+def _give_up(one: _Instance, why: str) -> list[Lines | Gap]:
+    """Return what is left of an instance of which no more can be had."""
+    one.complete = True
+    if one.ended_by is not None:  # the container was not there any more to say so, yet it had ended
+        return one.ended_by.finish()
     last = one.progress.last
     after = f"after {stamps.clock(last)} UTC" if last else "of its log"
-    return f"Lines {after} may be lost: {why}."
+    return [Gap(f"Lines {after} may be lost: {why}.")]

@@ -237,10 +237,8 @@ class Replay:
         if any(hash(line[:HEAD]) in marks for line in lines):
             held, self._held = self._held, []
             self.joined, self._search, self._seen, self._seconds = False, True, 0, {}
-            text = (
-                f"Lines from before {stamps.clock(held[0])} UTC are lost: the program wrote its log"
-            )
-            return [Gap(f"{text} faster than it could be read."), *self._take(held)]
+            lost = f"Lines before {stamps.clock(held[0])} UTC are lost"
+            return [Gap(f"{lost}: they came faster than they were read."), *self._take(held)]
         if max(self._held) > self.progress.high or sum(map(len, self._held)) > _HELD:
             return self.release()
         return []

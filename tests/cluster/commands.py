@@ -15,6 +15,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     hint: str = "",
+    seconds: float | None = None,
 ) -> str:
     """Run a program to its end and return what it printed.
 
@@ -25,16 +26,19 @@ def run(
         env: its whole environment; this process's by default.
         cwd: its working directory.
         hint: how to mend a failure.
+        seconds: how long it may take; a build may take as long as it needs.
 
     Raises:
-        ClusterError: it is not there, or its exit code is not 0.
+        ClusterError: it is not there, takes too long, or its exit code is not 0.
     """
     words = [str(word) for word in argv]
     try:
         done = subprocess.run(
             words, input=text, capture_output=True, text=True, errors="replace",
-            env=env, cwd=cwd, check=False,
+            env=env, cwd=cwd, check=False, timeout=seconds,
         )  # fmt: skip
+    except subprocess.TimeoutExpired as late:
+        raise ClusterError(f"`{' '.join(words)[:300]}` took longer than {seconds:.0f} s") from late
     except FileNotFoundError as missing:
         raise ClusterError(
             f"{words[0]} is not on this machine", hint or f"install the package with {words[0]}"

@@ -19,7 +19,7 @@ class ExternalCluster:
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl as the kubeconfig's user and return what it printed."""
-        return run(self.kubectl_argv(*arguments), text=text, env=self.environment)
+        return run(self.kubectl_argv(*arguments), text=text, env=self.environment, seconds=150)
 
     def kubectl_argv(self, *arguments: str) -> list[str]:
         """Return the command line of the kubectl on PATH."""

@@ -117,7 +117,9 @@ class Namespace:
         for pod in self.get("pods")["items"]:
             name = pod["metadata"]["name"]
             try:
-                log = self.kubectl("logs", name, "--all-containers", "--tail=100")
+                log = self.kubectl(
+                    "logs", name, "--all-containers", "--tail=100", "--request-timeout=10s"
+                )
             except ClusterError as error:  # it did not start yet
                 log = str(error).splitlines()[-1]
             text += [f"[{name}] {line}" for line in log.splitlines()]

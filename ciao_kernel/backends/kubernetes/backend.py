@@ -85,6 +85,8 @@ class KubernetesBackend:
         events = follow(target.client, job, path, logs, self._settings)
         async with contextlib.aclosing(events):
             async for event in events:
+                if isinstance(event, Status) and event.settled and event.reason in status.HOPELESS:
+                    await self.stop(job, event.reason)  # it would wait for ever
                 yield event
 
     async def stop(self, job: Job, reason: str) -> None:

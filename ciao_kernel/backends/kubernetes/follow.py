@@ -191,7 +191,7 @@ class _Follower:
         view = _View(self._pods, uid, self._waiting)
         log = ContainerLog(self._client, self._job.place, name, container, view)
         with self._file(replica).open("ab") as file:
-            async with contextlib.aclosing(log.read()) as pieces:  # type: ignore[type-var]
+            async with contextlib.aclosing(log.read()) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Gap):
                         await self._output.put(Notice(f"[{replica}] {piece.text}"))

@@ -141,6 +141,9 @@ def _pod(
         "enableServiceLinks": False,
         "automountServiceAccountToken": cluster.service_account is not None,
     }
+    if plan.spec.deadline is not None:
+        # The operator looks at its own deadline when something else happens; a kubelet at once.
+        spec["activeDeadlineSeconds"] = plan.spec.deadline
     if artifact.init_containers:
         spec["initContainers"] = [{"image": image, **one} for one in artifact.init_containers]
     spec |= _placement(cluster)
@@ -206,8 +209,8 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
 
 
 def _literal(text: str) -> str:
-    """Keep Kubernetes from putting a variable in the place of ``$(NAME)``."""
-    return text.replace("$(", "$$(")
+    """Keep Kubernetes from putting a variable in the place of ``$(NAME)``, and ``$`` for ``$$``."""
+    return text.replace("$", "$$")
 
 
 def _resources(plan: Plan, role: str) -> Manifest:

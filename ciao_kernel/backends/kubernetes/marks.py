@@ -67,6 +67,7 @@ def job(item: Manifest, created: float) -> Job:
         replicas=tuple(replicas),
         created=created,
         place=meta["namespace"],
+        kind_of_place="namespace",
         program=notes.get(_PROGRAM, ""),
         header=notes.get(_HEADER, ""),
         owner=notes.get(_OWNER, ""),

@@ -64,15 +64,13 @@ def conditions(item: Manifest) -> dict[str, Manifest]:
 def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     """What one pod says of its replica."""
     phase = get(pod, "status", "phase")
-    states = [
-        (one, one.get("state") or {})
-        for one in many(pod, "status", "containerStatuses")
-        if isinstance(one.get("state") or {}, dict)
-    ]
+    containers = many(pod, "status", "containerStatuses")
+    states = [state for one in containers if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
-    restarts = sum(one.get("restartCount") or 0 for one, _ in states)
-    for _, state in states:
-        if over := state.get("terminated"):
+    counts = [one.get("restartCount") for one in containers]
+    restarts = sum(count for count in counts if isinstance(count, int))
+    for state in states:
+        if isinstance(over := state.get("terminated"), dict):
             code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
             ended = stamp(over.get("finishedAt")) or began
             if phase in ("Succeeded", "Failed"):
@@ -85,10 +83,9 @@ def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
                 )
     if phase in ("Succeeded", "Failed"):  # evicted before a container ran, for one
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
-        words = [get(pod, "status", key) for key in ("reason", "message")]
-        return ReplicaStatus(replica, state, began, None, ": ".join(filter(None, words)))
+        return ReplicaStatus(replica, state, began, None, _words(pod))
     again = f"restarted {restarts}x" if restarts else ""
-    for _, state in states:
+    for state in states:
         if "running" in state:
             since = stamp(get(state, "running", "startedAt")) or began
             leaving = "ending" if get(pod, "metadata", "deletionTimestamp") else again
@@ -151,6 +148,9 @@ def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
 
 def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...]) -> str:
     """The operator's words, where no replica's own end says more."""
+    deadline = str(condition.get("reason") or "").endswith("DeadlineExceeded")
+    if deadline or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
+        return "the job ran longer than its %deadline."
     if any(one.state is State.FAILED for one in replicas):
         return ""
     return str(condition.get("message") or "")
@@ -161,11 +161,16 @@ def _since(replicas: tuple[ReplicaStatus, ...]) -> float:
 
 
 def _reason(pod: Manifest, over: Manifest) -> str:
-    evicted = get(pod, "status", "reason")
-    if evicted:
-        return ": ".join(filter(None, [str(evicted), get(pod, "status", "message")]))
+    if evicted := _words(pod):
+        return evicted
     reason = str(over.get("reason") or "")
     return "" if reason in ("Completed", "Error") else reason
+
+
+def _words(pod: Manifest) -> str:
+    """The pod's own reason and message, as after an eviction."""
+    words = [get(pod, "status", key) for key in ("reason", "message")]
+    return ": ".join(word for word in words if isinstance(word, str) and word)
 
 
 def _code(code: int | None) -> int | None:

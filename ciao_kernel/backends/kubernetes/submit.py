@@ -44,6 +44,7 @@ async def prepare(
         replicas=plan.spec.replicas(),
         created=time.time(),
         place=target.namespace,
+        kind_of_place="namespace",
         program=artifact.program,
         header=plan.header,
         owner=plan.owner.label,

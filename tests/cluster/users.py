@@ -1,0 +1,145 @@
+"""A user who may do some things in one namespace and nothing elsewhere, as a company gives it.
+
+A service account with a Role. It signs in with a token that the API server issues, as `ciao` does
+when it runs in a pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.namespace import Namespace
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is allowed.
+
+    Args:
+        resources: such as `pods/log`.
+        verbs: such as `get`.
+        groups: API groups; the core's by default.
+    """
+
+    resources: Sequence[str]
+    verbs: Sequence[str]
+    groups: Sequence[str] = ("",)
+
+    def manifest(self) -> dict[str, list[str]]:
+        """Return it as it stands in a Role."""
+        return {
+            "apiGroups": list(self.groups),
+            "resources": list(self.resources),
+            "verbs": list(self.verbs),
+        }
+
+
+class User:
+    """A user of one namespace.
+
+    Args:
+        namespace: which goes with all of this.
+        rules: what the user may do in it.
+        name: of the service account, the Role and the RoleBinding.
+    """
+
+    def __init__(self, namespace: Namespace, *rules: Rule, name: str = "user") -> None:
+        self.namespace = namespace
+        self.name = name
+        self._rules = rules
+        self._tokens = 0
+
+    def create(self) -> None:
+        """Create the account and its rights."""
+        meta = {"name": self.name}
+        self.namespace.create_objects(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+            {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": "Role",
+                "metadata": meta,
+                "rules": [rule.manifest() for rule in self._rules],
+            },
+            {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": self.name},
+                "subjects": [{"kind": "ServiceAccount", **meta}],
+            },
+        )
+
+    def allow(self, *rules: Rule) -> None:
+        """Replace all rights by these; none takes all away."""
+        patch = {"rules": [rule.manifest() for rule in rules]}
+        self.namespace.kubectl("patch", "role", self.name, "--type=merge", "-p", json.dumps(patch))
+
+    def token(self) -> Token:
+        """Return a fresh token of the user."""
+        self._tokens += 1
+        return Token(self, f"{self.name}-token-{self._tokens}")
+
+
+class Token:
+    """A token that ends when it is told to.
+
+    A clock cannot end it within a test: the API server issues none for less than ten minutes. So
+    each is bound to an object of its own, an empty Secret, and is refused when that is deleted. The
+    account could be deleted as well, but that would end all of its tokens and its rights too, and a
+    test wants the user to come back with a fresh one.
+
+    Args:
+        user: whose.
+        name: of the Secret that it is bound to.
+    """
+
+    def __init__(self, user: User, name: str) -> None:
+        self._user, self._name = user, name
+        namespace = user.namespace
+        namespace.create_objects({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+        self.text = namespace.kubectl(
+            "create", "token", user.name, "--duration=1h",
+            "--bound-object-kind=Secret", f"--bound-object-name={name}",
+        ).strip()  # fmt: skip
+
+    def invalidate(self) -> None:
+        """End it: the API server answers 401 from now on.
+
+        A token that was used goes on for up to ten seconds: so long the API server remembers whom
+        it believed. One that was not used is refused at once.
+        """
+        self._user.namespace.kubectl("delete", "secret", self._name)
+
+    def kubeconfig(self, file: Path, like: Path) -> Path:
+        """Write a kubeconfig with this token, and return its path.
+
+        Args:
+            file: where.
+            like: a kubeconfig with the cluster's address and authority.
+        """
+        content = kubeconfig(json.loads(like.read_text()), self.text, self._user.namespace.name)
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(content, indent=2))
+        return file
+
+
+def kubeconfig(like: dict[str, Any], token: str, namespace: str) -> dict[str, Any]:
+    """Return a kubeconfig like another, with a token in place of its credentials."""
+    if not like.get("clusters"):
+        raise ClusterError("the kubeconfig names no cluster")
+    context = {"cluster": like["clusters"][0]["name"], "user": "user", "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": like["clusters"][:1],
+        "users": [{"name": "user", "user": {"token": token}}],
+        "contexts": [{"name": "user", "context": context}],
+        "current-context": "user",
+    }

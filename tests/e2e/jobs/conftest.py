@@ -1,0 +1,97 @@
+"""Cells on the cluster, run by a user who has the Role of deploy/rbac and nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import CiaoError
+from ciao_kernel.model import Owner
+from ciao_kernel.registry import Registry
+from ciao_kernel.session import Session
+from tests.cluster.namespace import Namespace
+from tests.cluster.users import Rule, User
+from tests.helpers.jobs import Ended, Recorder
+
+ROLE = Path(__file__).parents[3] / "deploy" / "rbac" / "role.yaml"
+
+
+def rules() -> list[Rule]:
+    """The Role that users are told to have."""
+    role = yaml.safe_load(ROLE.read_text())
+    return [Rule(r["resources"], r["verbs"], r["apiGroups"]) for r in role["rules"]]
+
+
+@dataclass
+class Team:
+    """A namespace, a user of it, and the folder where that user works."""
+
+    namespace: Namespace
+    user: User
+    folder: Path
+    storage: Path
+    images: dict[str, str]
+
+    def settings(self, **changes: Any) -> Settings:
+        base = {"storage": self.storage, "images": self.images, "namespace": self.namespace.name}
+        return Settings(**{**base, **changes})
+
+    def run(
+        self,
+        text: str,
+        *,
+        during: Callable[[Recorder, asyncio.Task[Ended]], Awaitable[Any]] | None = None,
+        **settings: Any,
+    ) -> Ended:
+        """Run a cell to its end; `during` runs beside it."""
+
+        async def main() -> Ended:
+            registry, display = Registry({}), Recorder()
+            session = Session(registry, Owner("a test", os.getpid()), self.settings(**settings))
+            work = asyncio.ensure_future(self._ended(session, text, display))
+            try:
+                if during:
+                    await during(display, work)
+                return await work
+            finally:
+                await registry.close()
+
+        return asyncio.run(main())
+
+    async def _ended(self, session: Session, text: str, display: Recorder) -> Ended:
+        try:
+            return Ended(display, await session.run(text, display, self.folder))
+        except CiaoError as error:
+            return Ended(display, error=error)
+
+    def left(self) -> list[str]:
+        """What ciao made and is still there."""
+        found = self.namespace.get("tfjobs,pytorchjobs,pods,configmaps")["items"]
+        return sorted(
+            f"{item['kind']}/{item['metadata']['name']}"
+            for item in found
+            if item["metadata"]["name"] != "kube-root-ca.crt"
+        )
+
+
+@pytest.fixture
+def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user with the Role, signed in by KUBECONFIG; small images, so that jobs are fast."""
+    user = User(namespace, *rules())
+    user.create()
+    admin = Path(namespace.cluster.environment["KUBECONFIG"])
+    own = user.token().kubeconfig(tmp_path / "kubeconfig", admin)
+    monkeypatch.setenv("KUBECONFIG", str(own))
+    folder = tmp_path / "notebook"
+    folder.mkdir()
+    tools = namespace.cluster.image("tools")
+    images = {"tensorflow": tools, "pytorch": tools}
+    return Team(namespace, user, folder, tmp_path / "storage", images)

@@ -1,0 +1,154 @@
+"""A cell becomes a job on the cluster, and all that it says comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ciao_kernel.errors import SourceError
+from ciao_kernel.model import State
+from tests.e2e.jobs.conftest import Team
+
+pytestmark = pytest.mark.timeout(240)
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+
+
+def job_cell(notebook: str) -> str:
+    cells = json.loads((NOTEBOOKS / notebook).read_text())["cells"]
+    return next("".join(c["source"]) for c in cells if "".join(c["source"]).startswith("%"))
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("notebook", "image", "said"),
+    [
+        ("quickstart.ipynb", "tensorflow", ("worker-0", "worker 0 is done")),
+        ("pytorch_ddp.ipynb", "pytorch", ("master-0", "rank 0 of 2 wrote")),
+    ],
+)
+def test_the_examples_run_unchanged(
+    team: Team, notebook: str, image: str, said: tuple[str, str]
+) -> None:
+    images = {image: team.namespace.cluster.image(image)}
+    ended = team.run(job_cell(notebook), images=images)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    assert said[1].encode() in ended.display.data(said[0])
+    accuracy = re.findall(rb"accuracy (\d\.\d+)", ended.display.data(said[0]))
+    assert float(accuracy[-1]) > 0.9
+
+
+def test_the_program_arrives_byte_for_byte(team: Team) -> None:
+    body = (
+        "import hashlib, pathlib\r\n"
+        "if True:\n\tdata = pathlib.Path(__file__).read_bytes()\r\n"
+        "print(hashlib.sha256(data).hexdigest(), len(data))\n"
+        "odd = '$HOME $(HOME) `ls` EOM \\' 漢字 é \u2028 %worker=9'\n"
+        "# no line feed at the end"
+    )
+    ended = team.run("%framework=tensorflow\n%worker=1\n" + body)
+    assert ended.error is None, ended.error
+    source = ("#%framework=tensorflow\n#%worker=1\n" + body).encode()
+    said = ended.display.data("worker-0").decode().split()
+    assert said == [hashlib.sha256(source).hexdigest(), str(len(source))]
+
+
+def test_variables_and_arguments_are_what_was_written(team: Team) -> None:
+    ended = team.run(
+        "%framework=tensorflow\n%worker=2;%cpu=100m;%memory=64Mi\n"
+        "%envvar=A='$(HOME) $$ x' B=2\n%args='$(B)' --two 'a b'\n"
+        "import os, sys\n"
+        "print([os.environ['A'], os.environ['B'], sys.argv[1:], os.environ['CIAO_REPLICA']])\n"
+    )
+    assert ended.error is None, ended.error
+    for index in range(2):
+        line = f"['$(HOME) $$ x', '2', ['$(B)', '--two', 'a b'], 'worker-{index}']\n"
+        assert ended.display.data(f"worker-{index}").decode() == line
+
+
+@pytest.mark.parametrize("count", [2, 60], ids=["few", "many"])
+def test_modules_and_files_lie_beside_the_program(team: Team, count: int) -> None:
+    (team.folder / "helper.py").write_text("from pkg.inner import name\n")
+    (team.folder / "pkg").mkdir()
+    (team.folder / "pkg" / "__init__.py").write_text("")
+    (team.folder / "pkg" / "inner.py").write_text("name = 'inner'\n")
+    (team.folder / "data").mkdir()
+    for number in range(count):
+        (team.folder / "data" / f"{number}.bin").write_bytes(bytes([number, 0, 255]))
+    ended = team.run(
+        "%framework=tensorflow\n%worker=1\n%files=data/\n"
+        "import os, pathlib, helper\n"
+        "files = sorted(pathlib.Path('data').iterdir())\n"
+        "print(helper.name, len(files), sum(f.read_bytes()[0] for f in files))\n"
+        "pathlib.Path('written').write_text('x')\n"
+        "print(sorted(p.name for p in pathlib.Path('.').iterdir() if p.name != '__pycache__'))\n"
+    )
+    assert ended.error is None, ended.error
+    said = ended.display.data("worker-0").decode().splitlines()
+    assert said[0] == f"inner {count} {sum(range(count))}"
+    assert said[1] == "['ciao_cell.py', 'data', 'helper.py', 'pkg', 'written']"
+
+
+def test_what_no_configmap_holds_is_an_error_and_nothing_is_created(team: Team) -> None:
+    import random
+
+    (team.folder / "large.bin").write_bytes(random.Random(1).randbytes(2_000_000))
+    ended = team.run("%framework=tensorflow\n%worker=1\n%files=large.bin\nprint()\n")
+    assert isinstance(ended.error, SourceError)
+    assert "large.bin (1.9 MiB)" in ended.error.message
+    assert team.left() == []
+
+
+def test_a_name_that_is_taken_gets_a_number(team: Team) -> None:
+    text = "%framework=tensorflow\n%worker=1\n%name=mine\nprint(1)\n"
+    names = [team.run(text).job.name for _ in range(2)]
+    assert names == ["mine", "mine-2"]
+
+
+def test_what_a_cell_asks_for_stands_in_its_pods(team: Team) -> None:
+    team.namespace.kubectl("create", "secret", "generic", "keys", "--from-literal=TOKEN=s3cret")
+    ended = team.run(
+        "%framework=tensorflow\n%name=asked\n%ps=1;%memory=32Mi\n%worker=1;%cpu=0.1\n"
+        "%labels=team=vision\n%annotations=note='a b'\n%envsecret=keys\n%deadline=1h\n%ttl=2h\n"
+        "%nodeSelector=kubernetes.io/os=linux\n%toleration=spot:NoSchedule\n"
+        "import os, time\nprint(len(os.environ['TOKEN']))\n"
+        "if 'ps' in os.environ['CIAO_REPLICA']: time.sleep(100)\n"
+    )
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-0") == b"6\n"
+    job = team.namespace.get("tfjob/asked")
+    assert job["metadata"]["labels"]["team"] == "vision"
+    assert job["metadata"]["annotations"]["note"] == "a b"
+    policy = job["spec"]["runPolicy"]
+    assert (policy["activeDeadlineSeconds"], policy["ttlSecondsAfterFinished"]) == (3600, 7200)
+    assert set(job["spec"]["tfReplicaSpecs"]) == {"PS", "Worker"}
+    pod = team.namespace.get("pod/asked-worker-0")["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "100m"}
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    tolerated = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+    assert tolerated in pod["tolerations"]
+
+
+def test_a_dry_run_shows_what_kubectl_makes_the_same_job_of(team: Team) -> None:
+    text = "%framework=tensorflow\n%name=shown\n%worker=2;%cpu=100m\n"
+    shown = team.run(text + "%dryrun\nprint('ran')\n")
+    assert shown.error is None, shown.error
+    assert team.left() == []
+    items = list(yaml.safe_load_all(shown.display.notices))
+    assert [item["kind"] for item in items] == ["ConfigMap", "TFJob"]
+    team.namespace.kubectl("create", "-f", "-", text=shown.display.notices)
+    team.namespace.wait_for_job("tfjob/shown")
+    assert team.namespace.kubectl("logs", "shown-worker-1") == "ran\n"
+    made = team.namespace.get("tfjob/shown")["spec"]
+    ran = team.run(text + "print('ran')\n")
+    again = team.namespace.get(f"tfjob/{ran.job.name}")["spec"]
+    source = items[0]["metadata"]["name"]
+    same = json.dumps(again).replace(ran.job.name, "shown")
+    same = re.sub(r"shown-[0-9a-f]{10}", source, same)
+    assert json.loads(same) == made

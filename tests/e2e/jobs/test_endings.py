@@ -1,0 +1,156 @@
+"""However a job ends, the cell says how, and nothing is left behind that should not be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, SpecError
+from ciao_kernel.model import State
+from tests.cluster import policies
+from tests.cluster.users import Rule
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team, rules
+from tests.helpers.jobs import Ended, Recorder
+
+pytestmark = pytest.mark.timeout(180)
+
+HEAD = "%framework=tensorflow\n%worker=2\n"
+WAIT = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
+
+
+async def _wait_for(display: Recorder, replica: str, text: bytes) -> None:
+    for _ in range(600):
+        if text in display.data(replica):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{replica} never wrote {text!r}")
+
+
+def test_a_replica_that_raises_fails_the_cell_with_its_traceback(team: Team) -> None:
+    ended = team.run(
+        HEAD + "import os, time\nif os.environ['CIAO_REPLICA'] == 'worker-1':\n"
+        "    raise ValueError('no luck')\ntime.sleep(300)\n"
+    )
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-1 ended with exit code 1: ValueError: no luck"
+    assert "  Cell, line 5, in <module>" in ended.error.traceback
+    assert ended.display.state("worker-1") is State.FAILED
+
+
+def test_a_replica_that_is_killed_for_its_memory_is_said_to_be(team: Team) -> None:
+    ended = team.run(
+        "%framework=tensorflow\n%worker=1;%memory=32Mi\nx = bytearray(500_000_000)\nprint(len(x))\n"
+    )
+    assert isinstance(ended.error, JobFailed)
+    (one,) = ended.display.status.replicas
+    assert (one.exit_code, one.reason) == (-9, "OOMKilled")
+
+
+@pytest.mark.parametrize("moment", ["at once", "created", "running"])
+def test_an_interrupt_leaves_nothing(team: Team, moment: str) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        if moment == "created":
+            while not display.begun:
+                await asyncio.sleep(0.01)
+        elif moment == "running":
+            await _wait_for(display, "worker-0", b"here")
+        else:
+            await asyncio.sleep(0.02)
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(HEAD + WAIT, during=during)
+    until(lambda: not team.left(), "everything to be gone", 20)
+
+
+def test_a_job_that_someone_deletes_ends_its_cell(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await _wait_for(display, "worker-1", b"here")
+        assert display.job
+        argv = ("delete", f"tfjob/{display.job.name}", "--wait=false")
+        await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+    ended = team.run(HEAD + WAIT, during=during)
+    assert isinstance(ended.error, JobStopped)
+    assert "deleted" in ended.error.message
+
+
+def test_a_deadline_fails_the_job(team: Team) -> None:
+    ended = team.run(HEAD + "%deadline=4s\n" + WAIT)
+    assert isinstance(ended.error, JobFailed)
+    assert "deadline" in ended.error.message.lower()
+
+
+def test_an_image_that_does_not_exist_fails_the_cell_with_the_nodes_words(team: Team) -> None:
+    image = team.namespace.cluster.image("tools").rpartition("/")[0] + "/no-such:1"
+    ended = team.run(HEAD + f"%image={image}\nprint()\n", hopeless_wait=3.0)
+    assert isinstance(ended.error, JobFailed)
+    assert "cannot start" in ended.error.message
+    assert "no-such" in ended.error.message
+    until(lambda: not team.left(), "the job to be deleted", 30)
+
+
+def test_why_a_replica_waits_is_said(team: Team) -> None:
+    seen: list[str] = []
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for _ in range(300):
+            if display.begun and any(hasattr(e, "replicas") for e in display.events):
+                seen.append(display.status.replicas[0].reason)
+                if "unschedulable" in seen[-1]:
+                    break
+            await asyncio.sleep(0.1)
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run("%framework=tensorflow\n%worker=1;%gpu=8\nprint()\n", during=during)
+    assert "Insufficient nvidia.com/gpu" in seen[-1]
+
+
+def test_clean_policy_all_removes_everything(team: Team) -> None:
+    ended = team.run(HEAD + "%cleanPolicy=all\nprint(1)\n")
+    assert ended.error is None, ended.error
+    until(lambda: not team.left(), "everything to be gone", 20)
+
+
+def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
+    ended = team.run(
+        "%framework=tensorflow\n%ps=1\n%worker=1\nimport os, time\nprint('here')\n"
+        "if 'ps' in os.environ['CIAO_REPLICA']: time.sleep(300)\n"
+    )
+    assert ended.error is None, ended.error
+    assert ended.display.data("ps-0") == b"here\n"
+
+    def pods() -> Any:
+        return [p["metadata"]["name"] for p in team.namespace.get("pods")["items"]]
+
+    until(lambda: len(pods()) == 1, "the PS to be gone", 30)
+    assert pods()[0].endswith("worker-0")
+
+
+def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:
+    some = [rule for rule in rules() if "configmaps" not in rule.resources]
+    team.user.allow(*some, Rule(["configmaps"], ["get"]))
+    ended = team.run(HEAD + "print()\n")
+    assert isinstance(ended.error, ClusterFault)
+    assert "create configmaps, patch configmaps, delete configmaps" in ended.error.message
+    assert "deploy/rbac" in ended.error.hint
+    assert team.left() == []
+
+
+def test_a_namespace_that_is_not_there_is_an_error(team: Team) -> None:
+    ended = team.run(HEAD + "%namespace=no-such-place\nprint()\n")
+    assert isinstance(ended.error, ClusterFault)
+    assert "no-such-place" in ended.error.message
+
+
+def test_a_quota_that_is_used_up_is_said_before_anything_exists(team: Team) -> None:
+    policies.put_quota(team.namespace, **{"requests.memory": "64Mi"})
+    team.user.allow(*rules(), Rule(["pods"], ["create"]))
+    ended = team.run("%framework=tensorflow\n%worker=1;%memory=1Gi\nprint()\n")
+    assert isinstance(ended.error, SpecError | Exception)
+    assert "exceeded quota" in str(ended.error)
+    assert team.left() == []

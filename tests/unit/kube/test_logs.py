@@ -1,0 +1,296 @@
+"""What is asked for next, by what the pod's status says and how the last answer ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from ciao_kernel.errors import Refused
+from ciao_kernel.kube import logs
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.logs import ContainerLog, Gap
+
+Query = Mapping[str, str]
+CUT = b"(the connection breaks)"
+
+
+class Answer:
+    def __init__(self, status: int, body: list[bytes]) -> None:
+        self.status, self._body = status, body
+        self.connection = None
+        self.content = self
+
+    async def readany(self) -> bytes:
+        await asyncio.sleep(0)
+        data = self._body.pop(0) if self._body else b""
+        if data == CUT:
+            raise aiohttp.ClientPayloadError
+        return data
+
+    async def text(self, errors: str) -> str:
+        return b"".join(self._body).decode()
+
+
+class Cluster:
+    """One pod: its status, and what each request is answered with (and changes)."""
+
+    def __init__(self, *answers: Callable[[], Any]) -> None:
+        self.status: Object | None = None
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def pod(self) -> Object | None:
+        return self.status
+
+    async def changed(self, within: float) -> None:
+        await asyncio.sleep(0.001)
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self, method: str, path: str, query: Query, timeout: object
+    ) -> AsyncIterator[Answer]:
+        kinds = ("previous", "follow", "limitBytes")
+        self.asked.append("+".join(kind for kind in kinds if kind in query) or "all")
+        found = self.answers.pop(0)() if len(self.answers) > 1 else self.answers[0]()
+        status, body = found if isinstance(found, tuple) else (200, found)
+        yield Answer(status, body if isinstance(body, list) else [body])
+
+    def shows(self, state: str = "running", **pod: Any) -> None:
+        """Set the status: `1b terminated after a` is instance b, started once before."""
+        name, _, rest = state.partition(" ")
+        kind, _, before = rest.partition(" after ")
+        container: Object = {
+            "name": "main",
+            "restartCount": int(name[:-1]),
+            "containerID": name[-1],
+        }
+        container["state"] = {kind: {"containerID": name[-1]}}
+        if before:
+            container["lastState"] = {"terminated": {"containerID": before}}
+        self.status = {
+            "metadata": {"name": "p", "uid": "1"},
+            "spec": {"restartPolicy": "Always"},
+            "status": {"phase": "Running", "containerStatuses": [container], **pod},
+        }
+
+    def then(self, state: str, body: Any, **pod: Any) -> Callable[[], Any]:
+        """An answer, with which the status becomes another; "" means that the pod is gone."""
+
+        def give() -> Any:
+            if state:
+                self.shows(state, **pod)
+            else:
+                self.status = None
+            return body
+
+        return give
+
+    def read(self) -> tuple[str, list[str]]:
+        """Return the lines as one word, and the gaps."""
+
+        async def main() -> tuple[str, list[str]]:
+            data, gaps = b"", []
+            log = ContainerLog(cast(Client, self), "n", "p", "main", self, pause=0)
+            async for piece in log.read():
+                if isinstance(piece, Gap):
+                    gaps.append(piece.text)
+                else:
+                    data += piece.data
+            return data.decode().replace("\n", " ").strip(), gaps
+
+        return asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def lines(*names: str) -> bytes:
+    """Lines `a1`: of instance a, in its second 1."""
+    zero = ord("a")
+    return b"".join(
+        f"2024-01-01T00:{ord(n[0]) - zero:02d}:{int(n[1:]):02d}.000000000Z {n}\n".encode()
+        for n in names
+    )
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(logs, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(logs, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(logs, "_SOON", 0.01)
+    monkeypatch.setattr(logs, "_LATE", 0.03)
+    monkeypatch.setattr(logs, "_PATIENCE", dict.fromkeys(logs._PATIENCE, 0.1))
+    return
+
+
+def test_an_end_is_believed_when_the_status_says_so() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        lambda: lines("a1", "a2"),
+        lambda: [lines("a1", "a2", "a3"), CUT],
+        here.then("0a terminated", lines("a2", "a3", "a4"), phase="Succeeded"),
+        lambda: lines("a3", "a4", "a5")[:-1],
+    ]
+    assert here.read() == ("a1 a2 a3 a4 a5", [])
+    assert here.asked == ["follow", "follow", "follow", "all"]
+
+
+def test_a_pod_that_is_gone_after_an_end_in_order_was_read_whole() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [here.then("", lines("a1", "a2")[:-1])]
+    assert here.read() == ("a1 a2", [])
+
+
+@pytest.mark.parametrize("last", [(400, b"{}"), (404, b"{}"), (200, b"unable to retrieve it")])
+def test_a_container_that_was_removed_before_its_pod_was_read_whole(
+    last: tuple[int, bytes],
+) -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", lines("a1", "a2")[:-1]),
+        lambda: last,
+        here.then("", last),
+    ]
+    assert here.read() == ("a1 a2", [])
+    assert here.asked == ["follow", "all", "all"]
+
+
+def test_an_end_in_order_counts_for_nothing_if_the_node_is_away_then() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        lambda: lines("a1"),
+        here.then("", (500, b"dial tcp: connection refused")),
+    ]
+    text, gaps = here.read()
+    assert (text, len(gaps)) == ("a1", 1)
+
+
+def test_a_pod_that_is_gone_after_a_cut_may_have_said_more() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [here.then("", [lines("a1"), CUT])]
+    text, (gap,) = here.read()
+    assert text == "a1"
+    assert "after 00:00:01 UTC may be lost: the pod p was deleted" in gap
+
+
+def test_another_pod_of_the_same_name_is_not_read() -> None:
+    here = Cluster()
+    here.shows("0a running")
+
+    def replaced() -> bytes:
+        here.shows("0b running")
+        assert here.status is not None
+        here.status["metadata"]["uid"] = "2"
+        return lines("a1")
+
+    here.answers = [replaced]
+    assert here.read() == ("a1", [])
+    assert here.asked == ["follow"]
+
+
+def test_the_rest_of_an_instance_is_asked_for_after_the_next_one_began() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("1b running after a", [lines("a1"), CUT]),
+        lambda: lines("b1"),
+        lambda: lines("a1", "a2"),
+        here.then("1b terminated after a", lines("b1"), phase="Failed"),
+        lambda: lines("b1"),
+    ]
+    assert here.read() == ("a1 a2 b1", [])
+    assert here.asked == ["follow", "limitBytes", "previous", "follow", "all"]
+
+
+def test_a_container_that_started_before_is_read_from_what_is_kept() -> None:
+    here = Cluster(lambda: lines("b1"), lambda: lines("c1"))
+    here.shows("2c terminated after b", phase="Failed")
+    text, (gap,) = here.read()
+    assert text == "b1 c1"
+    assert "1 start of p is not kept" in gap
+    assert here.asked == ["previous", "all"]
+
+
+def test_more_starts_than_are_kept_are_said() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("3d terminated after c", [lines("a1"), CUT], phase="Failed"),
+        lambda: lines("d1"),
+        lambda: lines("c1"),
+        lambda: lines("d1"),
+        lambda: lines("d1"),
+    ]
+    text, gaps = here.read()
+    assert text == "a1 c1 d1"
+    assert "after 00:00:01 UTC may be lost" in gaps[0]
+    assert "1 start of p is not kept" in gaps[1]
+
+
+def test_the_next_instances_log_came_before_its_status() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("1b running after a", lines("b1", "b2")),  # and a had said nothing so far
+        lambda: lines("b1"),  # the first line, asked for when the status is there
+        lambda: lines("a1", "a2"),
+        here.then("1b terminated after a", lines("b1", "b2", "b3"), phase="Failed"),
+        lambda: lines("b2", "b3"),
+    ]
+    assert here.read() == ("b1 b2 a1 a2 b3", [])
+    assert here.asked == ["follow", "limitBytes", "previous", "follow", "all"]
+
+
+def test_the_next_instances_log_came_long_before_its_status() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        lambda: [lines("a1", "a2"), CUT],
+        lambda: lines("b1", "b2"),  # does not continue
+        lambda: lines("b1", "b2"),  # nor on a second look
+        here.then("1b running after a", lines("b1", "b2")),
+        lambda: lines("b1"),
+        lambda: lines("a1", "a2", "a3"),
+        here.then("1b terminated after a", lines("b1", "b2", "b3"), phase="Failed"),
+        lambda: lines("b2", "b3"),
+    ]
+    text, gaps = here.read()
+    assert text == "a1 a2 b1 b2 a3 b3"
+    assert len(gaps) == 1, "it looks like a rotated log"
+
+
+def test_a_log_that_is_not_to_be_had() -> None:
+    here = Cluster(lambda: b"unable to retrieve container logs for containerd://a")
+    here.shows("0a terminated", phase="Failed")
+    text, (gap,) = here.read()
+    assert text == ""
+    assert "unable to retrieve container logs" in gap
+
+
+@pytest.mark.parametrize("code", [400, 404, 503])
+def test_a_refusal_that_passes(code: int) -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        lambda: (code, b"{}"),
+        here.then("0a terminated", lines("a1"), phase="Succeeded"),
+        lambda: (code, b"{}"),
+        lambda: lines("a1"),
+    ]
+    assert here.read() == ("a1", [])
+
+
+def test_who_may_not_read_logs_is_told() -> None:
+    words = json.dumps({"message": "pods/log is forbidden", "reason": "Forbidden"}).encode()
+    here = Cluster(lambda: (403, words))
+    here.shows("0a running")
+    with pytest.raises(Refused, match="pods/log is forbidden"):
+        here.read()
