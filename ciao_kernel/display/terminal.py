@@ -122,7 +122,8 @@ class TerminalDisplay:
             self._stream.flush()
         else:
             rows = [HEADINGS, *(row.cells() for row in table.rows())]
-            text = f"{plain(table.title())}\n{columns(rows)}\n{table.job.kind_of_place}: {table.job.place}"
+            place = f"{table.job.kind_of_place}: {table.job.place}"
+            text = f"{plain(table.title())}\n{columns(rows)}\n{place}"
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:

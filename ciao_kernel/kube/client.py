@@ -52,6 +52,7 @@ class Client:
         self.patience = patience
         self._reload = reload
         self._session: aiohttp.ClientSession | None = None
+        self._renewing = asyncio.Lock()
 
     async def __aenter__(self) -> Client:
         return self
@@ -239,9 +240,15 @@ class Client:
         return self._session
 
     async def renew(self) -> None:
-        """Read the credentials again: a token expired, or a file was replaced."""
-        self.access = await self._reload(self.access.context)
-        await self.close()
+        """Read the credentials again: a token expired, or a file was replaced.
+
+        Many streams are refused at the same moment. The first reads, the others wait for it.
+        """
+        refused_one = self.access
+        async with self._renewing:
+            if self.access is refused_one:
+                self.access = await self._reload(self.access.context)
+                await self.close()
 
     def _away(self, error: Exception) -> ClusterFault:
         words = str(error) or type(error).__name__

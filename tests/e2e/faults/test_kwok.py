@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster import kwok
 from tests.cluster.cluster import Cluster
+from tests.cluster.faults import kwok
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
+from tests.cluster.faults.pods import PodPart
 from tests.cluster.namespace import Namespace
-from tests.cluster.pods import PodPart
 from tests.cluster.waiting import until
 
 StartPod = Callable[..., None]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import policies
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
+from tests.cluster.faults import policies
 from tests.cluster.namespace import Namespace
 
 StartPod = Callable[..., None]

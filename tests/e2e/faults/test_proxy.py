@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
-from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import until
 
 

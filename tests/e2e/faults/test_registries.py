@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster import pushing, registries
 from tests.cluster.cluster import Cluster
+from tests.cluster.faults import pushing, registries
+from tests.cluster.faults.registries import OWNER, READER, Account, Kind, Registry
 from tests.cluster.namespace import Namespace
-from tests.cluster.registries import OWNER, READER, Account, Kind, Registry
 from tests.cluster.waiting import until
 
 StartPod = Callable[..., None]

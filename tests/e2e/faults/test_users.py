@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.faults.proxy import Proxy
+from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
-from tests.cluster.proxy import Proxy
-from tests.cluster.users import Rule, User
 from tests.cluster.waiting import until
 
 UNAUTHORIZED = "(Unauthorized)"

@@ -17,8 +17,8 @@ from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Owner
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
+from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
-from tests.cluster.users import Rule, User
 from tests.helpers.jobs import Ended, Recorder
 
 ROLE = Path(__file__).parents[3] / "deploy" / "rbac" / "role.yaml"

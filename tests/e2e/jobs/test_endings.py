@@ -9,8 +9,8 @@ import pytest
 
 from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, SpecError
 from ciao_kernel.model import State
-from tests.cluster import policies
-from tests.cluster.users import Rule
+from tests.cluster.faults import policies
+from tests.cluster.faults.users import Rule
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
 from tests.helpers.jobs import Ended, Recorder

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.cluster.authority import Authority
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import run
+from tests.cluster.faults.authority import Authority
 from tests.cluster.parts import ENVIRONMENT
 from tests.cluster.waiting import until
 

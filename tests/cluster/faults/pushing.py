@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from tests.cluster import recipes
-from tests.cluster.registries import Account, Registry
+from tests.cluster.faults.registries import Account, Registry
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from tests.cluster.connection import PASS, Connection, Fault, State
+from tests.cluster.faults.connection import PASS, Connection, Fault, State
 from tests.cluster.layout import Layout
 
 _WAIT = 10  # seconds for the loop's thread to do a thing that takes milliseconds
