@@ -99,7 +99,7 @@ def _own_file(line: str, job: Job) -> str:
     line = line.replace(
         f'File "{job.program}"', "Cell" if name == CELL else f'File "{_users_name(name)}"'
     )
-    return line.replace(f'File "{job.place}/', 'File "')
+    return line.replace(f'File "{job.workdir}/', 'File "')
 
 
 def _users_name(entry: str) -> str:
@@ -326,7 +326,7 @@ def _hint(text: str, one: ReplicaStatus, folder: Path, job: Job) -> str:
 
 def _missing_file(text: str, folder: Path, job: Job) -> str:
     for groups in reversed(_MISSING.findall(text)):
-        name = "".join(groups).removeprefix(f"{job.place}/")
+        name = "".join(groups).removeprefix(f"{job.workdir}/")
         if _beside(name, folder):
             return _send(name)
     return ""
@@ -367,7 +367,7 @@ def _disk(text: str, job: Job) -> str:
     full = "No space left on device" in text or "Disk quota exceeded" in text
     with contextlib.suppress(OSError):
         # On a full disk there is no room for the traceback either.
-        full = full or shutil.disk_usage(job.place).free < 1024 * 1024
+        full = full or shutil.disk_usage(job.files).free < 1024 * 1024
     if full:
         return "The disk is full. `ciao delete --finished` removes old jobs and their files."
     return ""

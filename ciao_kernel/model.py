@@ -336,6 +336,18 @@ class Job:
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"
+    folder: str = ""
+    """Where its files are on this machine; "" where :attr:`place` is that."""
+
+    @property
+    def files(self) -> str:
+        """The folder on this machine that belongs to it."""
+        return self.folder or self.place
+
+    @property
+    def workdir(self) -> str:
+        """The folder that its replicas run in, as they see it."""
+        return self.program.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +369,7 @@ class JobResult:
 
     @property
     def folder(self) -> Path:
-        """The folder that the job ran in and wrote its files to (local jobs)."""
+        """What is on this machine: a local job's own folder, the logs of a cluster's job."""
         return Path(self.place)
 
 

@@ -137,7 +137,7 @@ class Session:
             return None
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
-        self.last = JobResult(job.name, State.RUNNING, job.place)
+        self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
             display.show(Notice(_detached(job)))
             return self.last
@@ -156,7 +156,7 @@ class Session:
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
             await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
-        self.last = JobResult(job.name, status.state, job.place, status.replicas)
+        self.last = JobResult(job.name, status.state, job.files, status.replicas)
         error = await self._judge(job, status, backend, folder, goes)
         if goes:
             await asyncio.shield(self._stopper.later(backend.delete(job)))
@@ -178,7 +178,7 @@ class Session:
         except asyncio.CancelledError:
             display.show(Notice(f"{job.name} runs on; `ciao delete {job.name}` stops it."))
             raise
-        self.last = JobResult(job.name, status.state, job.place, status.replicas)
+        self.last = JobResult(job.name, status.state, job.files, status.replicas)
         if error := await self._judge(job, status, backend, Path.cwd()):
             raise error
         return self.last

@@ -65,7 +65,7 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
         "age_seconds": round(time.time() - job.created, 1),
         "owner": job.owner,
         "detached": job.detached,
-        "folder": job.place,
+        "folder": job.files,
         "header": job.header,
         "replicas": [_replica(one) for one in status.replicas],
     }
@@ -91,7 +91,7 @@ async def reported(
 async def _error_record(error: JobError, name: str, face: Face) -> dict[str, Any]:
     try:
         _, job, status = await face.session.find(name)
-        result = JobResult(job.name, status.state, job.place, status.replicas)
+        result = JobResult(job.name, status.state, job.files, status.replicas)
     except NoSuchJob:
         # %cleanPolicy=all, or someone deleted it: nothing is left but the error.
         states = {JobStopped: State.STOPPED, JobLost: State.LOST}

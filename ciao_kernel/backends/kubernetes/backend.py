@@ -73,7 +73,7 @@ class KubernetesBackend:
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the ConfigMap and the job. It outlives its kernel in any case."""
         target = await self._targets.of(plan.spec.cluster)
-        return await submit.submit(plan, builder, target, self._settings, emit)
+        return self._here(await submit.submit(plan, builder, target, self._settings, emit))
 
     async def follow(self, job: Job) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
@@ -134,7 +134,7 @@ class KubernetesBackend:
                 raise
             for item in status.many(listed, "items"):
                 with contextlib.suppress(KeyError, ValueError, TypeError):
-                    found.append((_job(item), item))
+                    found.append((self._here(_job(item)), item))
         states = await self._states(target)
         pairs = [(job, status.of_job(job, item, states.get(job.name, {}))) for job, item in found]
         return sorted([(job, _over(now)) for job, now in pairs], key=lambda pair: pair[0].created)
@@ -143,7 +143,7 @@ class KubernetesBackend:
         """One job by its name."""
         target = await self._targets.of()
         _, item = await self._object(name, target)
-        job = _job(item)
+        job = self._here(_job(item))
         states = await self._states(target, f"{marks.OPERATOR_JOB}={name}")
         return job, _over(status.of_job(job, item, states.get(name, {})))
 
@@ -162,6 +162,10 @@ class KubernetesBackend:
         return data if last is None else data[-last:]
 
     # ----------------------------------------------------------------------------- parts
+
+    def _here(self, job: Job) -> Job:
+        """Say where on this machine the job's logs are kept."""
+        return replace(job, folder=str(self._logs(job)))
 
     def _logs(self, job: Job) -> Path:
         return self._settings.storage / "cluster" / job.place / job.name

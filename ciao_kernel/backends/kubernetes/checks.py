@@ -30,7 +30,7 @@ def rights(plural: str, group: str = "kubeflow.org") -> tuple[Right, ...]:
     """What a run of a job needs: each verb is used by submit, follow or stop."""
     return (
         *(Right(verb, plural, group) for verb in ("create", "get", "list", "watch", "delete")),
-        *(Right(verb, "configmaps") for verb in ("create", "get", "patch", "delete")),
+        *(Right(verb, "configmaps") for verb in ("create", "get")),
         *(Right(verb, "pods") for verb in ("get", "list", "watch")),
         Right("get", "pods", subresource="log"),
     )

@@ -139,6 +139,9 @@ def _pod(
         ],
         "terminationGracePeriodSeconds": max(1, round(settings.linger + settings.stop_grace)),
         "enableServiceLinks": False,
+        # Else the program is process 1, which SIGTERM does not end unless it asks for that: each
+        # stop, and each end of a PS, would take the whole grace period.
+        "shareProcessNamespace": True,
         "automountServiceAccountToken": cluster.service_account is not None,
     }
     if plan.spec.deadline is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import tempfile
 import time
@@ -76,40 +77,57 @@ async def submit(
         ]
         await checks.dry_run(target, items, pods)
         try:
-            created = await _create(target, items)
+            await _create(target, made)
         except Refused as error:
             if error.code == 409:  # taken between the question and now
                 continue
             raise
-        return replace(job, created=time.time(), name=created["metadata"]["name"])
+        return replace(job, created=time.time())
     raise BackendError(
         f"there are 999 jobs of the name {plan.name}.", "`ciao delete --finished` removes them."
     )
 
 
-async def _create(target: Target, items: list[tuple[str, Manifest]]) -> Manifest:
-    """Create objects in order; the last, the job, becomes the owner of the others."""
-    client = target.client
-    tried: list[str] = []
+async def _create(target: Target, made: Objects) -> None:
+    """Create the job, then what is beside it, which the job owns from its first moment.
+
+    In this order nothing can be left behind that nobody sees: a kernel that is killed in between
+    leaves a job that waits for its source, in every list of jobs.
+    """
+    client, path = target.client, f"{made.path}/{made.job['metadata']['name']}"
     try:
-        for path, item in items:
-            tried.append(f"{path}/{item['metadata']['name']}")
-            made = await _whole(client.create(path, item))
-        owner = {
-            "apiVersion": made["apiVersion"],
-            "kind": made["kind"],
-            "name": made["metadata"]["name"],
-            "uid": made["metadata"]["uid"],
-        }
-        owned = {"metadata": {"ownerReferences": [owner]}}
-        await _whole(asyncio.gather(*(client.patch(path, owned) for path in tried[:-1])))
-    except BaseException as error:
-        if isinstance(error, Refused) and error.code == 409:
-            tried.pop()  # somebody else's
-        rolling_back = [client.delete(path) for path in reversed(tried)]
-        await asyncio.shield(asyncio.gather(*rolling_back, return_exceptions=True))
+        job = await _whole(client.create(made.path, made.job))
+    except Refused:
         raise
-    return made
+    except BaseException:
+        await _undo(target, path, made)
+        raise
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }
+    try:
+        for item in made.beside:
+            owned = {**item["metadata"], "ownerReferences": [owner]}
+            await _whole(client.create(_path(item), {**item, "metadata": owned}))
+    except BaseException:
+        await _undo(target, path, made)
+        raise
+
+
+async def _undo(target: Target, path: str, made: Objects) -> None:
+    """Delete what this submission may have created, and nothing that somebody else has."""
+    run = made.job["metadata"]["annotations"][marks.RUN]
+
+    async def undo() -> None:
+        with contextlib.suppress(BackendError):
+            item = await target.client.find(path)
+            if item and (item["metadata"].get("annotations") or {}).get(marks.RUN) == run:
+                await target.client.delete(path, uid=item["metadata"]["uid"])
+
+    await asyncio.shield(asyncio.ensure_future(undo()))
 
 
 async def _whole(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
