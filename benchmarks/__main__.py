@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.figure import markdown
 
-NAMES = ("start", "first_line", "throughput")
+NAMES = ("start", "first_line", "throughput", "cluster")
 
 
 def main() -> int:

@@ -1,0 +1,124 @@
+"""A real kernel, a real notebook, a real cluster: stops, shutdowns and lists of jobs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team
+
+pytestmark = pytest.mark.timeout(240)
+ROOT = Path(__file__).parents[3]
+CELL = (
+    "%framework=tensorflow\n%name=mine\n%worker=2\n"
+    "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
+)
+
+
+def environment(team: Team) -> dict[str, str]:
+    import os
+
+    images = " ".join(f"{name}={image}" for name, image in team.images.items())
+    return {
+        "KUBECONFIG": os.environ["KUBECONFIG"],
+        "CIAO_NAMESPACE": team.namespace.name,
+        "CIAO_IMAGES": images,
+        "CIAO_STORAGE": str(team.storage),
+    }
+
+
+def ciao(team: Team, *words: str) -> str:
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-m", "ciao_kernel", *words],
+        env=os.environ | environment(team), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.frameworks
+def test_the_quickstart_notebook_runs_on_the_cluster(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team.images["tensorflow"] = team.namespace.cluster.image("tensorflow")
+    for name, value in environment(team).items():
+        monkeypatch.setenv(name, value)
+    folder = tmp_path / "notebooks"
+    shutil.copytree(ROOT / "notebooks", folder)
+    notebook = nbformat.read(folder / "quickstart.ipynb", as_version=4)
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, kernel_name="ciao", timeout=200, resources=resources).execute()
+    texts = [
+        "".join(out.text for out in cell.outputs if out.output_type == "stream")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+    assert "worker 0 is done" in texts[0]
+    name = re.search(r"tensorflow-\w{5}", texts[1])
+    assert name, texts
+    assert team.namespace.condition(f"tfjob/{name[0]}", "Succeeded")
+
+
+def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    kernel = start_kernel(env=environment(team))
+    client = kernel
+    running = client.execute(CELL)
+    client.wait_text(running, "[worker-1] here", 60)
+    kernel.interrupt()
+    client.finish(running, 30)
+    assert running.status == "error"
+    until(lambda: not team.left(), "everything to be gone", 30)
+
+    again = client.execute(CELL)
+    client.wait_text(again, "[worker-0] here", 60)
+    kernel.shutdown()
+    assert "TFJob/mine" in team.left()
+    listed = ciao(team, "jobs")
+    assert "mine" in listed
+    assert "Running" in listed
+    assert "[worker-1] here" in ciao(team, "logs", "mine")
+    assert "worker-0" in ciao(team, "describe", "mine")
+    ciao(team, "delete", "mine")
+    until(lambda: not team.left(), "everything to be gone", 30)
+    assert "There are no jobs." in ciao(team, "jobs")
+
+
+def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    kernel = start_kernel(env=environment(team))
+    kernel.execute(CELL)
+    until(lambda: "TFJob/mine" in team.left(), "the job", 30)
+    kernel.kill()
+    until(lambda: "TFJob/mine" in team.left(), "the job", 5)
+    other = start_kernel(env=environment(team))
+    client = other
+    attached = client.execute("%ciao attach mine")
+    client.wait_text(attached, "[worker-0] here", 60)
+    client.wait_text(attached, "[worker-1] here", 60)
+    other.interrupt()
+    client.finish(attached, 20)
+    assert "TFJob/mine" in team.left()
+
+
+def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) -> None:
+    kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
+    client = kernel
+    running = client.execute(CELL)
+    client.wait_text(running, "[worker-0] here", 60)
+    kernel.shutdown()
+    until(lambda: not team.left(), "everything to be gone", 30)
