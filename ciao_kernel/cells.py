@@ -118,9 +118,11 @@ def _session() -> Session:
 
 def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
+    from ciao_kernel.owner import me
     from ciao_kernel.session import Session
 
-    return Session(registry(), Owner(f"kernel {os.getpid()}", os.getpid()), settings, lifetime)
+    owner = Owner(f"{me()} kernel {os.getpid()}", os.getpid())
+    return Session(registry(), owner, settings, lifetime)
 
 
 def here() -> Path:

@@ -71,6 +71,7 @@ async def _execute(args: argparse.Namespace) -> int:
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, SettingError
     from ciao_kernel.model import Owner
+    from ciao_kernel.owner import me
     from ciao_kernel.registry import Registry
     from ciao_kernel.session import Session
 
@@ -84,7 +85,7 @@ async def _execute(args: argparse.Namespace) -> int:
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
     registry = Registry()
     face = commands.Face(
-        Session(registry, Owner(_label(), os.getpid()), settings),
+        Session(registry, Owner(me(), os.getpid()), settings),
         display,
         _write,
         _here(),
@@ -122,18 +123,6 @@ def _here() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         return Path.home()
-
-
-def _label() -> str:
-    """Whom a job belongs to, for lists."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        user = str(os.getuid())  # In a container the user's number may have no name.
-    return f"{user}@{socket.gethostname()}"
 
 
 @contextlib.contextmanager

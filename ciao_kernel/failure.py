@@ -86,6 +86,10 @@ def _crashed(one: ReplicaStatus) -> bool:
 
 
 def _how(one: ReplicaStatus) -> str:
+    if one.reason == "OOMKilled":
+        return "was killed because it used more memory than it may (OOMKilled)"
+    if one.exit_code is None and one.reason:
+        return f"failed: {one.reason}"
     if one.exit_code is None or one.exit_code == 0:
         return "failed"
     if one.exit_code < 0:

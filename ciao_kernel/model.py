@@ -286,6 +286,8 @@ class Status:
     settled: bool = False
     decided_by: Replica | None = None
     """The replica whose end decided the job's."""
+    hopeless: bool = False
+    """It has not started and never will: whoever submitted it should remove it."""
 
     @property
     def over(self) -> bool:
@@ -336,6 +338,12 @@ class Job:
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"
+    context: str = ""
+    """Which cluster, where there are several."""
+    resource: str = ""
+    """Its kind, as it stands in a path of the API: ``tfjobs``."""
+    uid: str = ""
+    """Tells it from a later job of the same name."""
     folder: str = ""
     """Where its files are on this machine; "" where :attr:`place` is that."""
 

@@ -31,6 +31,7 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.options import check_roles, merge
+from ciao_kernel.owner import me
 from ciao_kernel.plugins import Backend, Builder, Display, Plan
 from ciao_kernel.registry import Registry
 from ciao_kernel.stopping import Endless, Lifetime, Stopper
@@ -150,20 +151,32 @@ class Session:
             self.last = replace(self.last, state=State.STOPPED)
             await self._stopper.stop(job, backend, display, reason, wait=wait, delete=goes)
             raise
-        except JobError:
-            raise
+        except (JobError, BackendError):
+            raise  # the job is over, or nobody can say: then it is left as it is
         except Exception:
+            if backend.outlives_kernel:
+                raise
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
             await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
         self.last = JobResult(job.name, status.state, job.files, status.replicas)
         error = await self._judge(job, status, backend, folder, goes)
-        if goes:
-            await asyncio.shield(self._stopper.later(backend.delete(job)))
-            display.show(Notice(f"{job.name} and its folder are removed (%cleanPolicy=all)."))
+        if goes or status.hopeless:
+            await self._remove(job, backend, display, goes)
         if error is not None:
             raise error
         return self.last
+
+    async def _remove(self, job: Job, backend: Backend, display: Display, goes: bool) -> None:
+        """Remove a job that is over, or one that would wait for ever; its own end goes first."""
+        remove = backend.delete(job) if goes else backend.stop(job, "it cannot start")
+        try:
+            await asyncio.shield(self._stopper.later(remove))
+        except BackendError as fault:
+            display.show(Notice(f"{job.name} could not be removed: {fault.message}"))
+        else:
+            if goes:
+                display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
 
     async def attach(self, name: str, display: Display, follow: tuple[str, ...] = ()) -> JobResult:
         """Follow a job that exists, from its first line; an interrupt leaves it running.
@@ -189,15 +202,16 @@ class Session:
         """All jobs of all backends that are available, oldest first.
 
         Args:
-            faults: Gets the errors of backends that cannot be asked now.
+            faults: Gets the errors of backends that cannot be asked now; None: they are raised.
         """
         found = []
         for backend in self._available():
             try:
                 found += await backend.jobs()
             except BackendError as error:
-                if faults is not None:
-                    faults.append(error)
+                if faults is None:
+                    raise
+                faults.append(error)
         return sorted(found, key=lambda pair: pair[0].created)
 
     async def find(self, name: str) -> tuple[Backend, Job, Status]:
@@ -208,7 +222,7 @@ class Session:
         """
         missing: NoSuchJob | None = None
         fault: BackendError | None = None
-        for backend in self._available():
+        for backend in reversed(self._available()):  # this machine first: it answers at once
             try:
                 return (backend, *await backend.find(name))
             except NoSuchJob as error:
@@ -221,6 +235,10 @@ class Session:
         near = difflib.get_close_matches(name, [job.name for job, _ in await self.jobs()], n=1)
         hint = f"Did you mean {near[0]}? {missing.hint}" if near else missing.hint
         raise NoSuchJob(missing.message, hint)
+
+    def owns(self, job: Job) -> bool:
+        """Whether a job is this user's: a namespace may hold those of a whole team."""
+        return job.kind_of_place == "folder" or job.owner.split(" ")[0] == me()
 
     def backend(self, asked: str | None) -> Backend:
         """The backend for a cell: what it asks for, else the setting, else the first there is."""

@@ -16,6 +16,9 @@ from ciao_kernel.plugins import Backend, Display
 
 _T = TypeVar("_T")
 
+_PATIENCE_WITH_CLUSTERS = 5.0
+"""The same where pods have to go, and the user wants to know that they have."""
+
 _PATIENCE = 1.5
 """Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
 
@@ -70,10 +73,10 @@ class Stopper:
         if wait is not None and not isinstance(self._lifetime, Endless):
             text = f"stopping {job.name}, unless the kernel is being shut down: then it runs on."
             display.show(Notice(text))
-            return
-        done, _ = await asyncio.wait({stopping}, timeout=_PATIENCE)
+        patience = _PATIENCE if wait is None else wait + _PATIENCE_WITH_CLUSTERS
+        done, _ = await asyncio.wait({stopping}, timeout=patience)
         if not done:
-            text = f"{job.name} is stopping: a replica takes its time over SIGTERM."
+            text = f"{job.name} is stopping: a replica takes its time to end."
             display.show(Notice(text))
             if not isinstance(self._lifetime, Endless):
                 return
@@ -101,4 +104,4 @@ class Stopper:
         if not delete:
             return f"{job.name} is stopped; {backend.remains(job)}"
         await backend.delete(job)
-        return f"{job.name} is stopped, and its folder is removed (%cleanPolicy=all)."
+        return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."

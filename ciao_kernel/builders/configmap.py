@@ -23,6 +23,7 @@ WORKDIR = "/ciao"
 
 _FEW = 16
 """Files that get a mount each; each mount costs the node a little."""
+_PROGRAM = "program.py"
 _PACKED = "files.tar.gz"
 _UNPACK = (
     "import tarfile; tarfile.open('/ciao-packed/files.tar.gz').extractall('/ciao', filter='data')"
@@ -49,10 +50,11 @@ class ConfigMapBuilder:
 
 def _artifact(source: Source, python: str, job: str) -> Artifact:
     entry, others = source.entry, source.all()[1:]
-    content = {entry.path: _bytes(entry)}
-    keys = {entry.path: entry.path}
+    # A key may hold fewer characters than the name of a file.
+    content = {_PROGRAM: _bytes(entry)}
+    keys = {entry.path: _PROGRAM}
     raw = sum(file.size for file in others)
-    pack = len(others) > _FEW or raw + len(content[entry.path]) > LIMIT // 2
+    pack = len(others) > _FEW or raw + len(content[_PROGRAM]) > LIMIT // 2
     if pack and raw > 64 * LIMIT:  # even text does not get that small
         raise _too_large(source)
     if pack:

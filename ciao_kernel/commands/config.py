@@ -60,7 +60,7 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
         file = config.config_files()[1]
         # As it was understood, not as it was typed: a relative folder means another one elsewhere.
         userfile.save(
-            file, {config.shown_name(name): _plain(getattr(new, name)) for name in changed}
+            file, {config.shown_name(name): _plain(name, getattr(new, name)) for name in changed}
         )
     face.session.settings = new
     names = {config.shown_name(name) for name in changed}
@@ -75,8 +75,11 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
         face.write("set for this kernel; --save sets it for all\n")
 
 
-def _plain(value: object) -> userfile.Value:
-    return value if isinstance(value, int | float) else str(value)
+def _plain(name: str, value: object) -> userfile.Value:
+    if isinstance(value, int | float):
+        return value
+    setting = next(one for one in fields(Settings) if one.name == name)
+    return str(setting.metadata["kind"].render(value))
 
 
 def _json(rows: Iterable[tuple[str, str, str, str]]) -> str:

@@ -18,18 +18,22 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Delete, and say what went."""
-    names = list(args.names)
-    if args.finished:
-        names += [job.name for job, status in await face.session.jobs() if status.over]
-    elif not names:
+    if not args.finished and not args.names:
         raise UsageError("no job is named.", "Name one, or write --finished for all that are over.")
     # All are looked up first: with a wrong name among them, nothing is deleted.
-    found = [await face.session.find(name) for name in dict.fromkeys(names)]
+    found = [await face.session.find(name) for name in dict.fromkeys(args.names)]
+    if args.finished:
+        known = {(job.backend, job.name) for _, job, _ in found}
+        found += [
+            (face.session.backend(job.backend), job, status)
+            for job, status in await face.session.jobs([])
+            if status.over and face.session.owns(job) and (job.backend, job.name) not in known
+        ]
     text = args.output == "text"
     for backend, job, status in found:
         await backend.delete(job)
         if text:
-            face.write(f"{job.name} ({status.state}) and its folder were removed.\n")
+            face.write(f"{job.name} ({status.state}) and its files were removed.\n")
     if not text:
         records = [{"name": job.name, "was": str(status.state)} for _, job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")

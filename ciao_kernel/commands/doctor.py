@@ -21,7 +21,7 @@ from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault
 
-_NEEDED = ("ipykernel", "jupyter_client", "psutil", "rich", "argcomplete")
+_NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "rich", "argcomplete")
 _LITTLE = 1 << 30
 
 
@@ -181,13 +181,14 @@ def _storage(settings: Settings) -> Iterator[Finding]:
 
 
 def _cluster() -> Iterator[Finding]:
-    """What a cluster would need. Nothing is asked over the network."""
-    fix = "nothing to mend: this version runs jobs on this machine only"
-    config = Path(os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]).expanduser()
-    account = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-    if account.exists():
-        yield Finding("note", "a Kubernetes service account is here and is not used", fix)
-    elif config.exists():
-        yield Finding("note", f"{config} names a cluster, which is not used", fix)
+    """Which cluster jobs go to. Nothing is asked over the network."""
+    from ciao_kernel.kube import access
+
+    if files := access.kubeconfigs():
+        names = ", ".join(str(file) for file in files)
+        yield Finding("ok", f"jobs go to the Kubernetes cluster of {names}")
+    elif access.configured():
+        yield Finding("ok", "jobs go to the Kubernetes cluster that this pod runs in")
     else:
-        yield Finding("note", "no Kubernetes cluster is set up", fix)
+        text = "no Kubernetes cluster is set up: jobs run on this machine"
+        yield Finding("note", text, "to use one, set KUBECONFIG")

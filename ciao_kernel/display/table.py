@@ -90,7 +90,7 @@ class Table:
         return Row(
             replica=str(one.replica),
             state=one.state,
-            detail=str(one.state) + (f" ({ending(one)})" if ending(one) else ""),
+            detail=str(one.state) + (f" ({why})" if (why := _why(one)) else ""),
             since=clock_time(one.since),
             last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
             rate=f"{rate:,.0f}" if rate >= 0.5 and not one.state.over else _EMPTY,
@@ -126,6 +126,14 @@ class _Rate:
     @property
     def moving(self) -> bool:
         return bool(self._marks)
+
+
+def _why(one: ReplicaStatus) -> str:
+    """How it ended, or what it waits for, in the cluster's words."""
+    ended = ending(one)
+    said = one.reason if one.state in (State.PENDING, State.FAILED) else ""
+    text = f"{said}, {ended}" if said and ended else said or ended
+    return plain(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…")
 
 
 def ending(one: ReplicaStatus) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from ciao_kernel.model import JobSpec, Manifest, RestartPolicy
 
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
 
 def replica_specs(
     spec: JobSpec, pods: Mapping[str, Manifest], titles: Mapping[str, str], container: str
@@ -34,4 +36,9 @@ def replica_specs(
 def _named(pod: Manifest, container: str) -> Manifest:
     first, *others = pod["spec"]["containers"]
     containers = [{"name": container, **first}, *others]
-    return {**pod, "spec": {**pod["spec"], "containers": containers}}
+    # So that kubectl, and ciao, know which one to show where others are put beside it.
+    notes = {**(pod["metadata"].get("annotations") or {}), _DEFAULT_CONTAINER: container}
+    return {
+        "metadata": {**pod["metadata"], "annotations": notes},
+        "spec": {**pod["spec"], "containers": containers},
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,14 @@ def kubeconfigs(environment: Mapping[str, str] | None = None) -> list[Path]:
     named = (os.environ if environment is None else environment).get("KUBECONFIG", "")
     paths = [Path(text) for text in named.split(os.pathsep) if text]
     found = paths or [Path.home() / ".kube" / "config"]
-    return [path.expanduser() for path in found if path.expanduser().is_file()]
+    return [path.expanduser() for path in found if _is_file(path.expanduser())]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that is somebody else's
+        return False
 
 
 def _in_cluster(environment: Mapping[str, str] | None = None) -> bool:
@@ -79,7 +87,13 @@ async def load(context: str = "") -> Access:
         loader: Any = InClusterConfigLoader(  # type: ignore[no-untyped-call]
             token_filename=str(_ACCOUNT / "token"), cert_filename=str(_ACCOUNT / "ca.crt")
         )
-        loader.load_and_set(configuration)
+        try:
+            loader.load_and_set(configuration)
+        except Exception as error:  # a ConfigException, or what an unreadable file raises
+            raise ClusterFault(
+                f"the pod's service account cannot be used: {_first_line(error)}",
+                "Is its token mounted? Set KUBECONFIG to use another identity.",
+            ) from None
         namespace = _ACCOUNT / "namespace"
         own = namespace.read_text().strip() if namespace.is_file() else ""
         return Access(configuration, own, "service account", "")
@@ -94,7 +108,7 @@ async def load(context: str = "") -> Access:
         raise ClusterFault(
             f"the kubeconfig {shown} cannot be used: {_first_line(error)}",
             f"`kubectl config get-contexts` shows what is in it{_asked(context)}.",
-        ) from error
+        ) from None
     return Access(configuration, namespace_named, f"context {current['name']}", current["name"])
 
 
@@ -103,4 +117,6 @@ def _asked(context: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The library's words up to the first thing that it quotes: that may be a token."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return re.split(r"[{\[]", first)[0].strip() or type(error).__name__

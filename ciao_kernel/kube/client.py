@@ -120,7 +120,7 @@ class Client:
         try:
             return await self._call("POST", path, query, body, uncertain=note)
         except Refused as error:
-            if error.code != 409 or not lost:
+            if error.reason != "AlreadyExists" or not lost:
                 raise
             found = await self.get(f"{path}/{body['metadata']['name']}")
             ours = body["metadata"].get("annotations", {})
@@ -183,6 +183,8 @@ class Client:
                         continue
                     if not _passes(refusal):
                         raise refusal
+                    if answer.status != 429:
+                        uncertain()  # a gateway may say 504 of what was done
                     again = _retry_after(answer)
                     fault: Exception = refusal
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -213,7 +215,8 @@ class Client:
         configuration = self.access.configuration
         headers = {"Accept": "application/json"}
         auth: Mapping[str, Any] = await configuration.auth_settings()
-        headers |= {one["key"]: one["value"] for one in auth.values()}
+        # A token file may end in a line feed, which no header can hold.
+        headers |= {one["key"]: str(one["value"]).strip() for one in auth.values()}
         if body is not None:
             headers["Content-Type"] = kind
         options: dict[str, Any] = {}
@@ -239,12 +242,15 @@ class Client:
             self._session = RESTClientObject(self.access.configuration)._create_pool_manager()
         return self._session
 
-    async def renew(self) -> None:
+    async def renew(self, refused_one: Access | None = None) -> None:
         """Read the credentials again: a token expired, or a file was replaced.
 
         Many streams are refused at the same moment. The first reads, the others wait for it.
+
+        Args:
+            refused_one: What the server refused; None means what is used now.
         """
-        refused_one = self.access
+        refused_one = refused_one or self.access
         async with self._renewing:
             if self.access is refused_one:
                 self.access = await self._reload(self.access.context)
@@ -273,8 +279,10 @@ def refused(code: int, text: str, path: str) -> Refused:
 
 
 def _passes(error: Refused) -> bool:
-    return error.code in _PASSING or (
-        error.code == 500 and any(words in error.message for words in _PASSING_WORDS)
+    return (
+        error.code in _PASSING
+        or error.reason == "Conflict"  # two wrote at the same time, as to a quota's count
+        or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
 
 

@@ -20,7 +20,8 @@ from ciao_kernel.kube.client import Client, Object, refused
 
 _TURN = 240
 """Seconds after which a watch is asked for anew: proxies cut what is older."""
-_SILENCE = _TURN + 30
+_SILENCE = 90
+"""Seconds without a byte: bookmarks come each minute, so nobody is there any more."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
 
@@ -65,15 +66,17 @@ class Watched:
             try:
                 if not self._version:
                     await self._list()
-                await self._watch()
-                wait = _FIRST_WAIT
-                continue
+                if await self._watch():
+                    wait = _FIRST_WAIT
+                    continue
             except Refused as error:
                 if error.code == 410:
                     self._version = ""
+                    await asyncio.sleep(wait)
                     continue
                 if error.code == 401:
-                    await self._client.renew()
+                    with contextlib.suppress(ClusterFault):  # not now; it is tried again
+                        await self._client.renew()
                 elif 400 <= error.code < 500 and error.code != 429:
                     raise
                 self._away(error)
@@ -102,7 +105,8 @@ class Watched:
         self._here()
         self._changed.set()
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> bool:
+        """Watch until the connection ends; tell whether anything came."""
         import aiohttp
 
         query = {
@@ -117,19 +121,24 @@ class Watched:
             if answer.status != 200:
                 raise refused(answer.status, await answer.text(errors="replace"), self._path)
             self._here()
-            rest = b""
+            rest, came = b"", False
             async for piece in answer.content.iter_any():
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     self._take(json.loads(line))
                 if lines:
+                    came = True
                     self._changed.set()
+            return came
 
     def _take(self, event: Any) -> None:
-        kind, item = event["type"], event["object"]
+        kind, item = _shape(event)
         if kind == "ERROR":
-            raise Refused(str(item.get("message", "")), code=int(item.get("code") or 500))
-        version = ((item.get("metadata") or {}).get("resourceVersion")) or ""
+            code = item.get("code")
+            code = code if isinstance(code, int) else 500
+            raise Refused(str(item.get("message", "")), code=code)
+        meta = item.get("metadata")
+        version = meta.get("resourceVersion") if isinstance(meta, dict) else ""
         if version:
             self._version = str(version)
         uid = _uid(item)
@@ -148,6 +157,12 @@ class Watched:
         if self.away_since is not None:
             self.away_since = self.fault = None
             self._changed.set()
+
+
+def _shape(event: Any) -> tuple[str, Object]:
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise ValueError("a watch answered with something that is no event")
+    return str(event.get("type")), event["object"]
 
 
 def _uid(item: Any) -> str:

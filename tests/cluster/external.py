@@ -6,7 +6,7 @@ from tests.cluster.commands import run
 
 # What stands in for the images of tests/cluster/recipes.py; CIAO_TEST_IMAGE_NAME changes one.
 _IMAGES = {
-    "tools": "busybox:1.36",
+    "tools": "python:3.13",
     "python": "python:3.13",
     "tensorflow": "tensorflow/tensorflow:2.21.0",
     "pytorch": "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",

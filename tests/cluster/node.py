@@ -234,8 +234,6 @@ def _wait_for_end(pid: int) -> None:
     """Wait until the first process is gone: the kernel ends all others of the node before."""
     deadline = time.monotonic() + 30
     while _started(pid) is not None:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
         if time.monotonic() > deadline:
             raise ClusterError(f"process {pid} does not end although it was killed")
         time.sleep(0.02)

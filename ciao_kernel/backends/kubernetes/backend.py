@@ -16,11 +16,13 @@ from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, NoSuchJob, Refused, SpecError
 from ciao_kernel.kube import access
-from ciao_kernel.model import Event, Job, Manifest, Replica, ReplicaStatus, Status
+from ciao_kernel.model import ClusterSpec, Event, Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _GONE = 15.0
 """Seconds for which a stop waits until the pods are gone; what is left is said then."""
+_LINE = 80
+"""Bytes of a usual line, to turn a size into a number of lines."""
 
 
 class KubernetesBackend:
@@ -78,35 +80,38 @@ class KubernetesBackend:
     async def follow(self, job: Job) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
-        path, _ = await self._object(job.name, target)
-        logs = self._logs(job)
-        with contextlib.suppress(FileNotFoundError):
-            await asyncio.to_thread(shutil.rmtree, logs)  # it is read again from the start
-        events = follow(target.client, job, path, logs, self._settings)
+        path, _ = await self._object(job.name, target, job.resource)
+        events = follow(target.client, job, path, self._logs(job), self._settings)
         async with contextlib.aclosing(events):
             async for event in events:
-                if isinstance(event, Status) and event.settled and event.reason in status.HOPELESS:
-                    await self.stop(job, event.reason)  # it would wait for ever
                 yield event
 
     async def stop(self, job: Job, reason: str) -> None:
-        """Delete the job with its pods and its ConfigMap, and wait until they are gone."""
+        """Delete the job with its pods and its ConfigMap, and wait until they are gone.
+
+        Raises:
+            ClusterFault: Something is still there, or nobody answers.
+        """
         target = await self._target(job)
+        client = target.client
         try:
-            path, item = await self._object(job.name, target)
+            path, item = await self._object(job.name, target, job.resource)
         except NoSuchJob:
             return
-        client = target.client
-        await client.delete(path, uid=item["metadata"]["uid"], policy="Background")
+        uid = job.uid or str(item["metadata"]["uid"])
+        await client.delete(path, uid=uid)
         pods = f"/api/v1/namespaces/{job.place}/pods"
         query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}"}
         deadline = time.monotonic() + _GONE
-        while (await client.get(pods, **query)).get("items") or await client.find(path):
+        while True:
+            listed = status.many(await client.get(pods, **query), "items")
+            left = [pod["metadata"]["name"] for pod in listed if marks.is_part_of(pod, uid)]
+            now = await client.find(path)
+            if not left and (now is None or now["metadata"].get("uid") != uid):
+                return
             if time.monotonic() > deadline:
-                left = status.many(await client.get(pods, **query), "items")
-                names = ", ".join(pod["metadata"]["name"] for pod in left) or job.name
                 raise ClusterFault(
-                    f"{job.name} is deleted, but still there: {names}.",
+                    f"{job.name} is deleted, but still there: {', '.join(left) or job.name}.",
                     "Kubernetes removes them when their nodes answer.",
                 )
             await asyncio.sleep(0.2)
@@ -124,7 +129,7 @@ class KubernetesBackend:
         """All jobs of ciao in the namespace, oldest first."""
         target = await self._targets.of()
         found = []
-        for plural in await self._kinds(target):
+        for plural in await target.kinds():
             path = f"{marks.API}/namespaces/{target.namespace}/{plural}"
             try:
                 listed = await target.client.get(path, labelSelector=marks.OURS)
@@ -134,7 +139,7 @@ class KubernetesBackend:
                 raise
             for item in status.many(listed, "items"):
                 with contextlib.suppress(KeyError, ValueError, TypeError):
-                    found.append((self._here(_job(item)), item))
+                    found.append((self._here(_job(item, plural)), item))
         states = await self._states(target)
         pairs = [(job, status.of_job(job, item, states.get(job.name, {}))) for job, item in found]
         return sorted([(job, _over(now)) for job, now in pairs], key=lambda pair: pair[0].created)
@@ -142,23 +147,34 @@ class KubernetesBackend:
     async def find(self, name: str) -> tuple[Job, Status]:
         """One job by its name."""
         target = await self._targets.of()
-        _, item = await self._object(name, target)
-        job = self._here(_job(item))
+        path, item = await self._object(name, target)
+        job = self._here(_job(item, path.split("/")[-2]))
         states = await self._states(target, f"{marks.OPERATOR_JOB}={name}")
         return job, _over(status.of_job(job, item, states.get(name, {})))
 
     async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
-        """The output of one replica so far: from its pod, else from what was followed here."""
+        """The output of one replica so far: from its pod, else from what was followed here.
+
+        Raises:
+            Refused: The server says no, and nothing was kept here.
+        """
         target = await self._target(job)
-        pods = f"/api/v1/namespaces/{job.place}/pods"
         name = f"{job.name}-{replica}"
-        with contextlib.suppress(Refused, ClusterFault, KeyError, IndexError):
-            pod = await target.client.get(f"{pods}/{name}")
-            query = {"container": pod["spec"]["containers"][0]["name"]}
-            text = await target.client.text(f"{pods}/{name}/log", **query)
-            return text if last is None else text[-last:]
+        path = f"/api/v1/namespaces/{job.place}/pods/{name}"
         file = self._logs(job) / f"{replica}.log"
-        data = await asyncio.to_thread(file.read_bytes) if file.exists() else b""
+        try:
+            pod = await target.client.get(path)
+            query = {"container": marks.container(pod)}
+            if last is not None:
+                query["tailLines"] = str(max(100, last // _LINE))
+            data = await target.client.text(f"{path}/log", **query)
+        except (Refused, ClusterFault) as error:
+            gone = isinstance(error, Refused) and error.code in (400, 404)
+            if not file.exists():
+                if gone:  # not started yet, or deleted by now
+                    return b""
+                raise
+            data = await asyncio.to_thread(file.read_bytes)
         return data if last is None else data[-last:]
 
     # ----------------------------------------------------------------------------- parts
@@ -168,24 +184,26 @@ class KubernetesBackend:
         return replace(job, folder=str(self._logs(job)))
 
     def _logs(self, job: Job) -> Path:
-        return self._settings.storage / "cluster" / job.place / job.name
+        # With the uid: a later job of the same name is another one.
+        name = f"{job.name}-{job.uid[:8]}" if job.uid else job.name
+        return self._settings.storage / "cluster" / job.place / name
 
     async def _target(self, job: Job) -> Target:
-        target = await self._targets.of()
-        return Target(target.client, job.place)
+        spec = ClusterSpec(context=job.context or None, namespace=job.place)
+        return await self._targets.of(spec)
 
-    async def _kinds(self, target: Target) -> list[str]:
-        served = await target.client.find(marks.API)
-        names = [str(one.get("name")) for one in status.many(served, "resources")]
-        return [name for name in names if "/" not in name]
-
-    async def _object(self, name: str, target: Target) -> tuple[str, Manifest]:
-        """A job's path and object, whatever its kind."""
-        for plural in await self._kinds(target):
+    async def _object(self, name: str, target: Target, resource: str = "") -> tuple[str, Manifest]:
+        """A job's path and object; of any kind, unless its kind is known."""
+        for plural in [resource] if resource else await target.kinds():
             path = f"{marks.API}/namespaces/{target.namespace}/{plural}/{name}"
-            with contextlib.suppress(Refused):
-                if (item := await target.client.find(path)) and _is_ours(item):
-                    return path, item
+            try:
+                item = await target.client.find(path)
+            except Refused as error:
+                if error.code == 403 and not resource:
+                    continue  # a kind that this user has nothing to do with
+                raise
+            if item and _is_ours(item):
+                return path, item
         raise NoSuchJob(
             f"there is no job {name} in the namespace {target.namespace}.",
             "`ciao jobs` lists those that exist.",
@@ -207,8 +225,9 @@ def _is_ours(item: Manifest) -> bool:
     return bool((item["metadata"].get("labels") or {}).get(marks.MANAGED) == "ciao")
 
 
-def _job(item: Manifest) -> Job:
-    return marks.job(item, status.stamp(item["metadata"].get("creationTimestamp")))
+def _job(item: Manifest, resource: str) -> Job:
+    created = status.stamp(item["metadata"].get("creationTimestamp"))
+    return marks.job(item, created, resource)
 
 
 def _over(now: Status) -> Status:

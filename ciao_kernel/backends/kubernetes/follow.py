@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from ciao_kernel.backends.kubernetes import marks, status
 from ciao_kernel.backends.kubernetes.reasons import Reasons
@@ -85,8 +87,9 @@ class _Follower:
         self._reasons = Reasons(client, job, settings.hopeless_wait)
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: set[asyncio.Event] = set()
-        self._uid = ""
+        self._uid = job.uid
         self._told_away = False
+        self._broken: list[str] = []
 
     async def close(self) -> None:
         readers = [task for one in self._known.values() for task in one.readers.values()]
@@ -104,6 +107,8 @@ class _Follower:
             await self._pause()
             while not self._output.empty():
                 yield self._output.get_nowait()
+            while self._broken:
+                yield Notice(self._broken.pop(0))
             for task in self._tasks:
                 if task.done() and (error := task.exception()):
                     raise error
@@ -165,14 +170,14 @@ class _Follower:
             key=lambda pair: str(status.get(pair[1], "metadata", "creationTimestamp")),
         ):
             one = marks.replica(pod)
-            if one is None or one not in self._known:
+            if one not in self._known or not marks.is_part_of(pod, self._uid):
                 continue
             known = self._known[one]
             log = known.status.log
             known.pod, known.status = pod, replace(status.of_pod(pod, one), log=log)
             if uid not in known.readers and status.get(pod, "spec", "nodeName"):
                 task = asyncio.get_running_loop().create_task(self._read(one, uid, pod))
-                task.add_done_callback(lambda _: self._changed.set())
+                task.add_done_callback(functools.partial(self._reader_ended, one))
                 known.readers[uid] = task
         for known in self._known.values():
             if known.pod and known.pod["metadata"]["uid"] not in self._pods.items:
@@ -187,10 +192,10 @@ class _Follower:
     async def _read(self, replica: Replica, uid: str, pod: Object) -> None:
         """Bring one pod's lines to the queue and to the replica's file."""
         name = pod["metadata"]["name"]
-        container = pod["spec"]["containers"][0]["name"]
+        container = marks.container(pod)
         view = _View(self._pods, uid, self._waiting)
         log = ContainerLog(self._client, self._job.place, name, container, view)
-        with self._file(replica).open("ab") as file:
+        with self._open(replica) as file:
             async with contextlib.aclosing(log.read()) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Gap):
@@ -199,6 +204,19 @@ class _Follower:
                     file.write(piece.data)
                     file.flush()
                     await self._output.put(Output(replica, piece.data, piece.count))
+
+    def _reader_ended(self, replica: Replica, task: asyncio.Task[None]) -> None:
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()):
+            self._broken.append(f"the lines of {replica} are not read any more: {error}")
+
+    def _open(self, replica: Replica) -> BinaryIO:
+        """Open the replica's file: anew for its first pod, to append for those that follow it."""
+        file = self._file(replica)
+        if len(self._known[replica].readers) == 1:
+            # A file of its own, not a shorter one: another cell may be writing to the old one.
+            file.unlink(missing_ok=True)
+        return file.open("ab")
 
     def _file(self, replica: Replica) -> Path:
         return self._logs / f"{replica}.log"

@@ -148,7 +148,9 @@ def _pod(
         # The operator looks at its own deadline when something else happens; a kubelet at once.
         spec["activeDeadlineSeconds"] = plan.spec.deadline
     if artifact.init_containers:
-        spec["initContainers"] = [{"image": image, **one} for one in artifact.init_containers]
+        # A quota that wants limits wants them of every container.
+        asked = {"image": image, "resources": container["resources"]}
+        spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     spec |= _placement(cluster)
     return {
         "metadata": {

@@ -20,6 +20,8 @@ _PROGRAM = "ciao-kernel/program"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
 # The operator's own, on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
 OPERATOR_JOB = "training.kubeflow.org/job-name"
 OPERATOR_ROLE = "training.kubeflow.org/replica-type"
@@ -48,8 +50,13 @@ def notes(job: Job, run: str, decider: Replica) -> dict[str, str]:
     }
 
 
-def job(item: Manifest, created: float) -> Job:
+def job(item: Manifest, created: float, resource: str = "") -> Job:
     """Return the job of an object, whoever wrote its annotations.
+
+    Args:
+        item: The object.
+        created: Seconds since the epoch.
+        resource: Its kind, as it stands in a path.
 
     Raises:
         KeyError, ValueError: It is none of ours.
@@ -68,6 +75,8 @@ def job(item: Manifest, created: float) -> Job:
         created=created,
         place=meta["namespace"],
         kind_of_place="namespace",
+        resource=resource,
+        uid=str(meta.get("uid") or ""),
         program=notes.get(_PROGRAM, ""),
         header=notes.get(_HEADER, ""),
         owner=notes.get(_OWNER, ""),
@@ -80,6 +89,18 @@ def decider(item: Manifest) -> Replica | None:
     name = ((item["metadata"].get("annotations") or {}).get(_DECIDER)) or ""
     role, dash, index = name.rpartition("-")
     return Replica(role, int(index)) if dash and index.isdigit() else None
+
+
+def container(pod: Manifest) -> str:
+    """The name of the container that is the program; others may have been put beside it."""
+    named = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
+    return str(named or pod["spec"]["containers"][0]["name"])
+
+
+def is_part_of(pod: Manifest, uid: str) -> bool:
+    """Whether a pod belongs to this very job, and not to an earlier one of the same name."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return not uid or not owners or any(owner.get("uid") == uid for owner in owners)
 
 
 def replica(pod: Manifest) -> Replica | None:

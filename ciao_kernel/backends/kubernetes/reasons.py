@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +13,7 @@ from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 
-_ASK_EVERY = 1.0
+_ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
 """Pods whose events are asked for at a time: what one waits for, the others do too."""
 _OPERATOR_SILENT = 10.0
@@ -33,6 +35,8 @@ class Reasons:
         self._told: dict[str, str] = {}
         """What the events of an object said last, by its uid."""
         self._stuck: dict[Replica, float] = {}
+        self._ran = False
+        self._may_ask = True
 
     async def explain(self, now: Status, pods: Mapping[Replica, Object | None], uid: str) -> Status:
         """Return the status with reasons for what is pending.
@@ -43,12 +47,14 @@ class Reasons:
             uid: The job's.
         """
         pending = [one for one in now.replicas if one.state is State.PENDING]
+        self._ran = self._ran or any(one.state is not State.PENDING for one in now.replicas)
         if now.state.over or not pending:
             self._stuck.clear()
             return now
-        if time.monotonic() - self._asked > _ASK_EVERY:
+        if self._may_ask and time.monotonic() - self._asked > _ASK_EVERY:
+            with contextlib.suppress(TimeoutError):  # lines must not wait for it
+                await asyncio.wait_for(self._ask(pending, pods, uid), _ASK_FOR)
             self._asked = time.monotonic()
-            await self._ask(pending, pods, uid)
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
             replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
@@ -67,8 +73,11 @@ class Reasons:
         for one in uids:
             try:
                 found = await self._client.get(path, fieldSelector=f"involvedObject.uid={one}")
-            except (Refused, ClusterFault):
-                return  # no right to see events, or nobody there: the job goes on without
+            except Refused as error:
+                self._may_ask = error.code != 403
+                return
+            except ClusterFault:
+                return
             warnings = [
                 event
                 for event in status.many(found, "items")
@@ -93,11 +102,17 @@ class Reasons:
         return one.reason
 
     def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
-        """The status of a job that will never run, once it has waited long enough."""
+        """The status of a job that will never run, once it has waited long enough.
+
+        A replica that is started again while others train is waited for: the registry may come
+        back, and the training would be lost.
+        """
+        if self._ran:
+            return None
         for one in now.replicas:
             pod = pods.get(one.replica)
             word = status.waits_for(pod)[0] if pod and one.state is State.PENDING else ""
-            if word not in status.HOPELESS or word == "CrashLoopBackOff":
+            if word not in status.HOPELESS:
                 self._stuck.pop(one.replica, None)
                 continue
             since = self._stuck.setdefault(one.replica, time.monotonic())
@@ -109,6 +124,7 @@ class Reasons:
                     reason=word,
                     message=f"{one.replica} cannot start: {one.reason}",
                     decided_by=one.replica,
+                    hopeless=True,
                 )
         return None
 

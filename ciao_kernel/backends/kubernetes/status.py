@@ -25,7 +25,6 @@ HOPELESS = frozenset(
         "CreateContainerConfigError",
         "CreateContainerError",
         "RunContainerError",
-        "CrashLoopBackOff",
     }
 )
 
@@ -64,7 +63,7 @@ def conditions(item: Manifest) -> dict[str, Manifest]:
 def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     """What one pod says of its replica."""
     phase = get(pod, "status", "phase")
-    containers = many(pod, "status", "containerStatuses")
+    containers = _program(pod)
     states = [state for one in containers if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
     counts = [one.get("restartCount") for one in containers]
@@ -165,6 +164,15 @@ def _reason(pod: Manifest, over: Manifest) -> str:
         return evicted
     reason = str(over.get("reason") or "")
     return "" if reason in ("Completed", "Error") else reason
+
+
+def _program(pod: Manifest) -> list[Manifest]:
+    """The status of the container that is the program; all of them where none has its name."""
+    found = many(pod, "status", "containerStatuses")
+    with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError):
+        name = marks.container(pod)
+        return [one for one in found if one.get("name") == name] or found
+    return found
 
 
 def _words(pod: Manifest) -> str:

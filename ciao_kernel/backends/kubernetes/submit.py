@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import tempfile
 import time
@@ -17,7 +16,7 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
-from ciao_kernel.model import Job, Manifest
+from ciao_kernel.model import Job, Manifest, Notice
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _T = TypeVar("_T")
@@ -46,6 +45,7 @@ async def prepare(
         created=time.time(),
         place=target.namespace,
         kind_of_place="namespace",
+        context=plan.spec.cluster.context or "",
         program=artifact.program,
         header=plan.header,
         owner=plan.owner.label,
@@ -53,7 +53,8 @@ async def prepare(
     )
     run = secrets.token_hex(8)
     sleeps = _at_least(version, 1, 30)
-    return job, manifest.objects(plan, job, artifact, settings, run, sleeps=sleeps)
+    made = manifest.objects(plan, job, artifact, settings, run, sleeps=sleeps)
+    return replace(job, resource=made.path.rpartition("/")[2]), made
 
 
 async def submit(
@@ -68,28 +69,41 @@ async def submit(
     for number in range(1, 1000):
         name = _name(plan, number)
         job, made = await prepare(plan, builder, target, settings, emit, name)
-        if plan.name and await target.client.find(f"{made.path}/{name}"):
+        if plan.name and await _taken(target, name):
             continue
         items = [(_path(item), item) for item in made.beside] + [(made.path, made.job)]
         pods = [
-            checks.as_pod(pod, f"{name}-{role.lower()}-0", target.namespace)
+            checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
             for role, pod in manifest.pods_of(made.job).items()
         ]
         await checks.dry_run(target, items, pods)
         try:
-            await _create(target, made)
+            uid = await _create(target, made, emit)
         except Refused as error:
-            if error.code == 409:  # taken between the question and now
+            if error.reason == "AlreadyExists":  # taken between the question and now
                 continue
             raise
-        return replace(job, created=time.time())
+        return replace(job, created=time.time(), uid=uid)
     raise BackendError(
         f"there are 999 jobs of the name {plan.name}.", "`ciao delete --finished` removes them."
     )
 
 
-async def _create(target: Target, made: Objects) -> None:
-    """Create the job, then what is beside it, which the job owns from its first moment.
+async def _taken(target: Target, name: str) -> bool:
+    """Whether a job of any kind has this name: the kinds' pods and services share theirs."""
+    at = f"{marks.API}/namespaces/{target.namespace}"
+    for plural in await target.kinds():
+        try:
+            if await target.client.find(f"{at}/{plural}/{name}"):
+                return True
+        except Refused as error:
+            if error.code != 403:  # a kind that this user has nothing to do with
+                raise
+    return False
+
+
+async def _create(target: Target, made: Objects, emit: Emit) -> str:
+    """Create the job, then what is beside it, which the job owns; return the job's uid.
 
     In this order nothing can be left behind that nobody sees: a kernel that is killed in between
     leaves a job that waits for its source, in every list of jobs.
@@ -97,35 +111,35 @@ async def _create(target: Target, made: Objects) -> None:
     client, path = target.client, f"{made.path}/{made.job['metadata']['name']}"
     try:
         job = await _whole(client.create(made.path, made.job))
-    except Refused:
-        raise
-    except BaseException:
-        await _undo(target, path, made)
-        raise
-    owner = {
-        "apiVersion": job["apiVersion"],
-        "kind": job["kind"],
-        "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"],
-    }
-    try:
+        uid = str(job["metadata"]["uid"])
+        owner = {
+            "apiVersion": made.job["apiVersion"],
+            "kind": made.job["kind"],
+            "name": made.job["metadata"]["name"],
+            "uid": uid,
+        }
         for item in made.beside:
             owned = {**item["metadata"], "ownerReferences": [owner]}
             await _whole(client.create(_path(item), {**item, "metadata": owned}))
     except BaseException:
-        await _undo(target, path, made)
+        await _undo(target, path, made, emit)
         raise
+    return uid
 
 
-async def _undo(target: Target, path: str, made: Objects) -> None:
+async def _undo(target: Target, path: str, made: Objects, emit: Emit) -> None:
     """Delete what this submission may have created, and nothing that somebody else has."""
     run = made.job["metadata"]["annotations"][marks.RUN]
 
     async def undo() -> None:
-        with contextlib.suppress(BackendError):
+        try:
             item = await target.client.find(path)
             if item and (item["metadata"].get("annotations") or {}).get(marks.RUN) == run:
                 await target.client.delete(path, uid=item["metadata"]["uid"])
+        except BackendError as error:
+            name = path.rpartition("/")[2]
+            text = f"{name} could not be removed again, and may exist: {error.message}"
+            emit(Notice(f"{text} `ciao delete {name}` tries again."))
 
     await asyncio.shield(asyncio.ensure_future(undo()))
 
@@ -136,7 +150,9 @@ async def _whole(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=10)
+        if not (await asyncio.wait({task}, timeout=10))[0]:
+            task.cancel()  # what it has done is found by what looks next
+            await asyncio.wait({task})
         raise
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import access
 from ciao_kernel.kube.access import Access
@@ -20,6 +21,12 @@ class Target:
 
     client: Client
     namespace: str
+
+    async def kinds(self) -> list[str]:
+        """The job kinds that the operator serves, as they stand in paths: ``tfjobs``."""
+        served = await self.client.find(marks.API)
+        names = [one.get("name") for one in (served or {}).get("resources") or ()]
+        return [name for name in names if isinstance(name, str) and "/" not in name]
 
 
 class Targets:

@@ -12,7 +12,7 @@ from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SpecError
-from ciao_kernel.model import Event, Job, Notice, Replica, Status
+from ciao_kernel.model import ClusterSpec, Event, Job, Notice, Replica, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 
@@ -75,6 +75,8 @@ class LocalBackend:
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Lay the job's folder out and start its supervisor."""
         spec = plan.spec
+        if spec.cluster != ClusterSpec():
+            emit(Notice("Directives of clusters, such as %image, mean nothing on this machine."))
         asked = [spec.asks(group.role) for group in spec.groups]
         if any(one.cpu or one.memory for one in asked):
             emit(Notice("%cpu and %memory bind on a cluster only; here, replicas share what is."))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, SpecError
+from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import State
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
@@ -151,6 +151,6 @@ def test_a_quota_that_is_used_up_is_said_before_anything_exists(team: Team) -> N
     policies.put_quota(team.namespace, **{"requests.memory": "64Mi"})
     team.user.allow(*rules(), Rule(["pods"], ["create"]))
     ended = team.run("%framework=tensorflow\n%worker=1;%memory=1Gi\nprint()\n")
-    assert isinstance(ended.error, SpecError | Exception)
+    assert isinstance(ended.error, UsageError)
     assert "exceeded quota" in str(ended.error)
     assert team.left() == []

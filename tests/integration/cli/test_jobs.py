@@ -102,7 +102,7 @@ def test_logs_follow_a_job_that_runs(ciao: User) -> None:
 def test_delete_stops_what_runs_and_removes_what_is_there(ciao: User) -> None:
     job = ciao.detach("far")
     done = ciao("delete", "far")
-    assert (done.code, done.out) == (0, "far (Running) and its folder were removed.\n")
+    assert (done.code, done.out) == (0, "far (Running) and its files were removed.\n")
     assert not Path(job["folder"]).exists()
     assert ciao("jobs", "-o", "json").json == []
     ciao.nothing_left()

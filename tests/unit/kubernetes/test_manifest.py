@@ -134,11 +134,11 @@ def test_a_few_files_are_a_key_each_and_bytes_stay_bytes() -> None:
     made = build(source(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n", **{"a/b.bin": b"\xff\0", "c.txt": b"c"}))
     (item,) = made.objects
     assert item["immutable"] is True
-    assert item["data"]["ciao_cell.py"].encode() == b"\xef\xbb\xbfx = '\xc3\xa9'\r\n"
+    assert item["data"]["program.py"].encode() == b"\xef\xbb\xbfx = '\xc3\xa9'\r\n"
     assert base64.b64decode(item["binaryData"]["file-0"]) == b"\xff\0"
     places = {one["mountPath"]: one.get("subPath") for one in made.mounts}
     assert places["/ciao/a/b.bin"] == "file-0"
-    assert places["/ciao/ciao_cell.py"] == "ciao_cell.py"
+    assert places["/ciao/ciao_cell.py"] == "program.py"
     assert not made.init_containers
 
 
