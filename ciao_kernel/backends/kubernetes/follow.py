@@ -295,7 +295,9 @@ class _View:
         event = asyncio.Event()
         self._waiting.add(event)
         try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), within)
+                async with asyncio.timeout(within):
+                    await event.wait()
         finally:
             self._waiting.discard(event)

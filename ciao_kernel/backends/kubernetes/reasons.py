@@ -53,7 +53,8 @@ class Reasons:
             return now
         if self._may_ask and time.monotonic() - self._asked > _ASK_EVERY:
             with contextlib.suppress(TimeoutError):  # lines must not wait for it
-                await asyncio.wait_for(self._ask(pending, pods, uid), _ASK_FOR)
+                async with asyncio.timeout(_ASK_FOR):
+                    await self._ask(pending, pods, uid)
             self._asked = time.monotonic()
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(

@@ -78,14 +78,14 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     kernel = start_kernel(env=environment(team))
     client = kernel
     running = client.execute(CELL)
-    client.wait_text(running, "[worker-1] here", 60)
+    client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
     kernel.interrupt()
     client.finish(running, 30)
     assert running.status == "error"
     until(lambda: not team.left(), "everything to be gone", 30)
 
     again = client.execute(CELL)
-    client.wait_text(again, "[worker-0] here", 60)
+    client.wait(lambda: again.text.count("here\n") == 2, "both replicas", 60)
     kernel.shutdown()
     assert "TFJob/mine" in team.left()
     listed = ciao(team, "jobs")
@@ -109,8 +109,7 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     other = start_kernel(env=environment(team))
     client = other
     attached = client.execute("%ciao attach mine")
-    client.wait_text(attached, "[worker-0] here", 60)
-    client.wait_text(attached, "[worker-1] here", 60)
+    client.wait(lambda: attached.text.count("here\n") == 2, "both replicas", 60)
     other.interrupt()
     client.finish(attached, 20)
     assert "TFJob/mine" in team.left()
@@ -120,6 +119,6 @@ def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) 
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
     client = kernel
     running = client.execute(CELL)
-    client.wait_text(running, "[worker-0] here", 60)
+    client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
     kernel.shutdown()
     until(lambda: not team.left(), "everything to be gone", 30)
