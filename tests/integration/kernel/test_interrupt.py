@@ -120,7 +120,7 @@ def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figu
     request = kernel.execute(STUBBORN)
     kernel.wait_running(request, place)
     took = stop(kernel, request)
-    assert "takes its time over SIGTERM" in request.text
+    assert "takes its time to end" in request.text
     works(kernel)
     figure(f"{took:.2f} s to the reply, {place.wait_empty(10):.2f} s more to no process")
 

@@ -202,7 +202,7 @@ def test_a_cell_ends_soon_though_a_replica_takes_its_time(jobs: Place) -> None:
         started = time.monotonic()
         await interrupted(work)
         assert time.monotonic() - started < 3.5
-        assert "takes its time over SIGTERM" in display.notices
+        assert "takes its time to end" in display.notices
         await wait(lambda: not jobs.alive())
         assert (await session.jobs())[0][1].state is State.STOPPED
 
@@ -228,7 +228,7 @@ def test_clean_policy_all_removes_the_folder(jobs: Place) -> None:
     ended = jobs.run("%framework=tensorflow\n%cleanPolicy=all\nprint('x')\n")
     assert ended.error is None
     assert jobs.leftovers() == []
-    assert "its folder are removed" in ended.display.notices
+    assert "its files are removed" in ended.display.notices
 
 
 def test_clean_policy_all_still_tells_why_the_job_failed(jobs: Place) -> None:
