@@ -25,6 +25,9 @@ from ciao_kernel.model import (
     Status,
 )
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation that names a pod's program, where other containers are put beside it."""
+
 Emit = Callable[[Event], None]
 """Shows an event, at once and without waiting."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ciao_kernel.model import JobSpec, Manifest, RestartPolicy
-
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 
 def replica_specs(
@@ -37,7 +36,7 @@ def _named(pod: Manifest, container: str) -> Manifest:
     first, *others = pod["spec"]["containers"]
     containers = [{"name": container, **first}, *others]
     # So that kubectl, and ciao, know which one to show where others are put beside it.
-    notes = {**(pod["metadata"].get("annotations") or {}), _DEFAULT_CONTAINER: container}
+    notes = {**(pod["metadata"].get("annotations") or {}), DEFAULT_CONTAINER: container}
     return {
         "metadata": {**pod["metadata"], "annotations": notes},
         "spec": {**pod["spec"], "containers": containers},

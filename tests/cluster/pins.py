@@ -24,5 +24,3 @@ def version(module: str, name: str) -> str:
 KUBERNETES = version("k8s.io/kubernetes", "kubernetes")
 OPERATOR = version("github.com/kubeflow/training-operator", "operator")
 COREDNS = version("github.com/coredns/coredns", "coredns")
-KANIKO = version("github.com/GoogleContainerTools/kaniko", "kaniko")
-KWOK = version("sigs.k8s.io/kwok", "kwok")

@@ -194,15 +194,8 @@ class KubernetesBackend:
 
     async def _object(self, name: str, target: Target, resource: str = "") -> tuple[str, Manifest]:
         """A job's path and object; of any kind, unless its kind is known."""
-        for plural in [resource] if resource else await target.kinds():
-            path = f"{marks.API}/namespaces/{target.namespace}/{plural}/{name}"
-            try:
-                item = await target.client.find(path)
-            except Refused as error:
-                if error.code == 403 and not resource:
-                    continue  # a kind that this user has nothing to do with
-                raise
-            if item and _is_ours(item):
+        async for path, item in target.find(name, resource):
+            if _is_ours(item):
                 return path, item
         raise NoSuchJob(
             f"there is no job {name} in the namespace {target.namespace}.",

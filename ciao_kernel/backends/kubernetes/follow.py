@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -105,8 +105,8 @@ class _Follower:
         over_since = 0.0
         while True:
             await self._pause()
-            while not self._output.empty():
-                yield self._output.get_nowait()
+            for event in self._rest():
+                yield event
             while self._broken:
                 yield Notice(self._broken.pop(0))
             for task in self._tasks:
@@ -118,7 +118,7 @@ class _Follower:
                 continue
             now = self._status()
             if now is None:
-                async for event in self._rest():
+                for event in self._rest():
                     yield event
                 yield self._deleted()
                 return
@@ -126,9 +126,9 @@ class _Follower:
             if now.state.over:
                 over_since = over_since or time.monotonic()
                 if self._drained(over_since):
-                    async for event in self._rest():
+                    for event in self._rest():
                         yield event
-                    yield self._settled(now)
+                    yield replace(now, settled=True, replicas=_stopped(now.replicas))
                     return
             if now != shown:
                 shown = now
@@ -239,26 +239,13 @@ class _Follower:
                 return False
         return True
 
-    async def _rest(self) -> AsyncGenerator[Event, None]:
+    def _rest(self) -> Iterator[Event]:
         """What readers have put into the queue by now."""
         while not self._output.empty():
             yield self._output.get_nowait()
 
-    def _settled(self, now: Status) -> Status:
-        """The last status: what still runs is being stopped by the operator."""
-        return replace(
-            now,
-            settled=True,
-            replicas=tuple(
-                one if one.state.over else replace(one, state=State.STOPPED) for one in now.replicas
-            ),
-        )
-
     def _deleted(self) -> Status:
-        replicas = tuple(
-            known.status if known.status.state.over else replace(known.status, state=State.STOPPED)
-            for known in self._known.values()
-        )
+        replicas = _stopped(known.status for known in self._known.values())
         return Status(State.STOPPED, replicas, time.time(), message="deleted", settled=True)
 
     def _speak_of_server(self) -> Notice | None:
@@ -280,6 +267,11 @@ class _Follower:
             self._told_away = True
             return Notice(f"the API server does not answer ({fault}); waiting for it …")
         return None
+
+
+def _stopped(replicas: Iterable[ReplicaStatus]) -> tuple[ReplicaStatus, ...]:
+    """The replicas of a job that is over: what still runs is being stopped by the operator."""
+    return tuple(one if one.state.over else replace(one, state=State.STOPPED) for one in replicas)
 
 
 class _View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ciao_kernel.model import Job, Manifest, Replica
+from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 BACKEND = "kubernetes"
 API = "/apis/kubeflow.org/v1"
@@ -19,8 +20,6 @@ _DECIDER = "ciao-kernel/decider"
 _PROGRAM = "ciao-kernel/program"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
-
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 # The operator's own, on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
 OPERATOR_JOB = "training.kubeflow.org/job-name"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import checks, manifest, marks
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
@@ -20,9 +21,6 @@ from ciao_kernel.model import Job, Manifest, Notice
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _T = TypeVar("_T")
-
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""
 
 
 async def prepare(
@@ -66,11 +64,11 @@ async def submit(
         SpecError, ClusterFault: The cluster would refuse it; nothing was created.
         BackendError: No name is free.
     """
-    for number in range(1, 1000):
-        name = _name(plan, number)
+    for number in range(1, naming.MOST + 1):
+        name = naming.candidate(plan.name, plan.framework.name, number)
+        if plan.name and await target.has(name):
+            continue  # asked first: what follows is work for nothing then
         job, made = await prepare(plan, builder, target, settings, emit, name)
-        if plan.name and await _taken(target, name):
-            continue
         items = [(_path(item), item) for item in made.beside] + [(made.path, made.job)]
         pods = [
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
@@ -85,21 +83,9 @@ async def submit(
             raise
         return replace(job, created=time.time(), uid=uid)
     raise BackendError(
-        f"there are 999 jobs of the name {plan.name}.", "`ciao delete --finished` removes them."
+        f"there are {naming.MOST} jobs of the name {plan.name}.",
+        "`ciao delete --finished` removes them.",
     )
-
-
-async def _taken(target: Target, name: str) -> bool:
-    """Whether a job of any kind has this name: the kinds' pods and services share theirs."""
-    at = f"{marks.API}/namespaces/{target.namespace}"
-    for plural in await target.kinds():
-        try:
-            if await target.client.find(f"{at}/{plural}/{name}"):
-                return True
-        except Refused as error:
-            if error.code != 403:  # a kind that this user has nothing to do with
-                raise
-    return False
 
 
 async def _create(target: Target, made: Objects, emit: Emit) -> str:
@@ -154,12 +140,6 @@ async def _whole(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
             task.cancel()  # what it has done is found by what looks next
             await asyncio.wait({task})
         raise
-
-
-def _name(plan: Plan, number: int) -> str:
-    if plan.name is None:
-        return f"{plan.framework.name}-" + "".join(secrets.choice(_LETTERS) for _ in range(5))
-    return plan.name if number == 1 else f"{plan.name}-{number}"
 
 
 def _path(item: Manifest) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.config import Settings
+from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import ClusterSpec
+from ciao_kernel.model import ClusterSpec, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,35 @@ class Target:
         served = await self.client.find(marks.API)
         names = [one.get("name") for one in (served or {}).get("resources") or ()]
         return [name for name in names if isinstance(name, str) and "/" not in name]
+
+    async def find(
+        self, name: str, resource: str = ""
+    ) -> AsyncGenerator[tuple[str, Manifest], None]:
+        """Yield path and object of the jobs of a name: kinds' pods and services share theirs.
+
+        Args:
+            name: Of the jobs.
+            resource: The one kind to look for; "" means all, but those that this user may not see.
+
+        Raises:
+            Refused, ClusterFault: As the client says.
+        """
+        for plural in [resource] if resource else await self.kinds():
+            path = f"{marks.API}/namespaces/{self.namespace}/{plural}/{name}"
+            try:
+                item = await self.client.find(path)
+            except Refused as error:
+                if error.code == 403 and not resource:
+                    continue
+                raise
+            if item:
+                yield path, item
+
+    async def has(self, name: str) -> bool:
+        """Whether there is a job of that name, of any kind and by whomever."""
+        async for _ in self.find(name):
+            return True
+        return False
 
 
 class Targets:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import naming
 from ciao_kernel.backends.local import gpus, interpreter, ports, processes, store
 from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.record import Folder
@@ -26,8 +27,6 @@ from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.plugins import Builder, Emit, Plan
 from ciao_kernel.preview import ReplicaPlan
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""
 _ROOT = str(Path(__file__).parents[3])
 _START_TIMEOUT = 30.0
 
@@ -98,11 +97,8 @@ class Launcher:
         """Make the job's folder; its name is the job's, and nobody else's."""
         try:
             self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for number in range(1, 1000):
-                if wanted is None:
-                    name = framework + "-" + "".join(secrets.choice(_LETTERS) for _ in range(5))
-                else:
-                    name = wanted if number == 1 else f"{wanted}-{number}"
+            for number in range(1, naming.MOST + 1):
+                name = naming.candidate(wanted, framework, number)
                 with contextlib.suppress(FileExistsError):
                     (self._jobs / name).mkdir(mode=0o700)
                     return Folder(self._jobs / name)
@@ -112,7 +108,8 @@ class Launcher:
                 "Name another place: `%ciao config storage=/some/folder`.",
             ) from error
         raise BackendError(
-            f"there are 999 jobs of the name {wanted}.", "`ciao delete --finished` removes them."
+            f"there are {naming.MOST} jobs of the name {wanted}.",
+            "`ciao delete --finished` removes them.",
         )
 
     def _addresses(self, plan: Plan) -> dict[Replica, Address]:
