@@ -258,6 +258,10 @@ class ReplicaStatus:
     reason: str = ""
     log: str = ""
     """Where the whole output is kept, for a reader: a path, or an address."""
+    node: str = ""
+    """The machine that it runs on, where there are several."""
+    restarts: int = 0
+    """How often it was started again."""
 
 
 def exit_text(code: int) -> str:

@@ -160,10 +160,14 @@ class Backend(Protocol):
             outlive: The job goes on when ``plan.owner`` ends.
         """
 
-    def follow(self, job: Job) -> AsyncIterator[Event]:
+    def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """Yield all output from the start, and states as they change; ends when settled.
 
         Every line comes exactly once, and all of them before the last :class:`Status`.
+
+        Args:
+            job: What to follow.
+            since: Seconds since the epoch; lines that are known to be older are left out.
 
         Raises:
             JobLost: What runs the job is gone.

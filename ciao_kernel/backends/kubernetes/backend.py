@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import checks, marks, status, submit
 from ciao_kernel.backends.kubernetes.follow import follow
+from ciao_kernel.backends.kubernetes.remove import remove
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, NoSuchJob, Refused, SpecError
@@ -19,8 +19,6 @@ from ciao_kernel.kube import access
 from ciao_kernel.model import ClusterSpec, Event, Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
 
-_GONE = 15.0
-"""Seconds for which a stop waits until the pods are gone; what is left is said then."""
 _LINE = 80
 """Bytes of a usual line, to turn a size into a number of lines."""
 
@@ -77,11 +75,12 @@ class KubernetesBackend:
         target = await self._targets.of(plan.spec.cluster)
         return self._here(await submit.submit(plan, builder, target, self._settings, emit))
 
-    async def follow(self, job: Job) -> AsyncIterator[Event]:
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
         path, _ = await self._object(job.name, target, job.resource)
-        events = follow(target.client, job, path, self._logs(job), self._settings)
+        logs = self._logs(job)
+        events = follow(target.client, job, path, logs, self._settings, since=since)
         async with contextlib.aclosing(events):
             async for event in events:
                 yield event
@@ -93,28 +92,11 @@ class KubernetesBackend:
             ClusterFault: Something is still there, or nobody answers.
         """
         target = await self._target(job)
-        client = target.client
         try:
             path, item = await self._object(job.name, target, job.resource)
         except NoSuchJob:
             return
-        uid = job.uid or str(item["metadata"]["uid"])
-        await client.delete(path, uid=uid)
-        pods = f"/api/v1/namespaces/{job.place}/pods"
-        query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}"}
-        deadline = time.monotonic() + _GONE
-        while True:
-            listed = status.many(await client.get(pods, **query), "items")
-            left = [pod["metadata"]["name"] for pod in listed if marks.is_part_of(pod, uid)]
-            now = await client.find(path)
-            if not left and (now is None or now["metadata"].get("uid") != uid):
-                return
-            if time.monotonic() > deadline:
-                raise ClusterFault(
-                    f"{job.name} is deleted, but still there: {', '.join(left) or job.name}.",
-                    "Kubernetes removes them when their nodes answer.",
-                )
-            await asyncio.sleep(0.2)
+        await remove(target.client, job, path, job.uid or str(item["metadata"]["uid"]))
 
     async def delete(self, job: Job) -> None:
         """As :meth:`stop`, and the logs that were kept here go too."""

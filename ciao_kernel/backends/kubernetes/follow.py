@@ -35,7 +35,7 @@ _TICK = 0.5
 
 
 async def follow(
-    client: Client, job: Job, path: str, logs: Path, settings: Settings
+    client: Client, job: Job, path: str, logs: Path, settings: Settings, *, since: float = 0.0
 ) -> AsyncGenerator[Event, None]:
     """Yield a job's output and states until it is settled.
 
@@ -45,11 +45,12 @@ async def follow(
         path: Of the job's object, with its name.
         logs: Folder that gets one file a replica, for what a display leaves out.
         settings: Patience and waits.
+        since: Seconds since the epoch; older lines are left out.
 
     Raises:
         ClusterFault: The server was away for too long; the job may well run on.
     """
-    follower = _Follower(client, job, path, logs, settings)
+    follower = _Follower(client, job, path, logs, settings, since)
     try:
         async for event in follower.events():
             yield event
@@ -67,8 +68,11 @@ class _Known:
 
 
 class _Follower:
-    def __init__(self, client: Client, job: Job, path: str, logs: Path, settings: Settings) -> None:
+    def __init__(
+        self, client: Client, job: Job, path: str, logs: Path, settings: Settings, since: float
+    ) -> None:
         self._client, self._job, self._settings = client, job, settings
+        self._since = status.text(since) if since else None
         self._logs = logs
         self._changed = asyncio.Event()
         collection, _, name = path.rpartition("/")
@@ -194,7 +198,7 @@ class _Follower:
         name = pod["metadata"]["name"]
         container = marks.container(pod)
         view = _View(self._pods, uid, self._waiting)
-        log = ContainerLog(self._client, self._job.place, name, container, view)
+        log = ContainerLog(self._client, self._job.place, name, container, view, since=self._since)
         with self._open(replica) as file:
             async with contextlib.aclosing(log.read()) as pieces:
                 async for piece in pieces:

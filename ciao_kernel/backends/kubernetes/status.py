@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import marks
@@ -34,6 +34,11 @@ def stamp(text: Any) -> float:
     with contextlib.suppress(TypeError, ValueError):
         return datetime.fromisoformat(text).timestamp()
     return 0.0
+
+
+def text(seconds: float) -> str:
+    """A time as the API writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
 
 
 def get(item: Any, *path: str) -> Any:

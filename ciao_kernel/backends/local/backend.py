@@ -82,7 +82,7 @@ class LocalBackend:
             emit(Notice("%cpu and %memory bind on a cluster only; here, replicas share what is."))
         return views.job(await self._launcher.launch(plan, builder, emit, outlive=outlive))
 
-    async def follow(self, job: Job) -> AsyncIterator[Event]:
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.local.follower.follow`."""
         async with contextlib.aclosing(follower.follow(job, self._store.folder(job))) as events:
             async for event in events:
