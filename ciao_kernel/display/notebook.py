@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import Protocol
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import Batcher, Prefixer
-from ciao_kernel.display.table import HEADINGS, Row, Table, columns
+from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 
 _TICK = 0.1
@@ -179,7 +179,7 @@ _LEFT = 'style="text-align:left"'
 
 
 def _text(table: Table) -> str:
-    rows = columns([HEADINGS, *(row.cells() for row in table.rows())])
+    rows = columns(table.grid())
     places = (f"{name}: {place}" for name, place in table.places())
     return "\n".join((table.title(), rows, *places))
 
@@ -187,8 +187,9 @@ def _text(table: Table) -> str:
 def _html(table: Table) -> str:
     """Draw the table. Everything that comes from a job is escaped."""
     state = table.status.state if table.status else State.PENDING
-    heads = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in HEADINGS)
-    body = "".join(_html_row(row) for row in table.rows())
+    headings = table.headings()
+    heads = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in headings)
+    body = "".join(_html_row(row, headings) for row in table.rows())
     places = "".join(
         f"<div>{escape(name)}: <code>{escape(place)}</code></div>" for name, place in table.places()
     )
@@ -200,11 +201,19 @@ def _html(table: Table) -> str:
     )
 
 
-def _html_row(row: Row) -> str:
-    color = _STATE_COLORS.get(row.state, "inherit")
-    cells: list[Any] = [escape(cell) for cell in row.cells()]
-    cells[1] = f'<span style="color:{color}">{cells[1]}</span>'
-    cells[3] = f"<code>{cells[3]}</code>" if cells[3] else ""
-    name = row.log.rsplit("/", 1)[-1]
-    cells[5] = f'<span title="{escape(row.log)}">{escape(name)}</span>'
-    return "<tr>" + "".join(f"<td {_LEFT}>{cell}</td>" for cell in cells) + "</tr>"
+def _html_row(row: Row, headings: Sequence[str]) -> str:
+    cells = zip(headings, row.cells(headings), strict=True)
+    drawn = (_html_cell(heading, text, row) for heading, text in cells)
+    return "<tr>" + "".join(f"<td {_LEFT}>{cell}</td>" for cell in drawn) + "</tr>"
+
+
+def _html_cell(heading: str, text: str, row: Row) -> str:
+    if heading == "state":
+        return (
+            f'<span style="color:{_STATE_COLORS.get(row.state, "inherit")}">{escape(text)}</span>'
+        )
+    if heading == "log":
+        return f'<span title="{escape(text)}">{escape(text.rsplit("/", 1)[-1])}</span>'
+    if heading == "last line" and text:
+        return f"<code>{escape(text)}</code>"
+    return escape(text)

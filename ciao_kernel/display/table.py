@@ -6,15 +6,28 @@ Renderers ask for :meth:`Table.rows` and draw them; nothing here knows how.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePath
 
 from ciao_kernel.display.lines import plain
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
 
-HEADINGS = ("replica", "state", "since", "last line", "lines/s", "log")
+_COLUMNS = {
+    "replica": "replica",
+    "state": "detail",
+    "since": "since",
+    "node": "node",
+    "restarts": "restarts",
+    "last line": "last_line",
+    "lines/s": "rate",
+    "log": "log",
+}
+"""Headings, and which field of a row stands below each."""
+_ON_CLUSTERS = ("node", "restarts")
+_MOST = 100
+"""Rows that are shown; a page with a thousand of them does not scroll any more."""
 _WIDTH = 80
 _EMPTY = "–"
 
@@ -27,14 +40,16 @@ class Row:
     state: State
     detail: str
     """The state with what explains it, ``Failed (exit code 1)``."""
-    since: str
-    last_line: str
-    rate: str
-    log: str
+    since: str = ""
+    node: str = ""
+    restarts: str = ""
+    last_line: str = ""
+    rate: str = ""
+    log: str = ""
 
-    def cells(self) -> tuple[str, ...]:
-        """The texts under :data:`HEADINGS`."""
-        return (self.replica, self.detail, self.since, self.last_line, self.rate, self.log)
+    def cells(self, headings: Iterable[str]) -> tuple[str, ...]:
+        """The texts under some headings."""
+        return tuple(getattr(self, _COLUMNS[heading]) for heading in headings)
 
 
 class Table:
@@ -50,11 +65,11 @@ class Table:
         self.status: Status | None = None
         self._clock = clock
         self._last: dict[Replica, bytes] = {}
-        self._rates = {replica: _Rate(clock) for replica in job.replicas}
+        self._rates: dict[Replica, _Rate] = {}
 
     def output(self, event: Output) -> None:
         """Note the last line of a replica, finished or not, and how many came."""
-        self._rates[event.replica].add(event.lines)
+        self._rate(event.replica).add(event.lines)
         end = event.tail if event.tail.strip() else event.data[-4096:].rstrip()
         if end:
             self._last[event.replica] = end[-4096:]
@@ -67,31 +82,55 @@ class Table:
             text += f" ({status.message.rstrip('.')})"
         return text
 
+    def headings(self) -> tuple[str, ...]:
+        """The columns; nodes and restarts only where there are any."""
+        known = self.status.replicas if self.status else ()
+        empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
+        return tuple(heading for heading in _COLUMNS if heading not in empty)
+
     def rows(self) -> list[Row]:
-        """One row a replica, in the job's order."""
+        """One row a replica, in the job's order; of many replicas those that matter most."""
         known = {one.replica: one for one in self.status.replicas} if self.status else {}
-        return [
-            self._row(known.get(replica) or ReplicaStatus(replica)) for replica in self.job.replicas
-        ]
+        all_of_them = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
+        all_of_them += known.values()  # someone has added some
+        if len(all_of_them) <= _MOST:
+            return [self._row(one) for one in all_of_them]
+        troubled = [one for one in all_of_them if one.state in (State.FAILED, State.LOST)]
+        chosen = {one.replica for one in (*troubled, *all_of_them)[:_MOST]}
+        rest = Counter(str(one.state) for one in all_of_them if one.replica not in chosen)
+        states = ", ".join(f"{count} {state}" for state, count in rest.most_common())
+        rows = [self._row(one) for one in all_of_them if one.replica in chosen]
+        return [*rows, Row(f"… {rest.total()} more", State.PENDING, states)]
+
+    def grid(self) -> list[tuple[str, ...]]:
+        """The table as texts, headings first."""
+        headings = self.headings()
+        return [headings, *(row.cells(headings) for row in self.rows())]
 
     def places(self) -> list[tuple[str, str]]:
         """Where the job's files and logs are, for a reader."""
-        logs = sorted({str(PurePath(row.log).parent) for row in self.rows() if row.log})
+        known = self.status.replicas if self.status else ()
+        logs = sorted({one.log.rpartition("/")[0] for one in known if one.log})
         return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
 
     def moving(self) -> bool:
         """Whether a rate would change though nothing new comes."""
         return any(rate.moving for rate in self._rates.values())
 
+    def _rate(self, replica: Replica) -> _Rate:
+        return self._rates.setdefault(replica, _Rate(self._clock))
+
     def _row(self, one: ReplicaStatus) -> Row:
         last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
         text = plain(last.decode("utf-8", "replace")).strip()
-        rate = self._rates[one.replica].value()
+        rate = self._rate(one.replica).value()
         return Row(
             replica=str(one.replica),
             state=one.state,
             detail=str(one.state) + (f" ({why})" if (why := _why(one)) else ""),
             since=clock_time(one.since),
+            node=one.node,
+            restarts=str(one.restarts or ""),
             last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
             rate=f"{rate:,.0f}" if rate >= 0.5 and not one.state.over else _EMPTY,
             log=one.log,

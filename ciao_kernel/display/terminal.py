@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain
-from ciao_kernel.display.table import HEADINGS, Row, Table, columns
+from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 
@@ -28,7 +28,8 @@ _TICK = 0.1
 """Seconds between two writes to a terminal: each one draws the table anew below the lines."""
 _TABLE_TICK = 0.25
 _NARROW = 64
-"""Columns of a window below which the table leaves out times and rates."""
+"""Columns of a window below which the table leaves out what is :data:`_WIDE`."""
+_WIDE = ("since", "node", "restarts", "lines/s", "log")
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -121,9 +122,8 @@ class TerminalDisplay:
             self._stream.write(_places(table))
             self._stream.flush()
         else:
-            rows = [HEADINGS, *(row.cells() for row in table.rows())]
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            text = f"{plain(table.title())}\n{columns(rows)}\n{place}"
+            text = f"{plain(table.title())}\n{columns(table.grid())}\n{place}"
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -174,23 +174,20 @@ def _drawing(table: Table, width: int, *, last: bool = False) -> RenderableType:
     def line(text: str, style: str = "") -> Text:
         return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
-    shown = (0, 1, 3) if width < _NARROW else (0, 1, 2, 3, 4)
+    left_out = _WIDE if width < _NARROW else ("log",)  # the whole path stands below
+    shown = [heading for heading in table.headings() if heading not in left_out]
     drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place in shown:
+    for heading in shown:
         # A column that may wrap is the one that gives way in a narrow window.
-        drawn.add_column(HEADINGS[place], no_wrap=place != 3, overflow="ellipsis")
+        drawn.add_column(heading, no_wrap=heading != "last line", overflow="ellipsis")
     for row in table.rows():
-        drawn.add_row(*(line(text, style) for text, style in _cells(row, shown)))
+        styles = [_STYLES.get(row.state, "") if heading == "state" else "" for heading in shown]
+        drawn.add_row(*map(line, row.cells(shown), styles))
     state = table.status.state if table.status else State.PENDING
     title = line(plain(table.title()), _STYLES.get(state, ""))
     return Group(
         title, drawn, *([] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")])
     )
-
-
-def _cells(row: Row, shown: tuple[int, ...]) -> list[tuple[str, str]]:
-    cells = row.cells()
-    return [(cells[place], _STYLES.get(row.state, "") if place == 1 else "") for place in shown]
 
 
 def _places(table: Table) -> str:

@@ -1,11 +1,13 @@
-"""Why a job waits, in the cluster's own words, and when waiting has become hopeless."""
+"""Why a job waits, in the cluster's own words, and when waiting has become hopeless.
+
+Questions are asked beside the following: a slow answer must not hold up the lines.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import status
@@ -15,7 +17,6 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
-"""Pods whose events are asked for at a time: what one waits for, the others do too."""
 _OPERATOR_SILENT = 10.0
 
 
@@ -26,10 +27,15 @@ class Reasons:
         client: The API server.
         job: Whose replicas wait.
         hopeless: Seconds after which an image that cannot be had fails the job.
+        learned: Called when there is something new to say.
     """
 
-    def __init__(self, client: Client, job: Job, hopeless: float) -> None:
+    def __init__(
+        self, client: Client, job: Job, hopeless: float, learned: Callable[[], None]
+    ) -> None:
         self._client, self._job, self._hopeless = client, job, hopeless
+        self._learned = learned
+        self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
         self._began = time.monotonic()
         self._told: dict[str, str] = {}
@@ -38,8 +44,14 @@ class Reasons:
         self._ran = False
         self._may_ask = True
 
-    async def explain(self, now: Status, pods: Mapping[Replica, Object | None], uid: str) -> Status:
-        """Return the status with reasons for what is pending.
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def explain(self, now: Status, pods: Mapping[Replica, Object | None], uid: str) -> Status:
+        """Return the status with reasons for what is pending, as far as they are known.
 
         Args:
             now: The status.
@@ -47,15 +59,14 @@ class Reasons:
             uid: The job's.
         """
         pending = [one for one in now.replicas if one.state is State.PENDING]
-        self._ran = self._ran or any(one.state is not State.PENDING for one in now.replicas)
+        self._ran = self._ran or len(pending) < len(now.replicas)
         if now.state.over or not pending:
             self._stuck.clear()
             return now
         if self._may_ask and time.monotonic() - self._asked > _ASK_EVERY:
-            with contextlib.suppress(TimeoutError):  # lines must not wait for it
-                async with asyncio.timeout(_ASK_FOR):
-                    await self._ask(pending, pods, uid)
             self._asked = time.monotonic()
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.ensure_future(self._ask(_whom(pending, pods, uid)))
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
             replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
@@ -63,21 +74,17 @@ class Reasons:
         found = replace(now, replicas=replicas)
         return self._given_up(found, pods) or found
 
-    async def _ask(
-        self, pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
-    ) -> None:
-        missing = any(pods[one.replica] is None for one in pending)
-        uids = [uid] if missing and uid else []
-        waiting = [pod for one in pending if (pod := pods[one.replica])]
-        uids += [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
+    async def _ask(self, uids: list[str]) -> None:
+        """Read the newest warning of each of these objects."""
         path = f"/api/v1/namespaces/{self._job.place}/events"
-        for one in uids:
+        for uid in uids:
             try:
-                found = await self._client.get(path, fieldSelector=f"involvedObject.uid={one}")
+                async with asyncio.timeout(_ASK_FOR):
+                    found = await self._client.get(path, fieldSelector=f"involvedObject.uid={uid}")
             except Refused as error:
                 self._may_ask = error.code != 403
                 return
-            except ClusterFault:
+            except (ClusterFault, TimeoutError):
                 return
             warnings = [
                 event
@@ -87,13 +94,18 @@ class Reasons:
             if warnings:
                 last = max(warnings, key=_when)
                 words = " ".join(str(last["message"]).split())
-                self._told[one] = f"{last.get('reason', '')}: {words}"
+                told = f"{last.get('reason', '')}: {words}"
+                if self._told.get(uid) != told:
+                    self._told[uid] = told
+                    self._learned()
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
         if pod is not None:
             said = self._told.get(pod["metadata"]["uid"], "")
             if one.reason.startswith("unschedulable") or not said:
                 return one.reason
+            if one.node and said.startswith("FailedScheduling"):
+                return one.reason  # it has found its node since
             # The image's own error stands in the events; the status soon says "Back-off" alone.
             return said if not one.reason or "Back-off" in one.reason else one.reason
         if uid in self._told:
@@ -128,6 +140,15 @@ class Reasons:
                     hopeless=True,
                 )
         return None
+
+
+def _whom(
+    pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
+) -> list[str]:
+    """Whose events may tell why these wait: what one pod waits for, the others do too."""
+    waiting = [pod for one in pending if (pod := pods[one.replica])]
+    own = [uid] if uid and len(waiting) < len(pending) else []
+    return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
 
 
 def _when(event: Object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,7 +39,7 @@ def stamp(text: Any) -> float:
 
 def text(seconds: float) -> str:
     """A time as the API writes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def get(item: Any, *path: str) -> Any:
@@ -67,34 +68,37 @@ def conditions(item: Manifest) -> dict[str, Manifest]:
 
 def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     """What one pod says of its replica."""
+    counts = [one.get("restartCount") for one in _program(pod)]
+    return replace(
+        _of_pod(pod, replica),
+        node=str(get(pod, "spec", "nodeName") or ""),
+        restarts=sum(count for count in counts if isinstance(count, int)),
+    )
+
+
+def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     phase = get(pod, "status", "phase")
-    containers = _program(pod)
-    states = [state for one in containers if isinstance(state := one.get("state"), dict)]
+    states = [state for one in _program(pod) if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
-    counts = [one.get("restartCount") for one in containers]
-    restarts = sum(count for count in counts if isinstance(count, int))
-    for state in states:
-        if isinstance(over := state.get("terminated"), dict):
-            code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
-            ended = stamp(over.get("finishedAt")) or began
-            if phase in ("Succeeded", "Failed"):
-                return ReplicaStatus(
-                    replica,
-                    State.SUCCEEDED if phase == "Succeeded" else State.FAILED,
-                    ended,
-                    _code(code),
-                    _reason(pod, over),
-                )
-    if phase in ("Succeeded", "Failed"):  # evicted before a container ran, for one
+    if phase in ("Succeeded", "Failed"):
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
+        for one in states:
+            if isinstance(over := one.get("terminated"), dict):
+                code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
+                ended = stamp(over.get("finishedAt")) or began
+                return ReplicaStatus(replica, state, ended, _code(code), _reason(pod, over))
+        # Evicted before a container ran, for one.
         return ReplicaStatus(replica, state, began, None, _words(pod))
-    again = f"restarted {restarts}x" if restarts else ""
-    for state in states:
-        if "running" in state:
-            since = stamp(get(state, "running", "startedAt")) or began
-            leaving = "ending" if get(pod, "metadata", "deletionTimestamp") else again
-            return ReplicaStatus(replica, State.RUNNING, since, None, leaving)
-    return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1] or again)
+    leaves = get(pod, "metadata", "deletionTimestamp") is not None
+    for one in states:
+        if "running" in one:
+            since = stamp(get(one, "running", "startedAt")) or began
+            return ReplicaStatus(replica, State.RUNNING, since, None, "ending" if leaves else "")
+        if leaves and isinstance(over := one.get("terminated"), dict):  # its phase says it late
+            done = over.get("exitCode") == 0
+            state = State.SUCCEEDED if done else State.STOPPED
+            return ReplicaStatus(replica, state, stamp(over.get("finishedAt")) or began)
+    return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1])
 
 
 def waits_for(pod: Manifest) -> tuple[str, str]:
@@ -106,6 +110,8 @@ def waits_for(pod: Manifest) -> tuple[str, str]:
         for one in many(pod, "status", key):
             waiting = get(one, "state", "waiting")
             if not isinstance(waiting, dict):
+                if words := _init(one) if key.startswith("init") else "":
+                    return "", words
                 continue
             reason = str(waiting.get("reason") or "")
             if reason in ("ContainerCreating", "PodInitializing", ""):
@@ -115,16 +121,25 @@ def waits_for(pod: Manifest) -> tuple[str, str]:
     return "", ""
 
 
+def _init(one: Manifest) -> str:
+    """What an init container does that others wait for; "" where it is done."""
+    if get(one, "state", "running") is not None:
+        return f"its init container {one.get('name')} runs"
+    code = get(one, "state", "terminated", "exitCode")
+    return f"its init container {one.get('name')} ended with exit code {code}" if code else ""
+
+
 def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> Status:
     """The job's status: its condition decides, whatever its pods do.
 
     Args:
-        job: Which replicas it has.
+        job: Which replicas it was submitted with.
         item: The job's object.
-        seen: What is known of replicas, gone pods included.
+        seen: What is known of replicas, gone pods included; someone may have added some.
     """
     holds = conditions(item)
-    replicas = tuple(seen.get(replica, ReplicaStatus(replica)) for replica in job.replicas)
+    more = sorted(seen.keys() - set(job.replicas))
+    replicas = tuple(seen.get(one) or ReplicaStatus(one) for one in (*job.replicas, *more))
     if failed := holds.get("Failed"):
         return Status(
             State.FAILED,

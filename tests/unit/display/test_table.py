@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ciao_kernel.display.table import HEADINGS, Table, clock_time, columns, ending
+from ciao_kernel.display.table import Table, clock_time, columns, ending
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
@@ -26,8 +26,9 @@ def test_before_anything_is_known() -> None:
     table = Table(JOB)
     assert table.title() == "mnist: Pending"
     first, second = table.rows()
-    assert first.cells() == ("worker-0", "Pending", "–", "", "–", "")
-    assert len(first.cells()) == len(HEADINGS)
+    headings = ("replica", "state", "since", "last line", "lines/s", "log")
+    assert table.headings() == headings
+    assert first.cells(headings) == ("worker-0", "Pending", "–", "", "–", "")
     assert second.replica == "worker-1"
     assert not table.moving()
 
@@ -46,6 +47,41 @@ def test_states_are_shown_with_what_explains_them() -> None:
     assert first.log == "/l/worker-0.log"
     assert first.since == clock_time(time.time())
     assert second.detail == "Stopped"
+
+
+def test_nodes_and_restarts_are_columns_where_there_are_any() -> None:
+    table = Table(JOB)
+    table.status = status(
+        State.RUNNING,
+        ReplicaStatus(ONE, State.RUNNING, node="gpu-1"),
+        ReplicaStatus(TWO, State.RUNNING, node="gpu-2", restarts=3),
+    )
+    heads, first, second = table.grid()
+    assert heads[3:5] == ("node", "restarts")
+    assert first[3:5] == ("gpu-1", "")
+    assert second[3:5] == ("gpu-2", "3")
+
+
+def test_a_replica_that_someone_added_is_shown() -> None:
+    table = Table(JOB)
+    third = Replica("worker", 2)
+    table.status = status(State.RUNNING, *(ReplicaStatus(one) for one in (ONE, TWO, third)))
+    table.output(Output(third, b"new\n", 1))
+    assert [row.replica for row in table.rows()] == ["worker-0", "worker-1", "worker-2"]
+    assert table.rows()[2].last_line == "new"
+
+
+def test_of_a_thousand_replicas_the_failed_ones_are_shown_and_the_rest_is_counted() -> None:
+    replicas = tuple(Replica("worker", number) for number in range(1000))
+    table = Table(Job("big", "kubernetes", "tensorflow", replicas, 0.0))
+    states = [ReplicaStatus(one, State.RUNNING) for one in replicas]
+    states[700] = ReplicaStatus(replicas[700], State.FAILED)
+    states[-2] = ReplicaStatus(replicas[-2])
+    table.status = status(State.RUNNING, *states)
+    rows = table.rows()
+    assert len(rows) == 101
+    assert rows[-2].replica == "worker-700"
+    assert (rows[-1].replica, rows[-1].detail) == ("… 900 more", "899 Running, 1 Pending")
 
 
 def test_endings() -> None:

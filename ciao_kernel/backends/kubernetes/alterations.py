@@ -1,0 +1,91 @@
+"""What somebody else changed in a job, in words: whoever follows it is told.
+
+The operator never writes to a job's spec, only to its status.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.model import Manifest
+
+_LONGEST = 60
+
+
+def between(before: Manifest, after: Manifest) -> list[str]:
+    """Return one sentence for each change of the spec, without the subject.
+
+    Args:
+        before: The job's object as it was.
+        after: As it is now.
+    """
+    old, new = status.get(before, "spec"), status.get(after, "spec")
+    if old == new or not isinstance(old, dict) or not isinstance(new, dict):
+        return []
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        ours, theirs = old.get(key), new.get(key)
+        if ours == theirs:
+            continue
+        if key.endswith("ReplicaSpecs"):
+            found += _roles(_dict(ours), _dict(theirs))
+        elif key == "runPolicy":
+            found += _policy(_dict(ours), _dict(theirs))
+        else:
+            found.append(_changed(key, ours, theirs))
+    return found
+
+
+def author(item: Manifest) -> str:
+    """Who wrote the spec last, as the API server knows it: "kubectl-edit"; "" if it does not."""
+    writers = [
+        one for one in status.many(item, "metadata", "managedFields") if not one.get("subresource")
+    ]
+    last = max(writers, key=lambda one: str(one.get("time")), default={})
+    return str(last.get("manager") or "")
+
+
+def _roles(old: Manifest, new: Manifest) -> list[str]:
+    found = []
+    for role in sorted(old.keys() | new.keys()):
+        ours, theirs = dict(_dict(old.get(role))), dict(_dict(new.get(role)))
+        was, now = (
+            ours.pop("replicas", 1 if ours else 0),
+            theirs.pop("replicas", 1 if theirs else 0),
+        )
+        if was != now:
+            found.append(f"{role.lower()} was scaled from {was} to {now}")
+        if ours != theirs and ours and theirs:
+            found.append(f"the template of {role.lower()} is another one")
+    return found
+
+
+def _policy(old: Manifest, new: Manifest) -> list[str]:
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        ours, theirs = old.get(key), new.get(key)
+        if ours == theirs:
+            continue
+        if key == "suspend":
+            found.append(
+                "it is suspended, and its pods go until it is resumed"
+                if theirs
+                else "it is resumed"
+            )
+        else:
+            found.append(_changed(key, ours, theirs))
+    return found
+
+
+def _changed(key: str, old: Any, new: Any) -> str:
+    return f"{key} is {_short(new)}, and was {_short(old)}"
+
+
+def _short(value: Any) -> str:
+    text = "unset" if value is None else str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _dict(value: Any) -> Manifest:
+    return value if isinstance(value, dict) else {}

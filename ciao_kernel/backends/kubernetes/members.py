@@ -1,0 +1,227 @@
+"""The replicas of a job that is followed: the pod of each, what it says, and who reads its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.logs import ContainerLog, Gap
+from ciao_kernel.kube.watch import Watched
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
+
+_WAITING = 64
+"""Pieces of output that readers may be ahead of who takes them."""
+_MOST = 10_000
+
+
+@dataclass
+class _Member:
+    """One replica: its pod of now, its last status, the readers of all its pods."""
+
+    status: ReplicaStatus
+    pod: Object | None = None
+    readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+
+class Members:
+    """Keeps the replicas' states and reads their logs.
+
+    Args:
+        client: The API server.
+        job: Whose replicas.
+        pods: The job's pods, kept up to date by somebody else.
+        folder: Gets one file a replica.
+        since: RFC 3339 time of the oldest line that is wanted; None for all.
+        wake: Called when :meth:`output` has something.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        pods: Watched,
+        folder: Path,
+        since: str | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._client, self._job, self._pods = client, job, pods
+        self._folder, self._since, self._wake = folder, since, wake
+        self._members = {
+            replica: _Member(ReplicaStatus(replica, log=str(self._file(replica))))
+            for replica in job.replicas
+        }
+        self._owner: dict[str, Replica] = {}
+        """Which replica a pod is, by its uid."""
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._output: asyncio.Queue[Output | Notice] = asyncio.Queue(_WAITING)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        readers = [task for one in self._members.values() for task in one.readers.values()]
+        for task in readers:
+            task.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    def update(self, touched: Mapping[str, Object], job: str) -> None:
+        """Take what changed, and start the readers of new pods.
+
+        Args:
+            touched: Pods that came, changed or went, by uid, as they were last.
+            job: The uid of the job: an earlier one of the same name may have left pods.
+        """
+        for uid, pod in sorted(touched.items(), key=lambda pair: _rank(pair[1])):
+            self._take(uid, pod, job)
+        for uid in touched:
+            for event in self._waiting.get(uid, ()):
+                event.set()
+            if uid not in self._pods.items and (replica := self._owner.pop(uid, None)):
+                self._gone(self._members[replica], uid)
+
+    def _take(self, uid: str, pod: Object, job: str) -> None:
+        replica = marks.replica(pod)
+        if replica is None or not marks.is_part_of(pod, job):
+            return
+        if replica not in self._members:  # someone has scaled the job
+            if len(self._members) >= _MOST:
+                return
+            log = str(self._file(replica))
+            self._members[replica] = _Member(ReplicaStatus(replica, log=log))
+        one = self._members[replica]
+        if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
+            return  # the last words of a pod that has a successor
+        self._owner[uid] = replica
+        one.pod = pod
+        one.status = replace(status.of_pod(pod, replica), log=one.status.log)
+        if uid not in one.readers and one.status.node and uid in self._pods.items:
+            read = self._read(replica, uid, pod)
+            one.readers[uid] = asyncio.get_running_loop().create_task(read)
+
+    def _gone(self, one: _Member, uid: str) -> None:
+        if one.pod and one.pod["metadata"]["uid"] == uid:
+            one.pod = None
+            if not one.status.state.over:
+                one.status = replace(one.status, state=State.STOPPED, reason="deleted")
+
+    # --------------------------------------------------------------------------- what is known
+
+    def statuses(self) -> dict[Replica, ReplicaStatus]:
+        """The last that is known of each replica, of gone pods too."""
+        return {replica: one.status for replica, one in self._members.items()}
+
+    def present(self) -> dict[Replica, Object | None]:
+        """The pod of each replica, if it has one."""
+        return {replica: one.pod for replica, one in self._members.items()}
+
+    def output(self) -> Iterator[Event]:
+        """What was read since the last call."""
+        while not self._output.empty():
+            yield self._output.get_nowait()
+
+    def drained(self, late: bool) -> bool:
+        """Whether all that will come of a job that is over has come.
+
+        A PS that is being stopped, or a worker that hangs, is not waited for: a moment after the
+        job's end only the logs of pods that have ended are still read.
+
+        Args:
+            late: That moment has passed.
+        """
+        for one in self._members.values():
+            ended = one.status.state.over or one.pod is None
+            if any(not task.done() for task in one.readers.values()) and (ended or not late):
+                return False
+            if one.pod is not None and not one.readers and not late:
+                return False
+        return True
+
+    # ------------------------------------------------------------------------------------ logs
+
+    async def _read(self, replica: Replica, uid: str, pod: Object) -> None:
+        """Bring one pod's lines to the queue; a fault of one log is no fault of the job."""
+        try:
+            await self._copy(replica, uid, pod)
+        except Exception as error:
+            await self._put(Notice(f"the lines of {replica} are not read any more: {error}"))
+        finally:
+            self._wake()
+
+    async def _copy(self, replica: Replica, uid: str, pod: Object) -> None:
+        view = _View(self._pods, uid, self._waiting)
+        log = ContainerLog(
+            self._client,
+            self._job.place,
+            pod["metadata"]["name"],
+            marks.container(pod),
+            view,
+            since=self._since,
+        )
+        with self._open(replica) as file:
+            async with contextlib.aclosing(log.read()) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Gap):
+                        await self._put(Notice(f"[{replica}] {piece.text}"))
+                        continue
+                    file.write(piece.data)
+                    file.flush()
+                    await self._put(Output(replica, piece.data, piece.count))
+
+    async def _put(self, event: Output | Notice) -> None:
+        await self._output.put(event)
+        self._wake()
+
+    def _open(self, replica: Replica) -> BinaryIO:
+        """Open the replica's file: anew for its first pod, to append for those that follow it."""
+        file = self._file(replica)
+        if len(self._members[replica].readers) == 1:
+            # A file of its own, not a shorter one: another cell may be writing to the old one.
+            file.unlink(missing_ok=True)
+        return file.open("ab")
+
+    def _file(self, replica: Replica) -> Path:
+        return self._folder / f"{replica}.log"
+
+
+def trimmed(pod: Object) -> Object:
+    """A pod without what nobody here asks for, which is most of it."""
+    kept = dict(pod)
+    meta, spec = pod.get("metadata"), pod.get("spec")
+    if isinstance(meta, dict):
+        kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
+    if isinstance(spec, dict):
+        containers = [{"name": one.get("name")} for one in status.many(spec, "containers")]
+        kept["spec"] = {"nodeName": spec.get("nodeName"), "containers": containers}
+    return kept
+
+
+def _rank(pod: Object) -> tuple[bool, str]:
+    """Of two pods of one replica, the higher one is the replica: it stays, or it is younger."""
+    stays = status.get(pod, "metadata", "deletionTimestamp") is None
+    return stays, str(status.get(pod, "metadata", "creationTimestamp") or "")
+
+
+class _View:
+    """One pod as the watched list has it, for the reader of its log."""
+
+    def __init__(self, pods: Watched, uid: str, waiting: dict[str, set[asyncio.Event]]) -> None:
+        self._pods, self._uid, self._waiting = pods, uid, waiting
+
+    def pod(self) -> Object | None:
+        return self._pods.items.get(self._uid)
+
+    async def changed(self, within: float) -> None:
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault(self._uid, set())
+        waiting.add(event)
+        try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await event.wait()
+        finally:
+            waiting.discard(event)

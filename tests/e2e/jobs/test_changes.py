@@ -1,0 +1,64 @@
+"""What somebody else does to a job while a cell follows it is said in the cell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from ciao_kernel.model import State
+from tests.e2e.jobs.conftest import Team
+from tests.helpers.jobs import Ended, Recorder, wait
+
+pytestmark = pytest.mark.timeout(120)
+
+CELL = (
+    "%framework=tensorflow\n%name=mine\n%worker=1\n"
+    "import os, pathlib, time\nprint('here', os.environ['CIAO_REPLICA'], flush=True)\n"
+    "while not pathlib.Path('/tmp/end').exists(): time.sleep(0.1)\n"
+)
+
+
+async def patch(team: Team, spec: dict[str, Any]) -> None:
+    argv = ("patch", "tfjob/mine", "--type=merge", "-p", json.dumps({"spec": spec}))
+    await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+
+async def end(team: Team, pod: str) -> None:
+    await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
+
+
+def test_a_job_that_is_scaled_goes_on_with_the_new_replica(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("here worker-0")
+        await patch(team, {"tfReplicaSpecs": {"Worker": {"replicas": 2}}})
+        await display.until("here worker-1", replica="worker-1")
+        await end(team, "mine-worker-0")
+
+    ended = team.run(CELL, during=during)
+    assert ended.error is None, ended.error
+    assert "mine was changed by kubectl-patch: worker was scaled from 1 to 2." in (
+        ended.display.notices
+    )
+    assert [str(one.replica) for one in ended.display.status.replicas] == ["worker-0", "worker-1"]
+
+
+def test_a_job_that_is_suspended_waits_until_it_is_resumed(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("here worker-0")
+        await patch(team, {"runPolicy": {"suspend": True}})
+        await wait(lambda: display.status.reason == "Suspended")
+        await wait(lambda: "pods go until it is resumed" in display.notices)
+        # Before they are gone the operator would take their end for a failure.
+        await wait(lambda: display.status.replicas[0].reason == "deleted")
+        await patch(team, {"runPolicy": {"suspend": False}})
+        await wait(lambda: display.data("worker-0").count(b"here") == 2)
+        await end(team, "mine-worker-0")
+
+    ended = team.run(CELL, during=during)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    assert "it is resumed" in ended.display.notices
