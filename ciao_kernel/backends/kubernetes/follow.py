@@ -22,6 +22,8 @@ _AWAY = 2.0
 """Seconds after which a server that does not answer is spoken of."""
 _TICK = 0.5
 """Seconds after which the state is looked at though nothing has changed: waits grow long."""
+_LAST_WORDS = 0.5
+"""Seconds after the job's end in which what still runs is read on: others may fail with it."""
 _PACE = 0.05
 """Seconds between two looks at the state: a thousand pods change one by one."""
 
@@ -88,7 +90,8 @@ class _Follower:
         shown: Status | None = None
         looked = over_since = 0.0
         while True:
-            await self._pause(_TICK if time.monotonic() - looked > _PACE else _PACE)
+            soon = over_since or time.monotonic() - looked < _PACE
+            await self._pause(_PACE if soon else _TICK)
             for event in self._members.output():
                 yield event
             for task in self._tasks:
@@ -111,7 +114,7 @@ class _Follower:
             now = self._reasons.explain(now, self._members.present(), self._uid)
             if now.state.over:
                 over_since = over_since or time.monotonic()
-                if self._members.drained(time.monotonic() - over_since > self._settings.linger):
+                if self._members.drained(time.monotonic() - over_since > _LAST_WORDS):
                     for event in self._members.output():
                         yield event
                     yield replace(now, settled=True, replicas=_stopped(now.replicas))

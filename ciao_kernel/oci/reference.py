@@ -1,0 +1,91 @@
+"""Names of images: ``host:5000/team/model:tag@sha256:…``.
+
+The grammar is that of https://github.com/distribution/reference.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from ciao_kernel.errors import UsageError
+
+_HUB = "docker.io"
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One image, or a repository where neither tag nor digest is given.
+
+    Args:
+        registry: Host and port, as people write it.
+        repository: The path in it.
+        tag: Without the colon; "" if none was given.
+        digest: ``sha256:…``; it wins over the tag.
+    """
+
+    registry: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def host(self) -> str:
+        """Who answers requests: Docker Hub's registry has another name than its images."""
+        return "registry-1.docker.io" if self.registry == _HUB else self.registry
+
+    @property
+    def version(self) -> str:
+        """What stands in a path of the API: the digest, else the tag, else ``latest``."""
+        return self.digest or self.tag or "latest"
+
+    @property
+    def name(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    def at(self, digest: str) -> Reference:
+        """The same repository's image of that digest: it can never become another one."""
+        return replace(self, tag="", digest=digest)
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.name}{tag}" + (f"@{self.digest}" if self.digest else "")
+
+
+def parse(text: str) -> Reference:
+    """Read an image's name as Docker and Kubernetes do: ``python:3.13`` is Docker Hub's.
+
+    Raises:
+        UsageError: It is none; says which part is wrong.
+    """
+    rest, _, digest = text.partition("@")
+    if "@" in text and not _DIGEST.fullmatch(digest):
+        raise _wrong(text, f"{digest or 'nothing'} is no digest", "A digest is sha256: and 64 hex.")
+    first, slash, path = rest.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost"):
+        first, path = _HUB, rest
+    path, colon, tag = path.partition(":")
+    if first == _HUB and "/" not in path:
+        path = f"library/{path}"
+    if not _HOST.fullmatch(first):
+        raise _wrong(text, f"{first} is no host", "A registry is a host: ghcr.io, localhost:5000.")
+    if not _REPOSITORY.fullmatch(path) or len(path) > _LONGEST:
+        shown = path.removeprefix("library/")
+        hint = "Repositories have lower case letters, digits and . _ - in between."
+        raise _wrong(text, f"{shown or 'nothing'} is no repository", hint)
+    if colon and not _TAG.fullmatch(tag):
+        raise _wrong(
+            text, f"{tag or 'nothing'} is no tag", "A tag is up to 128 of A-Z a-z 0-9 _ . -"
+        )
+    return Reference(first, path, tag, digest)
+
+
+def _wrong(text: str, why: str, hint: str) -> UsageError:
+    return UsageError(f"{text!r} is no image: {why}.", hint)
