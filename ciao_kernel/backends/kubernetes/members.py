@@ -18,6 +18,9 @@ from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus
 _WAITING = 64
 """Pieces of output that readers may be ahead of who takes them."""
 _MOST = 10_000
+_REST, _LONGEST_REST, _QUICK = 0.05, 0.25, 16
+"""Seconds for which each log rests after a read: with more than so many it rests longer, else
+most of the processor's time would go into waking up for a line or two."""
 
 
 @dataclass
@@ -160,6 +163,7 @@ class Members:
             marks.container(pod),
             view,
             since=self._since,
+            pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
         )
         with self._open(replica) as file:
             async with contextlib.aclosing(log.read()) as pieces:
