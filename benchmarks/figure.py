@@ -31,6 +31,11 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def number(value: float) -> str:
+    """A figure with three digits, or all that stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
+
+
 def markdown(figures: Sequence[Figure]) -> str:
     """Return the figures as a Markdown table."""
     lines = [
@@ -38,10 +43,7 @@ def markdown(figures: Sequence[Figure]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {f.what} | {f.ours:,.3g} {f.unit} | {f.peer:,.3g} {f.unit} ({f.peer_name}) "
-        f"| {f.ratio:.2f} | {f.goal} | {'yes' if f.met else 'no'} | {f.note} |"
-        if f.ours < 1000
-        else f"| {f.what} | {f.ours:,.0f} {f.unit} | {f.peer:,.0f} {f.unit} ({f.peer_name}) "
+        f"| {f.what} | {number(f.ours)} {f.unit} | {number(f.peer)} {f.unit} ({f.peer_name}) "
         f"| {f.ratio:.2f} | {f.goal} | {'yes' if f.met else 'no'} | {f.note} |"
         for f in figures
     ]

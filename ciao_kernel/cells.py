@@ -14,7 +14,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from ciao_kernel.registry import Registry
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
+    from ciao_kernel.earlier import Earlier
     from ciao_kernel.magics.complete import Completion
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
@@ -48,10 +49,29 @@ class Lifetime:
 
     def __init__(self) -> None:
         self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._holds = 0
 
     def end(self) -> None:
         """The kernel was asked to shut down. Called from any thread."""
         self._ending.set()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let :meth:`settled` wait for what is done within. Called from any thread."""
+        with self._lock:
+            self._holds += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holds -= 1
+
+    async def settled(self, within: float) -> None:
+        """Wait, so long at most, until nothing is :meth:`held`."""
+        until = time.monotonic() + within
+        while self._holds and time.monotonic() < until:
+            await asyncio.sleep(0.02)
 
     async def ends(self, within: float) -> bool:
         """Wait so long for a shutdown."""
@@ -65,6 +85,10 @@ class Lifetime:
 
 lifetime = Lifetime()
 """This process's; the kernel ends it."""
+
+LAST_WORK = 5.0
+"""Seconds that a shutdown waits at most for deletions that nobody else would do; jupyter_client
+kills a kernel that takes longer."""
 
 
 @functools.cache
@@ -118,11 +142,27 @@ def _session() -> Session:
 
 def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
-    from ciao_kernel.owner import me
     from ciao_kernel.session import Session
 
-    owner = Owner(f"{me()} kernel {os.getpid()}", os.getpid())
-    return Session(registry(), owner, settings, lifetime)
+    return Session(registry(), Owner(_label(), os.getpid()), settings, lifetime)
+
+
+def _label() -> str:
+    from ciao_kernel.owner import me
+
+    return f"{me()} kernel {os.getpid()}"
+
+
+@functools.cache
+def _earlier() -> Earlier:
+    from ciao_kernel.earlier import Earlier
+
+    return Earlier(_label())
+
+
+async def close() -> None:
+    """Close what this process holds open; its kernel ends."""
+    await registry().close()
 
 
 def here() -> Path:
@@ -139,6 +179,16 @@ def here() -> Path:
         ) from None
 
 
+async def run_job(code: str, session: Session, display: Display) -> JobResult | None:
+    """Run a cell that is a job; the first one says what runs from before.
+
+    Raises:
+        CiaoError: As :meth:`Session.run`.
+    """
+    async with _earlier().told(session, display):
+        return await session.run(code, display, here())
+
+
 async def run_command(
     words: list[str], session: Session, display: Display, write: Callable[[str], Any]
 ) -> JobResult | None:
@@ -149,7 +199,8 @@ async def run_command(
     """
     from ciao_kernel.commands import Face, execute
 
-    return await execute(words, Face(session, display, write, here()))
+    async with _earlier().told(session, display, words):
+        return await execute(words, Face(session, display, write, here()))
 
 
 def complete(code: str, cursor: int) -> Completion | None:

@@ -2,7 +2,7 @@
 """The command ``ciao``.
 
 Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 usage, 130 interrupted;
-141 where the reader of a pipe went away first, as for any program.
+141 where the reader of a pipe went away first, as for any program. `ciao exec` ends as its command.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def _execute(args: argparse.Namespace) -> int:
 
     from ciao_kernel import commands, config
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
-    from ciao_kernel.errors import CiaoError, SettingError
+    from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
     from ciao_kernel.owner import me
     from ciao_kernel.registry import Registry
@@ -83,9 +83,9 @@ async def _execute(args: argparse.Namespace) -> int:
             return _fail(error, settings)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
-    registry = Registry()
+    session = Session(Registry(), Owner(me(), os.getpid()), settings)
     face = commands.Face(
-        Session(registry, Owner(me(), os.getpid()), settings),
+        session,
         display,
         _write,
         _here(),
@@ -99,11 +99,13 @@ async def _execute(args: argparse.Namespace) -> int:
             await work
     except asyncio.CancelledError:
         return _INTERRUPTED
+    except CommandFailed as error:
+        return error.code  # its own words are on the screen already
     except CiaoError as error:
         return _fail(error, settings)
     finally:
         display.close()
-        await registry.close()
+        await session.close()
     return 0
 
 

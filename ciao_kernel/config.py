@@ -100,6 +100,22 @@ class _Images:
         return " ".join(f"{name}={image}" for name, image in value.items())
 
 
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """Hosts, each with its port if it has one."""
+
+    expected: str = "HOST or HOST:PORT, several with spaces between"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        found = tuple(text.split())
+        if any("/" in host or not host.isprintable() for host in found):
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        return " ".join(value)
+
+
 def _names(*names: str) -> kinds.Choice:
     return kinds.Choice(lambda: names)
 
@@ -177,6 +193,18 @@ class Settings:
         60.0,
         _Number(0, "seconds"),
         "Time after which a replica whose image cannot be had fails the job.",
+    )
+    architecture: str = _setting(
+        "amd64", _Optional(), "Of the cluster's nodes, for images: amd64, arm64."
+    )
+    registry: str = _setting(
+        "", _Optional(), "Repository that gets the images of cells: HOST/PATH."
+    )
+    plain_registries: tuple[str, ...] = _setting(
+        (), _Hosts(), "Registries that speak http; with all others https is a must."
+    )
+    registry_authority: str = _setting(
+        "", _Optional(), "File of the certificate that signs that of a private registry."
     )
     color: str = _setting("auto", _names("auto", "always", "never"), "Colours in output.")
     output_rate: float = _setting(

@@ -13,7 +13,9 @@
     ├── BackendError              the backend could not do what was asked
     │   ├── NoSuchJob             no job has that name
     │   ├── ClusterFault          the cluster does not answer, or there are no credentials for it
-    │   └── Refused               the API server said no (code, reason)
+    │   ├── Refused               the API server said no (code, reason)
+    │   └── RegistryFault         an image registry said no, or does not answer
+    ├── CommandFailed             a command that ran in a replica ended badly (`ciao exec`)
     └── JobError                  the job was accepted, then …
         ├── JobFailed             … a replica failed, or the deadline passed
         ├── JobStopped            … someone else stopped or deleted it
@@ -154,6 +156,37 @@ class Refused(BackendError):
         super().__init__(message, hint)
         self.code = code
         self.reason = reason
+
+
+class CommandFailed(CiaoError):
+    """A command that ran in a replica (``ciao exec``) ended with another code than 0.
+
+    Args:
+        message: Which command, where, and its code.
+        code: As a shell has it: 128 + n for the signal n.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, code: int) -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
+class RegistryFault(BackendError):
+    """A registry of images said no, or nobody answered.
+
+    Args:
+        message: What it said.
+        hint: What may help.
+        code: The HTTP status; 0 where nobody answered.
+        passing: It may well be over in a moment.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", *, code: int = 0, passing: bool = False
+    ) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.passing = passing
 
 
 class JobError(CiaoError):

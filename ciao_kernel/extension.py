@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import Coroutine
@@ -55,11 +56,13 @@ def _watch_shutdown(kernel: Any) -> None:
     """Tell waiting jobs of another kernel's shutdown, which begins as the stop button does."""
     shutdown = kernel.do_shutdown
 
-    def do_shutdown(restart: bool) -> Any:
+    async def do_shutdown(restart: bool) -> Any:
         from ciao_kernel import cells
 
         cells.lifetime.end()
-        return shutdown(restart)
+        await cells.lifetime.settled(cells.LAST_WORK)
+        reply = shutdown(restart)
+        return await reply if inspect.isawaitable(reply) else reply
 
     kernel.do_shutdown = do_shutdown
 
@@ -80,7 +83,7 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
             "Put directives on lines of their own below it.",
         )
     else:
-        work = session.run(f"%%ciao\n{cell}", display, cells.here())
+        work = cells.run_job(f"%%ciao\n{cell}", session, display)
     try:
         run_blocking(work)
     finally:

@@ -373,7 +373,7 @@ def _disk(text: str, job: Job) -> str:
         # On a full disk there is no room for the traceback either.
         full = full or shutil.disk_usage(job.files).free < 1024 * 1024
     if full:
-        return "The disk is full. `ciao delete --finished` removes old jobs and their files."
+        return "The disk is full. `%ciao delete --finished` removes old jobs and their files."
     return ""
 
 

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _PATIENCE = 3.0
@@ -25,9 +25,14 @@ class RunningCells:
     While a cell is handled on the main thread, SIGINT is collected here and cancels a job's
     task. It raises KeyboardInterrupt only within plain code. Jobs on subshells' threads, which
     get no signals, are cancelled by message.
+
+    Args:
+        terminated: Called in the main thread when SIGTERM comes while a job runs there. It has
+            to end the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, terminated: Callable[[], Any]) -> None:
+        self._terminated = terminated
         self.on_main: dict[str, Any] | None = None
         """The request that the main thread's job cell belongs to."""
         self._main_task: asyncio.Task[Any] | None = None
@@ -88,16 +93,31 @@ class RunningCells:
             one.cancel()
         if self._interrupted:
             task.cancel()
+        # Only while a job runs: plain code may be deep in C, where no handler is called.
+        before = signal.getsignal(signal.SIGTERM)
+        if before is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: self._terminated())
         try:
             yield
         finally:
             self._main_task = self.on_main = None
+            if before is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def cancel_elsewhere(self) -> None:
         """Cancel the jobs on other threads."""
         with self._lock:
             for task in self._elsewhere:
                 self._cancel(task)
+
+    async def end(self, within: float) -> None:
+        """Cancel all jobs' cells, and wait until they have ended, so long at most."""
+        self.cancel_elsewhere()
+        if (task := self._main_task) is not None:
+            self._cancel(task)
+        until = time.monotonic() + within
+        while (self._elsewhere or self._main_task is not None) and time.monotonic() < until:
+            await asyncio.sleep(0.02)
 
     async def turn(self, lock: asyncio.Lock) -> bool:
         """Wait in line for the main thread, but not behind a job.

@@ -13,9 +13,11 @@ import contextlib
 import contextvars
 import inspect
 import json
+import os
 import signal
 import socket
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -35,6 +37,9 @@ _QUICK = {
 """Requests that are answered while a job runs; without kernel_info a reloaded page shows the
 kernel as "unknown" until the job ends."""
 
+_CLOSING = 0.5
+"""Seconds that connections get to be closed when the kernel ends."""
+
 _displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
     "displaced", default=None
 )
@@ -53,7 +58,8 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._cells = RunningCells()
+        self._cells = RunningCells(self._terminated)
+        self._endings: list[asyncio.Task[None]] = []
         self._wake: tuple[socket.socket, socket.socket] | None = None
         self.shell.extension_manager.load_extension("ciao_kernel")
 
@@ -144,7 +150,7 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             display = NotebookDisplay(publisher, session.settings)
             try:
                 if words is None:
-                    await session.run(code, display, cells.here())
+                    await cells.run_job(code, session, display)
                 else:
                     await cells.run_command(words, session, display, publisher.stream)
             finally:
@@ -223,15 +229,43 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         await super().interrupt_request(stream, ident, parent)
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
-        """Tell waiting jobs that the interrupt before was the beginning of the end."""
-        from ciao_kernel import cells
-
-        cells.lifetime.end()
+        """End what runs: jobs that may outlive this kernel run on, others are stopped before."""
+        await self._wind_up()
         reply = super().do_shutdown(restart)
         if inspect.isawaitable(reply):
             reply = await reply
         result: dict[str, Any] = reply
         return result
+
+    async def _wind_up(self) -> None:
+        """Tell jobs that an interrupt before was the beginning of the end, and see them end.
+
+        Runs in the control thread on a shutdown, in the main one on SIGTERM.
+        """
+        from ciao_kernel import cells
+
+        cells.lifetime.end()
+        until = time.monotonic() + cells.LAST_WORK
+        await self._cells.end(cells.LAST_WORK)
+        await cells.lifetime.settled(until - time.monotonic())
+        # Connections belong to the main loop, which user's code may hold up.
+        closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_CLOSING):
+                await asyncio.wrap_future(closing)
+
+    def _terminated(self) -> None:
+        """Take SIGTERM, which comes while a job runs, as a shutdown."""
+
+        async def end() -> None:
+            try:
+                await self._wind_up()
+            finally:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        loop = self.io_loop.asyncio_loop
+        loop.call_soon_threadsafe(lambda: self._endings.append(loop.create_task(end())))
 
     # ------------------------------------------------------------- answers while a job runs
 

@@ -97,6 +97,18 @@ class SuccessPolicy(enum.StrEnum):
     ALL_WORKERS = "allWorkers"
 
 
+class DryRun(enum.StrEnum):
+    """Whether a run is only shown; false where it is a run."""
+
+    NO = "false"
+    SHOW = "true"
+    SERVER = "server"
+    """The API server is asked too whether it would take the job."""
+
+    def __bool__(self) -> bool:
+        return self is not DryRun.NO
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """What binds on a cluster only; the local backend says so and goes on."""
@@ -119,6 +131,26 @@ class ClusterSpec:
     ttl: int | None = None
     """Seconds after which a job that is over is deleted."""
     success_policy: SuccessPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSpec:
+    """What the replicas need beside the source; a builder brings it."""
+
+    base: str | None = None
+    """Image to begin with; else that of the job."""
+    registry: str | None = None
+    """Repository that gets the image: ``host/team/cells``."""
+    packages: tuple[str, ...] = ()
+    """As pip takes them."""
+    requirements: str | None = None
+    """A file of them, from the user's folder on."""
+    pip_index: str | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything that has to be installed."""
+        return bool(self.packages or self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +180,9 @@ class JobSpec:
     detach: bool = False
     follow: tuple[str, ...] = ()
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty: all."""
-    dryrun: bool = False
+    dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
+    build: BuildSpec = BuildSpec()
 
     def replicas(self) -> tuple[Replica, ...]:
         """Every replica, in the order in which they are started and shown."""
@@ -350,6 +383,13 @@ class Job:
     """Tells it from a later job of the same name."""
     folder: str = ""
     """Where its files are on this machine; "" where :attr:`place` is that."""
+    options: str = ""
+    """What a command has to say beside the name to find it: ``--namespace team-b``."""
+
+    @property
+    def reference(self) -> str:
+        """The words that name it in a command: ``%ciao attach REFERENCE`` works when pasted."""
+        return f"{self.name} {self.options}" if self.options else self.name
 
     @property
     def files(self) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import JobSpec, Resources
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Resources
 from ciao_kernel.plugins import Framework
+
+_Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
 
 
 def check_roles(spec: JobSpec, framework: Framework) -> None:
@@ -25,10 +28,7 @@ def check_roles(spec: JobSpec, framework: Framework) -> None:
 
 
 def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
-    """Lay options over a header.
-
-    A role's count, a resource, a variable: each alone. Everything else as a whole.
-    """
+    """Lay options over a header: a role's count, a resource, a variable, a directive each alone."""
     default = JobSpec(options.framework)
     changed = {
         field.name: value
@@ -42,11 +42,21 @@ def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
     for group in options.groups:
         before = groups[group.role].resources if group.role in groups else Resources()
         groups[group.role] = replace(group, resources=_over(before, group.resources))
+    changed["cluster"] = _said(spec.cluster, options.cluster)
+    changed["build"] = _said(spec.build, options.build)
     changed["framework"] = options.framework
     changed["groups"] = tuple(groups.values())
     changed["resources"] = _over(spec.resources, options.resources)
     changed["env"] = tuple({**dict(spec.env), **dict(options.env)}.items())
     return replace(spec, **changed)
+
+
+def _said(below: _Spec, above: _Spec) -> _Spec:
+    """Lay what is said above over what is below, field by field."""
+    silent = type(above)()
+    names = [field.name for field in fields(above)]
+    said = {n: v for n in names if (v := getattr(above, n)) != getattr(silent, n)}
+    return replace(below, **said)
 
 
 def _over(below: Resources, above: Resources, *, clear: bool = False) -> Resources:

@@ -7,7 +7,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from ciao_kernel.model import (
     Source,
     Status,
 )
+from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """The annotation that names a pod's program, where other containers are put beside it."""
@@ -110,26 +111,47 @@ class JobManifest:
     spec: Manifest
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a backend asks a builder for."""
+
+    source: Source
+    """What to deliver."""
+    spec: JobSpec
+    python: str
+    """The replicas' interpreter."""
+    job: str
+    """The job's name, which no other job of the place has."""
+    folder: Path
+    """A folder on this machine that is the job's own; it exists."""
+    work: Path
+    """Where the user works: files that directives name are found from there."""
+    image: str = ""
+    """What the replicas would run without a builder; "" where they are no containers."""
+    architecture: str = "amd64"
+    """Of the machines that they will run on, in Go's words."""
+    dry: bool = False
+    """Nothing may be left behind: it is only asked what would come of it."""
+
+
 class Builder(Protocol):
-    """Makes a source available to replicas."""
+    """Makes a source available to replicas. Made with the settings, and kept for later cells."""
 
     name: str
     backend: str
     """Name of the backend that runs what it builds."""
+    installs: bool
+    """Whether it can bring packages, and begin with another image."""
 
-    async def build(
-        self, source: Source, python: str, job: str, folder: Path, emit: Emit
-    ) -> Artifact:
+    async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Deliver the source and return how a replica finds it.
 
         Args:
-            source: What to deliver.
-            python: The replicas' interpreter.
-            job: The job's name, which no other job of the place has.
-            folder: A folder on this machine that is the job's own; it exists.
+            ask: What is wanted.
             emit: Shows a sentence about a step that takes long.
 
         Raises:
+            SpecError, SourceError: It cannot be had in this way.
             EnvironmentFault: There is no room or no right to write.
         """
 
@@ -148,7 +170,10 @@ class Backend(Protocol):
         """Raise what can be known to go wrong, before anything exists."""
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
-        """What :meth:`submit` would do, for a reader; creates nothing."""
+        """What :meth:`submit` would do, for a reader; creates nothing.
+
+        With ``DryRun.SERVER`` it raises what a submission would.
+        """
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Build and start; the job exists when this returns, or nothing of it does.
@@ -170,6 +195,7 @@ class Backend(Protocol):
             since: Seconds since the epoch; lines that are known to be older are left out.
 
         Raises:
+            UsageError: Nobody knows how old lines are here.
             JobLost: What runs the job is gone.
         """
 
@@ -179,21 +205,50 @@ class Backend(Protocol):
     async def delete(self, job: Job) -> None:
         """Stop the job and remove what it left, its files included."""
 
-    async def jobs(self) -> list[tuple[Job, Status]]:
-        """Every job of this user that the backend knows, oldest first."""
+    async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
+        """Every job that the backend knows there, oldest first."""
 
-    async def find(self, name: str) -> tuple[Job, Status]:
+    async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
         """One job by its name.
 
         Raises:
             NoSuchJob: There is none.
+            UsageError: There are several, in different places.
         """
 
-    async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
-        """The output of one replica so far, or its last so many bytes."""
+    async def details(self, job: Job) -> Details:
+        """All that is known of a job beside its status."""
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
+        """The output of one replica so far, or a part of it.
+
+        Raises:
+            UsageError: This backend does not know what is asked for, such as lines' times.
+            BackendError: What is asked for does not exist.
+        """
+
+    async def execute(
+        self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
+    ) -> int:
+        """Run a command beside a replica, as if it were part of it; return its exit code.
+
+        A cancellation leaves nothing open here; in a pod the command may go on.
+
+        Args:
+            job: Which job.
+            replica: Where.
+            command: An argument vector: never a shell.
+            streams: What it reads and writes.
+
+        Raises:
+            BackendError: It could not be started, or nobody knows how it ended.
+        """
 
     def remains(self, job: Job) -> str:
-        """What is left of a job that was stopped, as the end of a sentence."""
+        """What is left of a job that was stopped, as the end of a sentence.
+
+        While :meth:`stop` works on it: what it still waits for.
+        """
 
     async def close(self) -> None:
         """Give back what was opened for several calls, such as connections."""

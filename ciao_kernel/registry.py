@@ -30,6 +30,7 @@ _FRAMEWORKS = {
 _BUILDERS = {
     "folder": "ciao_kernel.builders.folder:FolderBuilder",
     "configmap": "ciao_kernel.builders.configmap:ConfigMapBuilder",
+    "append": "ciao_kernel.builders.append:AppendBuilder",
 }
 _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",
@@ -47,12 +48,14 @@ class Registry:
     def __init__(self, third_party: Mapping[str, Mapping[str, EntryPoint]] | None = None) -> None:
         self._third_party = third_party
         self._kept: dict[str, tuple[Settings, Backend]] = {}
+        self._builder: dict[str, tuple[Settings, Builder]] = {}
+        self._replaced: list[Backend] = []
 
     @functools.cached_property
     def table(self) -> Table:
         """The directives, with the names of all plug-ins."""
         roles = {one.name: one.roles for one in self._loadable("frameworks", self.framework)}
-        names = tuple(one.name for one in self._loadable("builders", self.builder))
+        names = tuple(one.name for one in self._builders())
         return magics_table.build(Names(roles, names, tuple(self._names("backends"))))
 
     def framework(self, name: str) -> Framework:
@@ -64,10 +67,14 @@ class Registry:
         made: Framework = self._make("frameworks", name)
         return made
 
-    def builder(self, name: str) -> Builder:
-        """Return a builder by its name; raises PluginError as :meth:`framework` does."""
-        made: Builder = self._make("builders", name)
-        return made
+    def builder(self, name: str, settings: Settings) -> Builder:
+        """Return a builder by its name; raises PluginError as :meth:`framework` does.
+
+        The same one for the same settings, as :meth:`backend` does.
+        """
+        if name not in self._builder or self._builder[name][0] is not settings:
+            self._builder[name] = settings, self._make("builders", name, settings)
+        return self._builder[name][1]
 
     def backend(self, name: str, settings: Settings) -> Backend:
         """Return a backend by its name; raises PluginError as :meth:`framework` does.
@@ -77,22 +84,32 @@ class Registry:
         if name in self._kept and self._kept[name][0] is settings:
             return self._kept[name][1]
         made: Backend = self._make("backends", name, settings)
+        if name in self._kept:
+            self._replaced.append(self._kept[name][1])  # a job of its may still be followed
         self._kept[name] = (settings, made)
         return made
 
     async def close(self) -> None:
-        """Let all backends close what they hold open."""
-        for _, backend in self._kept.values():
+        """Let all backends close what they hold open; a later question opens it again."""
+        backends = [*self._replaced, *(backend for _, backend in self._kept.values())]
+        self._replaced.clear()
+        for backend in backends:
             await backend.close()
 
     def backends(self, settings: Settings) -> list[Backend]:
         """All backends that can be loaded; the local one, which is always there, comes last."""
         return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]
 
-    def builder_for(self, backend: str) -> Builder:
-        """The builder for a backend where the user names none: a built-in one comes first."""
-        for builder in self._loadable("builders", self.builder):
-            if builder.backend == backend:
+    def builder_for(self, backend: str, settings: Settings, *, installs: bool = False) -> Builder:
+        """The builder for a backend where the user names none: the cheapest that can do it.
+
+        Args:
+            backend: Its name.
+            settings: For the builder.
+            installs: It has to bring packages.
+        """
+        for builder in self._loadable("builders", lambda name: self.builder(name, settings)):
+            if builder.backend == backend and builder.installs >= installs:
                 return builder
         raise PluginError(f"no builder makes anything for the backend {backend}.")
 
@@ -100,9 +117,16 @@ class Registry:
         """What is wrong with third parties' plug-ins. `ciao doctor` shows it."""
         found: list[PluginError] = []
         self._loadable("frameworks", self.framework, found)
-        self._loadable("builders", self.builder, found)
+        self._loadable("builders", lambda name: self.builder(name, settings), found)
         self._loadable("backends", lambda name: self.backend(name, settings), found)
         return found
+
+    def _builders(self) -> list[Builder]:
+        """All builders that can be loaded, to learn their names."""
+        from ciao_kernel.config import Settings
+
+        settings = Settings()
+        return self._loadable("builders", lambda name: self.builder(name, settings))
 
     def _loadable(
         self, kind: str, make: Callable[[str], _T], faults: list[PluginError] | None = None

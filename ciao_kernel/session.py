@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel import failure, workspace
+from ciao_kernel import failure, finder, workspace
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, JobError, JobLost, JobStopped, NoSuchJob, SpecError
+from ciao_kernel.errors import BackendError, JobError, JobLost, JobStopped, SpecError
 from ciao_kernel.magics import parse, render, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.model import (
     CleanPolicy,
+    DryRun,
     Event,
     Job,
     JobResult,
     JobSpec,
     Notice,
     Owner,
+    ReplicaStatus,
     State,
     Status,
 )
 from ciao_kernel.options import check_roles, merge
 from ciao_kernel.owner import me
 from ciao_kernel.plugins import Backend, Builder, Display, Plan
+from ciao_kernel.queries import HERE, LogOptions, Where
 from ciao_kernel.registry import Registry
 from ciao_kernel.stopping import Endless, Lifetime, Stopper
 
@@ -60,6 +62,10 @@ class Session:
         self._stopper = Stopper(lifetime or Endless())
         self.last: JobResult | None = None
         """The newest job that ran or was followed here, however it ended: ``_job`` in a cell."""
+
+    async def close(self) -> None:
+        """Close the connections of all backends. A further cell opens them again."""
+        await self.registry.close()
 
     async def run(
         self,
@@ -126,7 +132,7 @@ class Session:
         builder = self._builder(spec, backend)
         source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
         # Records and lists show it: %dryrun is no part of the job, and variables are secret.
-        header = render.render(replace(spec, dryrun=False), self.registry.table, secrets=False)
+        header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
         framework = self.registry.framework(spec.framework)
         plan = Plan(spec.name, spec, framework, source, folder, header, self._owner)
         await backend.check(plan)
@@ -178,18 +184,34 @@ class Session:
             if goes:
                 display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
 
-    async def attach(self, name: str, display: Display, follow: tuple[str, ...] = ()) -> JobResult:
+    async def attach(
+        self,
+        name: str,
+        display: Display,
+        follow: tuple[str, ...] = (),
+        *,
+        where: Where = HERE,
+        since: float = 0.0,
+    ) -> JobResult:
         """Follow a job that exists, from its first line; an interrupt leaves it running.
+
+        Args:
+            name: Of the job.
+            display: Where events go.
+            follow: Roles and replicas whose lines are shown; empty: all.
+            where: Where it is looked for.
+            since: Seconds since the epoch; older lines are left out.
 
         Raises:
             NoSuchJob: There is none of that name.
+            UsageError: Its lines have no times.
             JobFailed: It failed, now or long ago.
         """
-        backend, job, _ = await self.find(name)
+        backend, job, _ = await self.find(name, where)
         try:
-            status = await self._follow(job, backend, display, follow)
+            status = await self._follow(job, backend, display, follow, since)
         except asyncio.CancelledError:
-            display.show(Notice(f"{job.name} runs on; `ciao delete {job.name}` stops it."))
+            display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
             raise
         self.last = JobResult(job.name, status.state, job.files, status.replicas)
         if error := await self._judge(job, status, backend, Path.cwd()):
@@ -198,43 +220,24 @@ class Session:
 
     # --------------------------------------------------------------------- jobs that exist
 
-    async def jobs(self, faults: list[BackendError] | None = None) -> list[tuple[Job, Status]]:
+    async def jobs(
+        self, faults: list[BackendError] | None = None, where: Where = HERE
+    ) -> list[tuple[Job, Status]]:
         """All jobs of all backends that are available, oldest first.
 
         Args:
             faults: Gets the errors of backends that cannot be asked now; None: they are raised.
+            where: Where they are looked for.
         """
-        found = []
-        for backend in self._available():
-            try:
-                found += await backend.jobs()
-            except BackendError as error:
-                if faults is None:
-                    raise
-                faults.append(error)
-        return sorted(found, key=lambda pair: pair[0].created)
+        return await finder.jobs(self.available(), where, faults)
 
-    async def find(self, name: str) -> tuple[Backend, Job, Status]:
+    async def find(self, name: str, where: Where = HERE) -> tuple[Backend, Job, Status]:
         """Find one job in any backend.
 
         Raises:
             NoSuchJob: There is none of that name; the hint offers the nearest one.
         """
-        missing: NoSuchJob | None = None
-        fault: BackendError | None = None
-        for backend in reversed(self._available()):  # this machine first: it answers at once
-            try:
-                return (backend, *await backend.find(name))
-            except NoSuchJob as error:
-                missing = missing or error
-            except BackendError as error:
-                fault = error
-        if fault is not None:  # it may be there, where nobody answers
-            raise fault
-        assert missing is not None  # The local backend is always available.
-        near = difflib.get_close_matches(name, [job.name for job, _ in await self.jobs()], n=1)
-        hint = f"Did you mean {near[0]}? {missing.hint}" if near else missing.hint
-        raise NoSuchJob(missing.message, hint)
+        return await finder.find(self.available(), name, where)
 
     def owns(self, job: Job) -> bool:
         """Whether a job is this user's: a namespace may hold those of a whole team."""
@@ -245,17 +248,26 @@ class Session:
         name = asked if asked and asked != "auto" else self.settings.backend
         if name and name != "auto":
             return self.registry.backend(name, self.settings)
-        return self._available()[0]
+        return self.available()[0]
 
     # ----------------------------------------------------------------------------- steps
 
     def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
         name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
-        if not name or name == "auto":
-            return self.registry.builder_for(backend.name)
-        return self.registry.builder(name)
+        installs = spec.build.needed
+        if name and name != "auto":
+            named = self.registry.builder(name, self.settings)
+            if named.backend == backend.name and installs and not named.installs:
+                raise SpecError(
+                    f"the builder {name} installs no packages.",
+                    "Leave %builder out: then one is chosen that does.",
+                    directive="packages" if spec.build.packages else "requirements",
+                )
+            if named.backend == backend.name or backend.name != "local":
+                return named  # else the cell was written for a cluster, and runs here all the same
+        return self.registry.builder_for(backend.name, self.settings, installs=installs)
 
-    def _available(self) -> list[Backend]:
+    def available(self) -> list[Backend]:
         """The backends that can be used here; the local one, which always can, is the last."""
         return [one for one in self.registry.backends(self.settings) if one.available()]
 
@@ -265,20 +277,27 @@ class Session:
         return self.settings.on_shutdown == "leave"
 
     async def _follow(
-        self, job: Job, backend: Backend, display: Display, follow: tuple[str, ...]
+        self,
+        job: Job,
+        backend: Backend,
+        display: Display,
+        follow: tuple[str, ...],
+        since: float = 0.0,
     ) -> Status:
-        display.begin(job, follow)
         status: Status | None = None
-        try:
-            async with _following(backend, job) as events:
+        async with _following(backend, job, since) as events:
+            display.begin(job, follow)
+            try:
                 async for event in events:
                     if isinstance(event, Status):
                         status = event
                     display.show(event)
-        finally:
-            await display.end()
+            finally:
+                await display.end()
         if status is None:
-            raise JobLost(f"{job.name} said nothing of itself.", "`ciao jobs` shows what is known.")
+            raise JobLost(
+                f"{job.name} said nothing of itself.", "`%ciao jobs` shows what is known."
+            )
         return status
 
     async def _judge(
@@ -293,18 +312,32 @@ class Session:
             return JobStopped(f"{job.name} was stopped{why}.", hint)
         if status.state is not State.FAILED:
             return None
+        tails = {one.replica: await _tail(backend, job, one) for one in status.replicas}
         if goes:
             status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
-        tails = {
-            replica: await backend.log(job, replica, last=failure.TAIL) for replica in job.replicas
-        }
         return failure.explain(job, status, tails, folder)
 
 
+async def _tail(backend: Backend, job: Job, one: ReplicaStatus) -> bytes:
+    """The end of a log; it was followed until now, so it lies here."""
+    try:
+        return await asyncio.to_thread(_end_of, Path(one.log))
+    except OSError:
+        return await backend.log(job, one.replica, LogOptions(last=failure.TAIL))
+
+
+def _end_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - failure.TAIL))
+        return file.read()
+
+
 @contextlib.asynccontextmanager
-async def _following(backend: Backend, job: Job) -> AsyncIterator[AsyncIterator[Event]]:
+async def _following(
+    backend: Backend, job: Job, since: float
+) -> AsyncIterator[AsyncIterator[Event]]:
     """Follow a job, and let the backend close what it opened as soon as nobody follows."""
-    events = backend.follow(job)
+    events = backend.follow(job, since=since)
     try:
         yield events
     finally:
@@ -314,6 +347,6 @@ async def _following(backend: Backend, job: Job) -> AsyncIterator[AsyncIterator[
 
 def _detached(job: Job) -> str:
     return (
-        f"{job.name} runs by itself. `%ciao attach {job.name}` follows it, "
-        f"`%ciao delete {job.name}` ends it."
+        f"{job.name} runs by itself. `%ciao attach {job.reference}` follows it, "
+        f"`%ciao delete {job.reference}` ends it."
     )

@@ -8,19 +8,22 @@ a job that ends with the kernel anyway is stopped at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
+from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Notice
 from ciao_kernel.plugins import Backend, Display
 
 _T = TypeVar("_T")
 
-_PATIENCE_WITH_CLUSTERS = 5.0
-"""The same where pods have to go, and the user wants to know that they have."""
-
 _PATIENCE = 1.5
 """Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
+
+_PATIENCE_WITH_CLUSTERS = 4.5
+"""The same from the interrupt on, where pods have to go: most are gone by then."""
 
 
 class Lifetime(Protocol):
@@ -29,6 +32,9 @@ class Lifetime(Protocol):
     async def ends(self, within: float) -> bool:
         """Whether this process is asked to end within so many seconds from now."""
 
+    def held(self) -> AbstractContextManager[None]:
+        """Let this process not end in an orderly way within; it waits some seconds at most."""
+
 
 class Endless:
     """The lifetime of a terminal: an interrupt there always means "stop"."""
@@ -36,6 +42,10 @@ class Endless:
     async def ends(self, within: float) -> bool:
         """Never."""
         return False
+
+    def held(self) -> AbstractContextManager[None]:
+        """Nothing to do: the command waits for the stop."""
+        return contextlib.nullcontext()
 
 
 class Stopper:
@@ -73,19 +83,21 @@ class Stopper:
         if wait is not None and not isinstance(self._lifetime, Endless):
             text = f"stopping {job.name}, unless the kernel is being shut down: then it runs on."
             display.show(Notice(text))
-        patience = _PATIENCE if wait is None else wait + _PATIENCE_WITH_CLUSTERS
-        done, _ = await asyncio.wait({stopping}, timeout=patience)
-        if not done:
-            text = f"{job.name} is stopping: a replica takes its time to end."
-            display.show(Notice(text))
-            if not isinstance(self._lifetime, Endless):
-                return
+        patience = (wait or 0) + _PATIENCE
+        if backend.outlives_kernel:
+            patience = max(patience, _PATIENCE_WITH_CLUSTERS)
+        try:
+            # A further interrupt ends the waiting, never the stop.
+            await asyncio.wait({stopping}, timeout=patience)
+        finally:
+            if stopping.done():
+                display.show(Notice(_outcome(job, stopping)))
+            else:
+                display.show(Notice(f"{job.name} is stopping: {backend.remains(job)}."))
+                stopping.add_done_callback(lambda task: display.show(Notice(_outcome(job, task))))
+        if isinstance(self._lifetime, Endless):
             # In a terminal the loop ends with this task, and whoever waits can press Ctrl-C.
             await asyncio.wait({stopping})
-        if error := stopping.exception():
-            display.show(Notice(f"{job.name} could not be stopped: {error}"))
-        else:
-            display.show(Notice(stopping.result()))
 
     def later(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run something that an interrupt must not cut short."""
@@ -100,8 +112,21 @@ class Stopper:
         """Stop a job, unless this process is ending and the job is not; return what to say."""
         if wait is not None and await self._lifetime.ends(wait):
             return f"{job.name} runs on."
-        await backend.stop(job, reason)
-        if not delete:
-            return f"{job.name} is stopped; {backend.remains(job)}"
-        await backend.delete(job)
+        # A local job has a supervisor, which sees to its end without this process.
+        held = self._lifetime.held() if backend.outlives_kernel else contextlib.nullcontext()
+        with held:
+            await backend.stop(job, reason)
+            if not delete:
+                return f"{job.name} is stopped; {backend.remains(job)}"
+            await backend.delete(job)
         return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
+
+
+def _outcome(job: Job, stopping: asyncio.Task[str]) -> str:
+    """How a stop went, for the user."""
+    if stopping.cancelled():  # the loop is ending
+        return f"{job.name} may still run; `ciao delete {job.name}` stops it."
+    error = stopping.exception()
+    if isinstance(error, CiaoError):
+        return f"{job.name} could not be stopped: {error.message} {error.hint}".rstrip()
+    return f"{job.name} could not be stopped: {error}" if error else stopping.result()

@@ -1,7 +1,9 @@
 """The default builder for clusters: the source in a ConfigMap, mounted as plain files.
 
-No image, no registry, no wait. A ConfigMap holds a MiB, and its keys hold no slash: a few files
-are a key each, many are packed into one that an init container unpacks.
+No image, no registry, no wait. A ConfigMap holds a MiB, and its keys hold no slash: the program
+and a few modules are a key each, which a replica can only read. Files of ``%files``, and many
+modules, are packed into one key that an init container unpacks: they are the replica's own, which
+may write to them and into their folders, and what is executable stays so.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from pathlib import Path
 
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact, Manifest, Source, SourceFile
-from ciao_kernel.plugins import Emit
+from ciao_kernel.plugins import Build, Emit
 
 LIMIT = 1024 * 1024
 """Bytes of one ConfigMap, keys and all (core/v1 MaxSecretSize, which counts for both)."""
@@ -22,7 +24,7 @@ WORKDIR = "/ciao"
 """The program's folder: nothing else lies there, so no module of Python's is shadowed."""
 
 _FEW = 16
-"""Files that get a mount each; each mount costs the node a little."""
+"""Modules that get a mount each; each mount costs the node a little."""
 _PROGRAM = "program.py"
 _PACKED = "files.tar.gz"
 _UNPACK = (
@@ -36,16 +38,18 @@ class ConfigMapBuilder:
 
     name = "configmap"
     backend = "kubernetes"
+    installs = False
 
-    async def build(
-        self, source: Source, python: str, job: str, folder: Path, emit: Emit
-    ) -> Artifact:
+    def __init__(self, settings: Settings) -> None:
+        pass
+
+    async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Make the ConfigMap's manifest; the backend creates it.
 
         Raises:
             SourceError: It is too large for one; names the largest files.
         """
-        return await asyncio.to_thread(_artifact, source, python, job)
+        return await asyncio.to_thread(_artifact, ask.source, ask.python, ask.job)
 
 
 def _artifact(source: Source, python: str, job: str) -> Artifact:
@@ -54,7 +58,7 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
     content = {_PROGRAM: _bytes(entry)}
     keys = {entry.path: _PROGRAM}
     raw = sum(file.size for file in others)
-    pack = len(others) > _FEW or raw + len(content[_PROGRAM]) > LIMIT // 2
+    pack = bool(source.files) or len(others) > _FEW or raw + len(content[_PROGRAM]) > LIMIT // 2
     if pack and raw > 64 * LIMIT:  # even text does not get that small
         raise _too_large(source)
     if pack:

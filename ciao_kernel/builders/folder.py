@@ -8,9 +8,10 @@ import shutil
 import threading
 from pathlib import Path
 
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Artifact, Notice, Source
-from ciao_kernel.plugins import Emit
+from ciao_kernel.plugins import Build, Emit
 
 _ROOM = 16 * 1024 * 1024
 """Bytes that must stay free for logs."""
@@ -23,11 +24,14 @@ class FolderBuilder:
 
     name = "folder"
     backend = "local"
+    installs = True  # the backend does, for all jobs of this machine
 
-    async def build(
-        self, source: Source, python: str, job: str, folder: Path, emit: Emit
-    ) -> Artifact:
+    def __init__(self, settings: Settings) -> None:
+        pass
+
+    async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Copy all files; the program keeps its bytes, whatever its line ends are."""
+        source, folder = ask.source, ask.folder
         work = folder / "work"
         size = sum(file.size for file in source.all())
         free = shutil.disk_usage(folder).free
@@ -35,7 +39,7 @@ class FolderBuilder:
             raise EnvironmentFault(
                 f"no room for the job: it needs {_mib(size + _ROOM)} in {folder}, "
                 f"and {_mib(free)} are free.",
-                "Free some space there (`ciao delete --finished` removes old jobs), or move "
+                "Free some space there (`%ciao delete --finished` removes old jobs), or move "
                 "ciao's folder: `%ciao config storage=/some/disk`.",
             )
         if size > _LARGE:
@@ -51,7 +55,7 @@ class FolderBuilder:
             raise
         except OSError as error:
             raise _unwritable(error, folder) from error
-        return Artifact(source, python, str(work))
+        return Artifact(source, ask.python, str(work))
 
 
 def _copy(source: Source, work: Path, stop: threading.Event) -> None:
@@ -79,7 +83,7 @@ def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"the disk is full: {folder} takes no more.",
-            "Free some space; `ciao delete --finished` removes old jobs.",
+            "Free some space; `%ciao delete --finished` removes old jobs.",
         )
     return EnvironmentFault(
         f"the job's files cannot be copied: {error.strerror} ({error.filename}).",

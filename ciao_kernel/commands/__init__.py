@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ciao_kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from ciao_kernel.model import Job, JobResult
+    from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
     from ciao_kernel.session import Session
 
@@ -29,6 +29,7 @@ VERBS = {
     "logs": "show what the replicas of a job wrote; -f follows it to its end",
     "attach": "follow a job from its first line to its end; an interrupt leaves it running",
     "delete": "stop jobs, and remove their folders with all that they wrote there",
+    "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "config": "show all settings, or change some: ciao config key=value",
     "doctor": "check Python, packages, kernelspec, settings and what a cluster would need",
     "magics": "list the directives, or explain one",
@@ -44,7 +45,7 @@ _IN_TERMINAL = """\
 `ciao VERB --help` explains a verb. In a notebook the same verbs follow %ciao.
 
 Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 wrong usage,
-130 interrupted.
+130 interrupted; of `ciao exec` the command's own.
 
 Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
   eval "$(register-python-argcomplete ciao)"
@@ -155,7 +156,7 @@ def parse(
             f"{hint}`{prog} --help` lists all verbs.",
         )
     behind: list[str] = []
-    if words[0] == "run" and "--" in words:
+    if words[0] in ("run", "exec") and "--" in words:
         # Not left to argparse, which takes each further "--" out of the program's arguments.
         place = words.index("--")
         words, behind = words[:place], words[place + 1 :]
@@ -192,46 +193,3 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
 def help_text() -> str:
     """What Shift-Tab on ``%ciao`` shows."""
     return parser(prog="%ciao").format_help()
-
-
-def add_output(verb: argparse.ArgumentParser) -> None:
-    """Give a verb ``--output json``."""
-    verb.add_argument(
-        "--output", "-o", choices=("text", "json"), default="text", help="form of the output"
-    )
-
-
-def add_job(verb: argparse.ArgumentParser, **options: Any) -> None:
-    """Give a verb the name of a job, which Tab completes."""
-    from ciao_kernel.commands import completion
-
-    completion.by(
-        completion.jobs, verb.add_argument(**{"dest": "name", "help": "the job"} | options)
-    )
-
-
-def add_replica(verb: argparse.ArgumentParser) -> None:
-    """Give a verb ``--replica``."""
-    from ciao_kernel.commands import completion
-
-    option = verb.add_argument(
-        "--replica",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this role (worker) or replica (worker-0); may be given several times",
-    )
-    completion.by(completion.replicas, option)
-
-
-def chosen(names: Sequence[str], job: Job) -> list[Any]:
-    """The replicas that ``--replica`` names; all where it is not given.
-
-    Raises:
-        UsageError: The job has no such role or replica.
-    """
-    for name in names:
-        if not any(one.chosen([name]) for one in job.replicas):
-            known = ", ".join(map(str, job.replicas))
-            raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
-    return [one for one in job.replicas if one.chosen(names)]

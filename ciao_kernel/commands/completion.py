@@ -1,20 +1,27 @@
 """What Tab offers in a shell, by argcomplete. Nothing here may raise: Tab would print it.
 
-A completer takes what is typed so far and the arguments before it.
+A completer takes what is typed so far and the arguments before it. Who presses Tab waits: what a
+cluster has not answered after a second is not offered.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ciao_kernel.model import Job, Status
+    from ciao_kernel.model import Job
 
 Completer = Callable[..., Iterable[str]]
+
+_PATIENCE = 1.5
+"""Seconds that Tab waits, for imports too."""
 
 
 def by(completer: Completer, action: argparse.Action) -> argparse.Action:
@@ -23,18 +30,43 @@ def by(completer: Completer, action: argparse.Action) -> argparse.Action:
     return action
 
 
-def jobs(prefix: str, **_: Any) -> list[str]:
+def jobs(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Names of all jobs."""
-    return [job.name for job, _ in _jobs() if job.name.startswith(prefix)]
+    return [job.name for job in _jobs(parsed_args) if job.name.startswith(prefix)]
+
+
+def members(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Names of jobs, and of their replicas behind a slash."""
+    name, slash, _replica = prefix.partition("/")
+    found = _jobs(parsed_args)
+    if not slash:
+        return [job.name for job in found if job.name.startswith(prefix)]
+    names = [f"{name}/{one}" for job in found if job.name == name for one in job.replicas]
+    return [one for one in names if one.startswith(prefix)]
 
 
 def replicas(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Roles and replicas of the job that is named."""
     names: dict[str, None] = {}
-    for job, _status in _jobs():
+    for job in _jobs(parsed_args):
         if job.name == getattr(parsed_args, "name", None):
             names = dict.fromkeys([*(one.role for one in job.replicas), *map(str, job.replicas)])
     return [name for name in names if name.startswith(prefix)]
+
+
+def namespaces(prefix: str, **_: Any) -> list[str]:
+    """Namespaces that the kubeconfig names, and those where jobs ran; no cluster is asked."""
+    names = {str(one.get("namespace") or "") for one in _contexts().values()}
+    with contextlib.suppress(Exception):
+        from ciao_kernel.config import survey
+
+        names |= {path.name for path in (survey()[0].storage / "cluster").iterdir()}
+    return sorted(name for name in names if name and name.startswith(prefix))
+
+
+def contexts(prefix: str, **_: Any) -> list[str]:
+    """The contexts of the kubeconfig."""
+    return sorted(name for name in _contexts() if name.startswith(prefix))
 
 
 def files(*endings: str) -> Completer:
@@ -80,11 +112,43 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
     return complete
 
 
-def _jobs() -> list[tuple[Job, Status]]:
+def _jobs(args: argparse.Namespace) -> list[Job]:
+    """The jobs that answer soon enough, those of this machine in any case."""
+    found: list[Job] = []
+    asking = threading.Thread(target=lambda: asyncio.run(_ask(args, found)), daemon=True)
+    asking.start()
+    # A thread, because a name server or a credential plug-in that hangs heeds no cancellation.
+    # It is left behind: argcomplete ends the process at once.
+    asking.join(_PATIENCE)
+    return list(found)
+
+
+async def _ask(args: argparse.Namespace, found: list[Job]) -> None:
     from ciao_kernel.config import survey
     from ciao_kernel.model import Owner
+    from ciao_kernel.queries import Where
     from ciao_kernel.registry import Registry
     from ciao_kernel.session import Session
 
-    settings, _ = survey()
-    return asyncio.run(Session(Registry(), Owner(""), settings).jobs())
+    with contextlib.suppress(Exception):
+        chosen = replace(survey()[0], request_patience=0.0)
+        session = Session(Registry(), Owner(""), chosen)
+        place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
+        for backend in reversed(session.available()):
+            with contextlib.suppress(Exception):
+                found += [job for job, _ in await backend.jobs(place)]
+        await session.close()
+
+
+def _contexts() -> dict[str, dict[str, Any]]:
+    """The contexts of the kubeconfig's files, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    with contextlib.suppress(Exception):
+        import yaml
+
+        from ciao_kernel.kube import access
+
+        for file in access.kubeconfigs():
+            for one in yaml.safe_load(file.read_bytes()).get("contexts") or ():
+                found.setdefault(str(one["name"]), one.get("context") or {})
+    return found

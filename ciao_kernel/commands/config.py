@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from ciao_kernel import config
-from ciao_kernel.commands import Face, add_output, completion, userfile
+from ciao_kernel.commands import Face, completion, userfile
+from ciao_kernel.commands.shared import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import UsageError

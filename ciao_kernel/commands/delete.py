@@ -5,37 +5,64 @@ from __future__ import annotations
 import argparse
 import json
 
-from ciao_kernel.commands import Face, add_job, add_output
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared import add_job, add_output, where
 from ciao_kernel.errors import UsageError
+from ciao_kernel.model import Job, Status
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """The jobs, or all that are over."""
     add_job(verb, dest="names", nargs="*", metavar="NAME", help="the jobs")
-    verb.add_argument("--finished", action="store_true", help="all jobs that are over")
+    verb.add_argument("--finished", action="store_true", help="all your jobs that are over")
+    # Known only to be refused with its reason: `ciao jobs -A` suggests it.
+    verb.add_argument("--all-namespaces", "-A", action="store_true", help=argparse.SUPPRESS)
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Delete, and say what went."""
+    """Delete, and say what went as it goes."""
+    if args.all_namespaces:
+        raise UsageError(
+            "jobs are not deleted in all namespaces at once: too much would go by one slip.",
+            "Name one: --namespace NAME.",
+        )
     if not args.finished and not args.names:
         raise UsageError("no job is named.", "Name one, or write --finished for all that are over.")
+    place = where(args)
     # All are looked up first: with a wrong name among them, nothing is deleted.
-    found = [await face.session.find(name) for name in dict.fromkeys(args.names)]
+    found = [await face.session.find(name, place) for name in dict.fromkeys(args.names)]
     if args.finished:
-        known = {(job.backend, job.name) for _, job, _ in found}
+        known = {_key(job) for _, job, _ in found}
+        # A place that was named and does not answer is an error, and no empty list.
         found += [
             (face.session.backend(job.backend), job, status)
-            for job, status in await face.session.jobs([])
-            if status.over and face.session.owns(job) and (job.backend, job.name) not in known
+            for job, status in await face.session.jobs(None if place.said else [], place)
+            if status.over and face.session.owns(job) and _key(job) not in known
         ]
     text = args.output == "text"
     for backend, job, status in found:
         await backend.delete(job)
         if text:
-            face.write(f"{job.name} ({status.state}) and its files were removed.\n")
+            face.write(_sentence(job, status))
     if not text:
-        records = [{"name": job.name, "was": str(status.state)} for _, job, status in found]
+        records = [_record(job, status) for _, job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")
     elif not found:
         face.write("There was nothing to delete.\n")
+
+
+def _key(job: Job) -> tuple[str, str, str, str]:
+    return job.backend, job.context, job.place, job.name
+
+
+def _sentence(job: Job, status: Status) -> str:
+    if job.kind_of_place == "folder":
+        return f"{job.name} ({status.state}) and its files were removed.\n"
+    place = f"{job.kind_of_place} {job.place}"
+    return f"{job.name} ({status.state}) was deleted from the {place}, with its logs here.\n"
+
+
+def _record(job: Job, status: Status) -> dict[str, str]:
+    record = {"name": job.name, "was": str(status.state)}
+    return record if job.kind_of_place == "folder" else {**record, "namespace": job.place}

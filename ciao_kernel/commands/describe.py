@@ -5,28 +5,45 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from ciao_kernel.commands import Face, add_job, add_output
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared import add_job, add_output, where
+from ciao_kernel.display.lines import plain
 from ciao_kernel.display.table import clock_time, columns, ending
-from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob
+from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
+from ciao_kernel.queries import HERE, Details, Incident
+
+_NONE = "–"
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """The job, and ``--output``."""
     add_job(verb)
-    add_output(verb)
+    add_output(verb, "yaml")
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Write the job, its header and its replicas."""
-    _, job, status = await face.session.find(args.name)
-    if args.output == "json":
-        face.write(json.dumps(job_record(job, status), indent=2) + "\n")
-        return
+    """Write the job, its header, its replicas, and what a cluster says of them."""
+    backend, job, status = await face.session.find(args.name, where(args))
+    details = await backend.details(job)
+    if args.output == "yaml":
+        face.write(_yaml(job, details))
+    elif args.output == "json":
+        record = job_record(job, status) | _details_record(details)
+        face.write(json.dumps(record, indent=2) + "\n")
+    else:
+        face.write("\n\n".join(_blocks(job, status, details)) + "\n")
+
+
+# ------------------------------------------------------------------------------------- text
+
+
+def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
     facts = [
         ("name", job.name),
         ("state", _state(status)),
@@ -35,20 +52,90 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         ("created", datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S")),
         ("owner", job.owner + (", detached" if job.detached else "")),
         (job.kind_of_place, job.place),
+        *details.facts,
     ]
-    rows = [("replica", "state", "since", "ending", "log")]
-    rows += [
+    yield columns(facts)
+    yield "header\n" + "\n".join(f"  {line}" for line in job.header.splitlines())
+    if any(one.image or one.asks for one in details.groups):
+        heads = ("role", "replicas", "image", "resources", "restart")
+        yield _table(
+            heads,
+            [
+                (one.role, one.replicas, one.image, one.asks, one.restart_policy)
+                for one in details.groups
+            ],
+        )
+    yield _replicas(status, details)
+    if details.conditions:
+        yield _table(
+            ("condition", "status", "reason", "age", "message"),
+            [
+                (one.type, one.status, one.reason, _age(one.since), one.message)
+                for one in details.conditions
+            ],
+        )
+    if details.incidents:
+        yield _table(
+            ("age", "event", "about", "reason", "message"),
+            [
+                (_times(one), one.kind, one.about, one.reason, one.message)
+                for one in details.incidents
+            ],
+        )
+    if details.missing:
+        yield details.missing
+
+
+def _replicas(status: Status, details: Details) -> str:
+    heads: tuple[str, ...] = ("replica", "state", "since", "ending", "log")
+    rows: list[tuple[Any, ...]] = [
         (str(one.replica), str(one.state), clock_time(one.since), ending(one), one.log)
         for one in status.replicas
     ]
-    header = "\n".join(f"  {line}" for line in job.header.splitlines())
-    face.write(f"{columns(facts)}\n\nheader\n{header}\n\n{columns(rows)}\n")
+    if details.pods:
+        heads = (*heads[:-1], "pod", "node", "restarts", "log")
+        rows = [
+            (*row[:-1], details.pods.get(one.replica, ""), one.node, one.restarts, one.log)
+            for row, one in zip(rows, status.replicas, strict=True)
+        ]
+    why = [f"\n  {one.replica}: {plain(one.reason)}" for one in status.replicas if one.reason]
+    return _table(heads, rows) + "".join(why)
+
+
+def _times(one: Incident) -> str:
+    return _age(one.since) + (f" x{one.count}" if one.count > 1 else "")
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    # A message is the cluster's: it must not command a terminal.
+    return columns([heads, *([plain(str(cell)) or _NONE for cell in row] for row in rows)])
+
+
+def _age(since: float) -> str:
+    from ciao_kernel.commands.jobs import age
+
+    return age(time.time() - since) if since else _NONE
 
 
 def _state(status: Status) -> str:
     why = " ".join(part for part in (status.reason, status.message) if part)
     by = f", decided by {status.decided_by}" if status.decided_by else ""
     return f"{status.state}{f' ({why})' if why else ''}{by}"
+
+
+def _yaml(job: Job, details: Details) -> str:
+    if details.manifest is None:
+        raise UsageError(
+            f"{job.name} runs on this machine, where no server keeps an object of it.",
+            "--output json has all that is known of it.",
+        )
+    import yaml
+
+    text: str = yaml.safe_dump(details.manifest, sort_keys=False, allow_unicode=True, width=1000)
+    return text
+
+
+# ------------------------------------------------------------------------------------- json
 
 
 def job_record(job: Job, status: Status) -> dict[str, Any]:
@@ -61,6 +148,9 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
         "settled": status.settled,
         "framework": job.framework,
         "backend": job.backend,
+        "context": job.context,
+        "namespace": job.place if job.kind_of_place == "namespace" else "",
+        "uid": job.uid,
         "created": job.created,
         "age_seconds": round(time.time() - job.created, 1),
         "owner": job.owner,
@@ -68,6 +158,17 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
         "folder": job.files,
         "header": job.header,
         "replicas": [_replica(one) for one in status.replicas],
+    }
+
+
+def _details_record(details: Details) -> dict[str, Any]:
+    return {
+        "spec": dict(details.facts),
+        "roles": [asdict(one) for one in details.groups],
+        "pods": {str(replica): pod for replica, pod in details.pods.items()},
+        "conditions": [asdict(one) for one in details.conditions],
+        "events": [asdict(one) for one in details.incidents],
+        "missing": details.missing,
     }
 
 
@@ -80,7 +181,7 @@ async def reported(
     try:
         result = await work
     except JobError as error:
-        record = await _error_record(error, getattr(error, "job", "") or name, face)
+        record = await _error_record(error, getattr(error, "job", "") or name, args, face)
         face.write(json.dumps(record, indent=2) + "\n")
         raise
     if result is not None:
@@ -88,9 +189,12 @@ async def reported(
     return result
 
 
-async def _error_record(error: JobError, name: str, face: Face) -> dict[str, Any]:
+async def _error_record(
+    error: JobError, name: str, args: argparse.Namespace, face: Face
+) -> dict[str, Any]:
     try:
-        _, job, status = await face.session.find(name)
+        place = where(args) if hasattr(args, "namespace") else HERE
+        _, job, status = await face.session.find(name, place)
         result = JobResult(job.name, status.state, job.files, status.replicas)
     except NoSuchJob:
         # %cleanPolicy=all, or someone deleted it: nothing is left but the error.
@@ -116,5 +220,7 @@ def _replica(one: ReplicaStatus) -> dict[str, Any]:
         "since": one.since,
         "exit_code": one.exit_code,
         "reason": one.reason,
+        "node": one.node,
+        "restarts": one.restarts,
         "log": one.log,
     }

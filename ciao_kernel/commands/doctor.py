@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.backends.local import interpreter
-from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared import add_output
 from ciao_kernel.config import Settings, survey
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns

@@ -6,26 +6,39 @@ import argparse
 import json
 import time
 
-from ciao_kernel.commands import Face, add_output
+from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import job_record
+from ciao_kernel.commands.shared import add_output, add_where, where
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError
-from ciao_kernel.model import State, Status
+from ciao_kernel.model import Job, Notice, State, Status
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """``--running`` and ``--output``."""
+    """Where, which, and ``--output``."""
+    verb.usage = "%(prog)s [options]"
+    add_where(verb)
+    verb.add_argument(
+        "--all-namespaces", "-A", action="store_true", help="of all namespaces of the cluster"
+    )
+    verb.add_argument("--mine", action="store_true", help="only your own, not your team's")
     verb.add_argument("--running", action="store_true", help="only jobs that still run")
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write one line a job."""
+    place = where(args)
     faults: list[BackendError] = []
-    found = await face.session.jobs(faults)
+    # Who names a place wants to know that it does not answer; others see what there is.
+    found = await face.session.jobs(None if place.said or place.everywhere else faults, place)
     if args.running:
         found = [(job, status) for job, status in found if not status.over]
+    if args.mine:
+        found = [(job, status) for job, status in found if face.session.owns(job)]
     if args.output == "json":
+        for fault in faults:
+            face.display.show(Notice(fault.message))
         records = [job_record(job, status) for job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")
         return
@@ -34,20 +47,31 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if not found:
         face.write("There are no jobs.\n")
         return
-    rows = [("NAME", "FRAMEWORK", "BACKEND", "STATE", "REPLICAS", "AGE", "OWNER")]
-    rows += [
-        (
-            job.name,
-            job.framework,
-            job.backend,
-            str(status.state),
-            _replicas(status),
-            age(time.time() - job.created),
-            job.owner + (", detached" if job.detached else ""),
-        )
-        for job, status in found
-    ]
-    face.write(columns(rows) + "\n")
+    spaces = {job.place for job, _ in found if job.kind_of_place == "namespace"}
+    elsewhere = not place.said and any("--namespace" in job.options for job, _ in found)
+    face.write(_table(found, spaces=place.everywhere or elsewhere or len(spaces) > 1))
+
+
+def _table(found: list[tuple[Job, Status]], *, spaces: bool) -> str:
+    heads = ("NAME", "FRAMEWORK", "BACKEND", "STATE", "REPLICAS", "AGE", "OWNER")
+    rows = [heads, *(_row(job, status) for job, status in found)]
+    if spaces:
+        column = ["NAMESPACE"]
+        column += [job.place if job.kind_of_place == "namespace" else "–" for job, _ in found]
+        rows = [(name, *row) for name, row in zip(column, rows, strict=True)]
+    return columns(rows) + "\n"
+
+
+def _row(job: Job, status: Status) -> tuple[str, ...]:
+    return (
+        job.name,
+        job.framework,
+        job.backend,
+        str(status.state),
+        _replicas(status),
+        age(time.time() - job.created),
+        job.owner + (", detached" if job.detached else ""),
+    )
 
 
 def _replicas(status: Status) -> str:

@@ -6,28 +6,33 @@ import argparse
 import contextlib
 from dataclasses import replace
 
-from ciao_kernel.commands import Face, add_job, add_replica, chosen
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared import add_job, add_replica, add_since, chosen, moment, where
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
-from ciao_kernel.errors import JobFailed, JobStopped, UsageError
+from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Output, Replica
 from ciao_kernel.plugins import Backend, Display
-
-_FIRST_LOOK = 1 << 16
+from ciao_kernel.queries import LogOptions
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The job, which replicas, how much, and ``-f``."""
+    """The job, which replicas, which part, and ``-f``."""
     add_job(verb)
     add_replica(verb)
     verb.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each replica")
+    add_since(verb)
+    verb.add_argument(
+        "--previous", "-p", action="store_true", help="of the run before the last restart"
+    )
+    verb.add_argument("--timestamps", action="store_true", help="with the time of each line")
     verb.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the logs replica by replica, or follow them."""
-    if args.tail is not None and args.tail < 0:
-        raise UsageError(f"--tail cannot be {args.tail}.", "Give a number of lines from 0 up.")
-    backend, job, _ = await face.session.find(args.name)
+    since = _checked(args)
+    place = where(args)
+    backend, job, _ = await face.session.find(args.name, place)
     wanted = chosen(args.replica, job)
     if args.follow:
         display = face.display
@@ -36,25 +41,43 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             display = _Tail(display, skip)
         # How the job ends is not what was asked for: `attach` fails as the job does.
         with contextlib.suppress(JobFailed, JobStopped):
-            await face.session.attach(job.name, display, tuple(args.replica))
+            follow = tuple(args.replica)
+            await face.session.attach(job.name, display, follow, where=place, since=since)
         return
+    options = LogOptions(
+        tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
+    )
     prefixer = Prefixer(color=face.color, limit=NO_LIMIT, replicas=job.replicas)
+    faults: list[BackendError] = []
     for replica in wanted:
-        if data := await _read(backend, job, replica, args.tail):
+        try:
+            data = await backend.log(job, replica, options)
+        except BackendError as error:
+            # Of several replicas, few were started again: the others have nothing to show.
+            if not args.previous:
+                raise
+            faults.append(error)
+            continue
+        if data:
             face.write(prefixer.format(replica, data))
+    if faults and len(faults) == len(wanted):
+        raise faults[0]
 
 
-async def _read(backend: Backend, job: Job, replica: Replica, tail: int | None) -> bytes:
-    """The last lines of a log, without reading all of a long one."""
-    if tail is None:
-        return await backend.log(job, replica)
-    size = _FIRST_LOOK
-    while True:
-        data = await backend.log(job, replica, last=size)
-        lines = data.removesuffix(b"\n").split(b"\n")
-        if len(data) < size or len(lines) > tail:
-            return b"\n".join(lines[len(lines) - tail :]) if tail and data else b""
-        size *= 4
+def _checked(args: argparse.Namespace) -> float:
+    """The moment of ``--since``; raises UsageError for what does not go together."""
+    if args.tail is not None and args.tail < 0:
+        raise UsageError(f"--tail cannot be {args.tail}.", "Give a number of lines from 0 up.")
+    if args.follow:
+        for option in ("previous", "timestamps"):
+            if getattr(args, option):
+                raise UsageError(
+                    f"--{option} does not go with -f, which shows lines as they come.",
+                    f"Leave -f or --{option} out.",
+                )
+        if args.since and args.tail is not None:
+            raise UsageError("-f takes --since or --tail, not both.", "Leave one of them out.")
+    return moment(args.since)
 
 
 async def _old(backend: Backend, job: Job, replica: Replica, tail: int) -> int:

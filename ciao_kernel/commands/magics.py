@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from ciao_kernel.commands import Face, add_output, completion
+from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands.shared import add_output
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.table import Directive
 

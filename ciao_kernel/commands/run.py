@@ -7,8 +7,9 @@ import functools
 from pathlib import Path
 
 from ciao_kernel import workspace
-from ciao_kernel.commands import Face, add_output, completion
+from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.describe import reported
+from ciao_kernel.commands.shared import add_output
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import kinds, parse
@@ -40,7 +41,20 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         if entry.name == "detach":
             names.insert(0, "-d")
         if isinstance(entry.kind, kinds.Flag):
-            group.add_argument(*names, dest=_dest(entry), action="store_true", help=help_text)
+            dest = _dest(entry)
+            group.add_argument(
+                *names, dest=dest, action="store_const", const="true", help=help_text
+            )
+            for word in entry.kind.more:
+                # An option of that very name: a value that may be left out would take the file.
+                name = f"{entry.option}={word}"
+                group.add_argument(
+                    name,
+                    dest=dest,
+                    action="store_const",
+                    const=word,
+                    help=f"the same with the word {word}",
+                )
         else:
             option = group.add_argument(
                 *names, dest=_dest(entry), action="append", metavar=_metavar(entry), help=help_text
@@ -145,8 +159,8 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
     for entry in table.entries:
         value = getattr(args, _dest(entry), None)
         name = entry.option.removeprefix("--")
-        if value is True:
-            options[name] = ["true"]
+        if isinstance(value, str):
+            options[name] = [value]
         elif value:
             options[name] = [_quoted(text) for text in value] if entry.adds_up else value
     if behind := getattr(args, "behind", ()):

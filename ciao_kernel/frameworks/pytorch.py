@@ -24,6 +24,8 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.plugins import JobManifest
 
+_TORCHRUN = "torch.distributed.run"
+
 
 class PyTorch:
     """``%framework=pytorch``."""
@@ -72,8 +74,7 @@ class PyTorch:
         """torchrun, which takes all it needs from the ``PET_`` variables, unless told not to."""
         if spec.runner is Runner.PYTHON:
             return (artifact.python, "-u", artifact.program, *spec.args)
-        torchrun = (artifact.python, "-u", "-m", "torch.distributed.run")
-        return (*torchrun, artifact.program, *spec.args)
+        return (artifact.python, "-u", "-m", _TORCHRUN, artifact.program, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
@@ -96,13 +97,28 @@ class PyTorch:
         }
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
-        """A PyTorchJob; all its replicas run as many processes as the master."""
+        """A PyTorchJob. It has one number of processes; roles that differ tell torchrun theirs."""
         titles = {role: role.title() for role in self.roles}
+        common = processes_per_replica(spec, self.decider(spec))
+        own = {}
+        for role, pod in pods.items():
+            count = processes_per_replica(spec, Replica(role, 0))
+            own[role] = pod if count == common else _with_processes(pod, count)
         body: Manifest = {
-            "nprocPerNode": str(processes_per_replica(spec, self.decider(spec))),
-            "pytorchReplicaSpecs": replica_specs(spec, pods, titles, "pytorch"),
+            "nprocPerNode": str(common),
+            "pytorchReplicaSpecs": replica_specs(spec, own, titles, "pytorch"),
         }
         return JobManifest("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "pytorch", body)
+
+
+def _with_processes(pod: Manifest, count: int) -> Manifest:
+    """Tell torchrun how many processes to start: an option wins over the operator's variable."""
+    first, *others = pod["spec"]["containers"]
+    command = list(first.get("command") or ())
+    if _TORCHRUN in command:
+        command.insert(command.index(_TORCHRUN) + 1, f"--nproc-per-node={count}")
+    containers = [{**first, "command": command}, *others]
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
 
 def processes_per_replica(spec: JobSpec, replica: Replica) -> int:

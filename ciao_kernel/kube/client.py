@@ -12,25 +12,25 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
+from ciao_kernel.kube import answers
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.answers import Object as Object
+from ciao_kernel.kube.answers import refused as refused
 
 if TYPE_CHECKING:
     import aiohttp
 
-Object = dict[str, Any]
-"""A Kubernetes object, as JSON has it."""
-
 _CONNECT = 5.0
 _ANSWER = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-# What a webhook that is not up yet makes the API server answer: the operator's is away for some
-# seconds after each start.
-_PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
-_PASSING = frozenset({429, 502, 503, 504})
+_RETIRED = 60.0
+"""Seconds that connections are kept whose credentials are replaced; streams may go on on them."""
+_KNOWN = 300.0
+"""Seconds for which an answer to :meth:`Client.known` is believed."""
 
 
 class Client:
@@ -52,7 +52,9 @@ class Client:
         self.patience = patience
         self._reload = reload
         self._session: aiohttp.ClientSession | None = None
+        self._retired: list[tuple[float, aiohttp.ClientSession]] = []
         self._renewing = asyncio.Lock()
+        self._known: dict[str, tuple[float, Object]] = {}
 
     async def __aenter__(self) -> Client:
         return self
@@ -62,8 +64,11 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        session, self._session = self._session, None
-        if session:
+        sessions = [one for _, one in self._retired]
+        if self._session:
+            sessions.append(self._session)
+        self._session, self._retired = None, []
+        for session in sessions:
             await session.close()
 
     # ------------------------------------------------------------------------- requests
@@ -90,10 +95,31 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._away(error) from error
+            raise answers.away(error, self.access)[0] from error
         if answer.status >= 300:
-            raise refused(answer.status, data.decode(errors="replace"), path)
+            raise refused(answer.status, data, path)
         return data
+
+    async def known(self, path: str, body: Object | None = None) -> Object:
+        """Ask for what hardly ever changes, such as the server's version; kept for some minutes.
+
+        Args:
+            path: What to GET, or where to POST.
+            body: What to POST: a review.
+
+        Raises:
+            Refused, ClusterFault: As :meth:`get`; that is not kept.
+        """
+        key = path + (json.dumps(body) if body else "")
+        until, found = self._known.get(key, (0.0, {}))
+        if until < time.monotonic():
+            found = await (self.post(path, body) if body else self.get(path))
+            self._known[key] = time.monotonic() + _KNOWN, found
+        return found
+
+    def forget(self) -> None:
+        """Believe nothing any more that :meth:`known` has kept."""
+        self._known.clear()
 
     async def find(self, path: str, **query: str) -> Object | None:
         """GET an object, or None if there is none of that name."""
@@ -118,16 +144,18 @@ class Client:
             lost = True
 
         try:
-            return await self._call("POST", path, query, body, uncertain=note)
+            found = await self._call("POST", path, query, body, uncertain=note)
         except Refused as error:
             if error.reason != "AlreadyExists" or not lost:
                 raise
             found = await self.get(f"{path}/{body['metadata']['name']}")
             ours = body["metadata"].get("annotations", {})
-            theirs = found["metadata"].get("annotations") or {}
+            theirs = answers.part(answers.part(found, "metadata"), "annotations")
             if not ours or any(theirs.get(key) != value for key, value in ours.items()):
                 raise
-            return found
+        if not dry_run and not answers.part(found, "metadata").get("uid"):
+            raise ClusterFault(f"{path} answered with an object that has no uid.", answers.BETWEEN)
+        return found
 
     async def post(self, path: str, body: Object) -> Object:
         """POST what leaves nothing behind, such as a review."""
@@ -166,33 +194,40 @@ class Client:
     ) -> Object:
         import aiohttp
 
-        deadline = time.monotonic() + self.patience
+        began, patience = time.monotonic(), self.patience
         wait, renewed = _FIRST_WAIT, False
         while True:
             timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
             again: float | None = None
             try:
                 async with self.request(method, path, query, body, kind, timeout) as answer:
-                    text = await answer.text(errors="replace")
+                    data = await answers.body(answer)
                     if answer.status < 300:
-                        return _object(text, path)
-                    refusal = refused(answer.status, text, path)
-                    if answer.status == 401 and not renewed:
+                        return answers.object_of(data, path)
+                    refusal = refused(answer.status, data, path)
+                    if answer.status == 401:
+                        if renewed:
+                            raise answers.not_believed(refusal, self.access)
                         renewed = True
                         await self.renew()
                         continue
-                    if not _passes(refusal):
+                    if not answers.passes(refusal):
+                        if answer.status < 400 or answers.is_page(data):
+                            location = answer.headers.get("Location", "")
+                            raise answers.no_api(answer.status, data, path, location)
                         raise refusal
                     if answer.status != 429:
                         uncertain()  # a gateway may say 504 of what was done
-                    again = _retry_after(answer)
+                    again = answers.retry_after(answer)
                     fault: Exception = refusal
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 uncertain()
-                fault = self._away(error)
-            if time.monotonic() + wait > deadline:
+                fault, worth = answers.away(error, self.access)
+                patience = min(self.patience, worth)
+            pause = again or wait * (0.5 + random.random())
+            if time.monotonic() + pause - began > patience:
                 raise fault
-            await asyncio.sleep(again or wait * (0.5 + random.random()))
+            await asyncio.sleep(pause)
             wait = min(_LONGEST_WAIT, wait * 2)
 
     # -------------------------------------------------------------------------- streams
@@ -211,35 +246,26 @@ class Client:
 
         Raises:
             aiohttp.ClientError, TimeoutError, OSError: The connection failed; not tried again.
+            ClusterFault: The certificates cannot be used.
         """
-        configuration = self.access.configuration
-        headers = {"Accept": "application/json"}
-        auth: Mapping[str, Any] = await configuration.auth_settings()
-        # A token file may end in a line feed, which no header can hold.
-        headers |= {one["key"]: str(one["value"]).strip() for one in auth.values()}
+        headers = {"Accept": "application/json", **await self.access.headers()}
         if body is not None:
             headers["Content-Type"] = kind
-        options: dict[str, Any] = {}
-        if configuration.tls_server_name:
-            options["server_hostname"] = configuration.tls_server_name
-        if configuration.proxy:
-            options["proxy"] = configuration.proxy
         async with self._connections().request(
             method,
-            configuration.host + path,
+            self.access.configuration.host + path,
             params=query,
             data=None if body is None else json.dumps(body),
             headers=headers,
             timeout=timeout,
-            **options,
+            allow_redirects=False,  # no API server sends elsewhere, but a login page's proxy does
+            **self.access.options(),
         ) as answer:
             yield answer
 
     def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:
-            from kubernetes.aio.client.rest import RESTClientObject
-
-            self._session = RESTClientObject(self.access.configuration)._create_pool_manager()
+            self._session = self.access.connections()
         return self._session
 
     async def renew(self, refused_one: Access | None = None) -> None:
@@ -254,52 +280,16 @@ class Client:
         async with self._renewing:
             if self.access is refused_one:
                 self.access = await self._reload(self.access.context)
-                await self.close()
+                self.forget()
+                await self._retire()
 
-    def _away(self, error: Exception) -> ClusterFault:
-        words = str(error) or type(error).__name__
-        return ClusterFault(
-            f"the cluster of {self.access.source} does not answer "
-            f"({self.access.configuration.host}): {words}",
-            "Is it up, and is the network? To run the cell on this machine: %backend=local.",
-        )
-
-
-def refused(code: int, text: str, path: str) -> Refused:
-    """Make an error of an answer that is not 2xx; its text is a Status object, or HTML."""
-    message, reason = "", ""
-    with contextlib.suppress(ValueError):
-        status = json.loads(text)
-        if isinstance(status, dict):
-            message, reason = str(status.get("message") or ""), str(status.get("reason") or "")
-    if not message:
-        first = " ".join(text.split())[:200]
-        message = f"{path}: {first}" if first else f"{path}: no reason given"
-    return Refused(message, code=code, reason=reason)
-
-
-def _passes(error: Refused) -> bool:
-    return (
-        error.code in _PASSING
-        or error.reason == "Conflict"  # two wrote at the same time, as to a quota's count
-        or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
-    )
-
-
-def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text), 10) if text.isdigit() else None
-
-
-def _object(text: str, path: str) -> Object:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        first = " ".join(text.split())[:200]
-        raise ClusterFault(
-            f"{path} answered with something that is no Kubernetes object: {first!r}",
-            "Is a proxy or a login page between here and the API server?",
-        )
-    return value
+    async def _retire(self) -> None:
+        """Open new connections from now on; those that streams still use are closed later."""
+        now = time.monotonic()
+        if self._session:
+            self._retired.append((now + _RETIRED, self._session))
+            self._session = None
+        over = [session for until, session in self._retired if until <= now]
+        self._retired = [(until, session) for until, session in self._retired if until > now]
+        for session in over:
+            await session.close()

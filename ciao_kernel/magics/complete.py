@@ -166,7 +166,7 @@ def _values(
     if "#" in before[token.end :]:
         return len(before), ()  # A comment behind the directive.
     if isinstance(entry.kind, Choice | Flag):
-        names = entry.kind.names() if isinstance(entry.kind, Choice) else ("true", "false")
+        names = entry.kind.names()
         if before[value:start].strip():
             return start, ()  # A second word, and only one is allowed.
         return start, tuple(name for name in names if name.startswith(word.typed.lower()))

@@ -289,17 +289,34 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Said or not said; ``=true`` and ``=false`` are understood."""
+    """Said or not said; ``=true`` and ``=false`` are understood, and further words if any.
 
-    expected: str = "nothing, true or false"
+    Args:
+        more: The further words.
+        convert: Makes a value of the word, which is ``true`` where there is none.
+    """
 
-    def parse(self, text: str) -> bool:
+    more: tuple[str, ...] = ()
+    convert: Callable[[str], Any] = "true".__eq__
+
+    @property
+    def expected(self) -> str:
+        """Names all words."""
+        *first, last = self.names()
+        return f"nothing, {', '.join(first)} or {last}"
+
+    def names(self) -> tuple[str, ...]:
+        """All words."""
+        return ("true", "false", *self.more)
+
+    def parse(self, text: str) -> Any:
         """Nothing is true."""
         word = one_word(text, self.expected).lower() if text.strip() else "true"
-        if word not in ("true", "false", "yes", "no", "1", "0"):
+        word = {"yes": "true", "1": "true", "no": "false", "0": "false"}.get(word, word)
+        if word not in self.names():
             raise ValueError(self.expected)
-        return word in ("true", "yes", "1")
+        return self.convert(word)
 
-    def render(self, value: bool) -> str:
+    def render(self, value: Any) -> str:
         """Write the word."""
-        return "true" if value else "false"
+        return str(value).lower()

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import cluster, kinds
+from ciao_kernel.magics import cluster, images, kinds
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
-from ciao_kernel.model import CleanPolicy, Runner
+from ciao_kernel.model import CleanPolicy, DryRun, Runner
 
 _MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
 
@@ -144,7 +144,7 @@ def _entries(names: Names) -> list[Directive]:
             "envvar",
             "env",
             kinds.Pairs(),
-            "Environment variables for every replica.",
+            "Environment variables for every replica. For secrets on a cluster: %envsecret.",
             "%envvar=EPOCHS=3 MODE='very fast'",
             adds_up=True,
         ),
@@ -220,6 +220,7 @@ def _entries(names: Names) -> list[Directive]:
             "%deadline=2h30m",
         ),
         *cluster.directives(),
+        *images.directives(),
         Directive(
             "detach",
             "detach",
@@ -239,8 +240,8 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "dryrun",
             "dryrun",
-            kinds.Flag(),
-            "Show the files, commands and environment of every replica, and run nothing.",
+            kinds.Flag((DryRun.SERVER.value,), DryRun),
+            "Show what would run or be created, and run nothing; =server asks the cluster too.",
             "%dryrun",
         ),
     ]

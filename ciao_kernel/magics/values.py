@@ -14,7 +14,7 @@ from ciao_kernel.magics.header import Line, Token
 from ciao_kernel.magics.kinds import Choice, Flag, Pairs
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.words import words
-from ciao_kernel.model import ClusterSpec, JobSpec, ReplicaGroup, Resources
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
 
 _MARKED = re.compile(r"%([A-Za-z][\w-]*)")
 _JOINED = re.compile(r"(?:[ \t]+%|[;,][ \t]*%?)[ \t]*([A-Za-z][\w-]*)")
@@ -70,9 +70,16 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
     )
     values |= {field: tuple(items) for field, items in several.items()}
     own = {field: value for field, value in values.items() if "." not in field}
-    inner = {field.partition(".")[2]: value for field, value in values.items() if "." in field}
     everywhere = Resources(**resources.get("", {}))
-    return JobSpec(framework, groups, everywhere, **own, cluster=ClusterSpec(**inner))
+    cluster = ClusterSpec(**_inner("cluster", values))
+    build = BuildSpec(**_inner("build", values))
+    return JobSpec(framework, groups, everywhere, **own, cluster=cluster, build=build)
+
+
+def _inner(part: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of fields such as ``cluster.image``, under their last name."""
+    pairs = ((field.partition("."), value) for field, value in values.items())
+    return {name: value for (first, dot, name), value in pairs if dot and first == part}
 
 
 def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:

@@ -7,42 +7,31 @@ of all that it is made of, so that an unchanged cell costs two requests.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TypeVar
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import contents
 from ciao_kernel.oci.auth import Scopes
 from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform
 from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.recipe import Change as Change
+from ciao_kernel.oci.recipe import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.oci.registry import Registry
 from ciao_kernel.oci.repository import Repository, scope
 
-if TYPE_CHECKING:
-    import requests
+_ATTEMPTS = 5
+_SMALL = 64 << 10
+"""Bytes below which a layer is sent rather than asked for."""
 
-_VERSION = 1
-"""Of what an image looks like: a change makes all tags new."""
-_ATTEMPTS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What becomes other in the image's config.
-
-    Args:
-        env: Variables; those of the same name are replaced.
-        labels: The same.
-        workdir: The working directory; "" leaves it.
-    """
-
-    env: tuple[tuple[str, str], ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    workdir: str = ""
+Result = TypeVar("Result")
+Tell = Callable[[str, int, int], None]
+"""Is told of a layer on its way from another registry: digest, bytes done, bytes in all. What it
+raises ends the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +60,7 @@ class Appender:
         self._registry = registry
         self._images = Images()
         self._there: set[tuple[str, str]] = set()
-        """Layers of bases, and the repositories that they were brought to."""
+        """Layers, and the repositories that they were brought to."""
 
     def inspect(self, base: Reference, platform: Platform) -> Image:
         """Read an image's manifest and config.
@@ -79,7 +68,19 @@ class Appender:
         Raises:
             RegistryFault: There is none, or it cannot be read.
         """
-        return self._images.read(self._readable(base), base.version, platform)
+        return self._patiently(
+            lambda: self._images.read(self._readable(base), base.version, platform)
+        )
+
+    def installed(
+        self, base: Reference, image: Image, cache: Path, emit: Callable[[str], None]
+    ) -> contents.Installed:
+        """Read which Python and packages an image has; :func:`contents.installed` says more.
+
+        Raises:
+            RegistryFault: A layer cannot be read.
+        """
+        return self._patiently(lambda: contents.installed(self._readable(base), image, cache, emit))
 
     def find(self, target: Reference, tag: str) -> Reference | None:
         """The image of a tag, if it is there.
@@ -87,7 +88,7 @@ class Appender:
         Raises:
             RegistryFault: The registry cannot be asked.
         """
-        digest = self._readable(target).has_manifest(tag, ACCEPT)
+        digest = self._patiently(lambda: self._readable(target).has_manifest(tag, ACCEPT))
         return target.at(digest) if digest else None
 
     def append(
@@ -99,6 +100,8 @@ class Appender:
         platform: Platform,
         *,
         anew: bool = False,
+        push: bool = True,
+        tell: Tell | None = None,
     ) -> Appended:
         """Make the image that is a base and some layers, unless it is there.
 
@@ -109,16 +112,25 @@ class Appender:
             change: Of the config.
             platform: Of the nodes.
             anew: Push everything again: a part of what is there was lost.
+            push: Else only say what it will be; it may be the base of another that is not pushed.
+            tell: Hears of the base's layers that come from another registry.
 
         Raises:
             RegistryFault: A registry says no, or stays away.
         """
+        if anew:
+            self._there.clear()
+        return self._patiently(
+            lambda: self._append(base, target, layers, change, platform, anew, push, tell)
+        )
+
+    def _patiently(self, work: Callable[[], Result]) -> Result:
+        """Do all of it again where that may help: an upload that was cut cannot be gone on with."""
         wait = 0.5
         for attempt in range(_ATTEMPTS):
             try:
-                return self._append(base, target, layers, change, platform, anew)
+                return work()
             except RegistryFault as error:
-                # All of it again: an upload that was cut cannot be gone on with.
                 if not error.passing or attempt == _ATTEMPTS - 1:
                     raise
                 self._there.clear()  # one may have been removed since
@@ -134,116 +146,91 @@ class Appender:
         change: Change,
         platform: Platform,
         anew: bool,
+        push: bool,
+        tell: Tell | None,
     ) -> Appended:
         # The scope to push to first: some registries look at that one alone.
-        push = scope(target.repository, "pull,push")
-        together = base.host == target.host
-        scopes = (push, scope(base.repository, "pull")) if together else (push,)
+        scopes: Scopes = (scope(target.repository, "pull,push"),)
+        if base.host == target.host and base.repository != target.repository:
+            scopes = (*scopes, scope(base.repository, "pull"))
         there = Repository(self._registry(target), target, scopes)
-        origin = Repository(there.registry, base, scopes) if together else self._readable(base)
-        image = self._images.read(origin, base.version, platform)
-        tag = _tag(image, layers, change)
+        origin, image = self._base(base, there, scopes, platform)
+        tag = tag_of(image, layers, change)
         if not anew and (digest := there.has_manifest(tag, ACCEPT)):
             return Appended(target.at(digest), tag, unchanged=True)
+        config = config_of(image, layers, change)
+        body = packed(config)
+        manifest = manifest_of(image, layers, body)
+        raw = packed(manifest)
+        made = Image(digest_of(raw), image.media_type, manifest, config)
+        if push:
+            self._bring(origin, there, image, tell)
+            for layer in layers:
+                self._send(there, layer)
+            there.upload(there.begin(), digest_of(body), body, len(body))
+            there.put_manifest(tag, made.media_type, raw)
+        self._images.keep(made, platform)
+        return Appended(target.at(made.digest), tag, unchanged=False)
+
+    def _base(
+        self, base: Reference, there: Repository, scopes: Scopes, platform: Platform
+    ) -> tuple[Repository, Image]:
+        """Read the base, where that can be with the token that serves the push as well."""
+        own = self._readable(base)
+        if own.registry is there.registry:
+            shared = Repository(there.registry, base, scopes)
+            try:
+                return shared, self._images.read(shared, base.version, platform)
+            except RegistryFault as error:
+                if error.code not in (401, 403) or not own.registry.scoped:
+                    raise
+        return own, self._images.read(own, base.version, platform)
+
+    def _bring(
+        self, origin: Repository, there: Repository, image: Image, tell: Tell | None
+    ) -> None:
+        """See that the layers of the base are in the new image's repository."""
+        base, target = origin.reference, there.reference
         for layer in image.manifest["layers"]:
-            known = (target.name, str(layer.get("digest")))
-            if known not in self._there:
-                _bring(origin, there, layer, together)
-                self._there.add(known)
-        for layer in layers:
+            digest, size = str(layer["digest"]), int(layer["size"])
+            if layer.get("urls") or base.name == target.name:
+                continue  # from elsewhere by design, or there already
+            if (target.name, digest) in self._there:
+                continue
+            together = base.host == target.host
+            place = there.mount(digest, base.repository) if together else ""
+            if place or not together:
+                self._copy(origin, there, digest, size, place, tell)
+            self._there.add((target.name, digest))
+
+    def _copy(
+        self,
+        origin: Repository,
+        there: Repository,
+        digest: str,
+        size: int,
+        place: str,
+        tell: Tell | None,
+    ) -> None:
+        if there.has_blob(digest):
+            return
+        blob = origin.open_blob(digest, size, str(origin.reference))
+        if tell:
+            blob.heard = lambda done: tell(digest, done, size)
+        with contextlib.closing(blob):
+            there.upload(place or there.begin(), digest, blob, size)
+
+    def _send(self, there: Repository, layer: Layer) -> None:
+        """Upload a layer of ours, unless it is there: packages stay while the cell changes."""
+        known = (there.reference.name, layer.digest)
+        if known in self._there:
+            return
+        if layer.size < _SMALL or not there.has_blob(layer.digest):
             body = layer.open()
             with contextlib.nullcontext() if isinstance(body, bytes) else body:
                 there.upload(there.begin(), layer.digest, body, layer.size)
-        config = _bytes(_config(image, layers, change))
-        there.upload(there.begin(), _digest(config), config, len(config))
-        manifest = _bytes(_manifest(image, layers, config))
-        there.put_manifest(tag, image.media_type, manifest)
-        return Appended(target.at(_digest(manifest)), tag, unchanged=False)
+        self._there.add(known)
 
     def _readable(self, image: Reference) -> Repository:
         scopes: Scopes = (scope(image.repository, "pull"),)
         return Repository(self._registry(image), image, scopes)
-
-
-def _tag(image: Image, layers: Sequence[Layer], change: Change) -> str:
-    parts = [
-        _VERSION,
-        image.digest,
-        [layer.diff_id for layer in layers],
-        sorted(change.env),
-        sorted(change.labels),
-        change.workdir,
-    ]
-    return f"ciao-{hashlib.sha256(_bytes(parts)).hexdigest()[:32]}"
-
-
-def _bring(origin: Repository, there: Repository, layer: dict[str, Any], together: bool) -> None:
-    """See that a layer of the base is in the new image's repository."""
-    if layer.get("urls") or origin.reference.name == there.reference.name:
-        return  # from elsewhere by design, or there already
-    digest = str(layer["digest"])
-    if together:
-        place = there.mount(digest, origin.reference.repository)
-    else:
-        place = "" if there.has_blob(digest) else there.begin()
-    if place:
-        size = int(layer["size"])
-        with contextlib.closing(origin.open_blob(digest, str(origin.reference))) as answer:
-            there.upload(place, digest, cast(IO[bytes], _Stream(answer, size)), size)
-
-
-def _config(image: Image, layers: Sequence[Layer], change: Change) -> dict[str, Any]:
-    inner = dict(image.config.get("config") or {})
-    if change.env:
-        env = {**image.env, **dict(change.env)}
-        inner["Env"] = [f"{name}={value}" for name, value in env.items()]
-    if change.labels:
-        inner["Labels"] = {**image.labels, **dict(change.labels)}
-    if change.workdir:
-        inner["WorkingDir"] = change.workdir
-    rootfs = dict(image.config["rootfs"])
-    rootfs["diff_ids"] = [*rootfs["diff_ids"], *(layer.diff_id for layer in layers)]
-    found = {**image.config, "config": inner, "rootfs": rootfs}
-    if history := image.config.get("history"):
-        found["history"] = [*history, *({"created_by": "ciao"} for _ in layers)]
-    return found
-
-
-def _manifest(image: Image, layers: Sequence[Layer], config: bytes) -> dict[str, Any]:
-    ours = [
-        {"mediaType": image.layer_type, "size": layer.size, "digest": layer.digest}
-        for layer in layers
-    ]
-    return {
-        "schemaVersion": 2,
-        "mediaType": image.media_type,
-        "config": {
-            "mediaType": image.manifest["config"]["mediaType"],
-            "size": len(config),
-            "digest": _digest(config),
-        },
-        # Without the base's annotations: they tell of another image.
-        "layers": [*image.manifest["layers"], *ours],
-    }
-
-
-class _Stream:
-    """A blob on its way from one registry to another, with the length that requests asks for."""
-
-    def __init__(self, answer: requests.Response, size: int) -> None:
-        self._raw, self._size = answer.raw, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self._raw.read(size if size >= 0 else None, decode_content=False)
-        return data
-
-
-def _bytes(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _digest(raw: bytes) -> str:
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

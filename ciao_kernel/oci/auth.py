@@ -6,12 +6,15 @@ https://distribution.github.io/distribution/spec/auth/token/
 from __future__ import annotations
 
 import base64
+import re
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import connections
 from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.refusals import Asker, parsed
 
 if TYPE_CHECKING:
     import requests
@@ -19,116 +22,202 @@ if TYPE_CHECKING:
 _DEFAULT_SECONDS = 60
 _EARLY = 10
 """Seconds before its end in which a token is no longer used."""
+_TIMEOUT = (5, 30)
+_PARAMETER = r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))'
+_PIECE = re.compile(rf"[\s,]*(?:{_PARAMETER}|([A-Za-z][\w-]*)(?=\s|,|$))")
 
 Scopes = tuple[str, ...]
 """What is asked for, such as ``repository:team/model:pull,push``; the one to push to comes first,
 because some registries look at that one alone."""
 
 
+def challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Read a ``WWW-Authenticate``: the kinds in lower case, each with its parameters."""
+    found: list[tuple[str, dict[str, str]]] = []
+    at = 0
+    while match := _PIECE.match(header, at):
+        name, quoted, bare, kind = match.groups()
+        if kind:
+            found.append((kind.lower(), {}))
+        elif found:
+            value = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            found[-1][1].setdefault(name.lower(), value)
+        at = match.end()
+    return found
+
+
 class Authorizer:
     """Keeps the tokens of one registry.
 
     Args:
-        host: Of the registry, for messages.
+        name: Of the registry, for messages.
         credentials: Who asks; None asks as nobody.
         session: Its connections, for the server that hands out tokens.
+        plain: The registry itself speaks http.
     """
 
     def __init__(
-        self, host: str, credentials: Credentials | None, session: requests.Session
+        self,
+        name: str,
+        credentials: Credentials | None,
+        session: requests.Session,
+        plain: bool,
     ) -> None:
-        self._host, self._credentials, self._session = host, credentials, session
+        self._name, self._credentials, self._session = name, credentials, session
+        self._plain = plain
         self._basic = ""
         self._tokens: dict[Scopes, tuple[str, float]] = {}
+        self._servers: dict[Scopes, tuple[str, str, Scopes]] = {}
+        """Who gave a token: server, service, and the scopes that were asked for."""
+        self.requests = 0
+        """How many requests were sent."""
+        self.refused = False
+        """The token server did not accept who asked."""
+
+    @property
+    def user(self) -> str:
+        """Who asks, for messages; "" is nobody."""
+        known = self._credentials
+        if known is None or not (known.user or known.identity_token):
+            return ""
+        return known.user or "the owner of the token"
+
+    @property
+    def scoped(self) -> bool:
+        """There are tokens, each for some scopes."""
+        return bool(self._tokens)
 
     def header(self, scopes: Scopes) -> dict[str, str]:
-        """What to send with a request, as far as it is known."""
+        """What to send with a request, as far as it is known; a token that ended is renewed.
+
+        Raises:
+            RegistryFault: The token server says no, or cannot be used.
+        """
         if self._basic:
             return {"Authorization": self._basic}
-        token, ends = self._tokens.get(scopes, ("", 0.0))
-        return {"Authorization": f"Bearer {token}"} if time.monotonic() < ends else {}
+        if scopes not in self._tokens:
+            return {}
+        if time.monotonic() >= self._tokens[scopes][1]:
+            del self._tokens[scopes]
+            self._tokens[scopes] = self._token(*self._servers[scopes])
+        return {"Authorization": f"Bearer {self._tokens[scopes][0]}"}
 
-    def answer(self, challenge: str, scopes: Scopes, plain: bool) -> bool:
+    def answer(self, challenge: str, scopes: Scopes) -> bool:
         """Get what a 401 asks for, and tell whether it is worth asking again with it.
 
         Args:
             challenge: The answer's ``WWW-Authenticate``.
             scopes: What the request is for.
-            plain: The registry itself speaks http.
 
         Raises:
             RegistryFault: The token server says no, or cannot be used.
         """
-        import requests
-
-        kind, _, rest = challenge.partition(" ")
-        if kind.lower() == "basic":
+        offers = challenges(challenge)
+        for kind, asked in offers:
+            if kind == "bearer":
+                further = (one for one in asked.get("scope", "").split() if not _has(scopes, one))
+                server = (self._realm(asked), asked.get("service", ""), (*scopes, *further))
+                self._tokens[scopes] = self._token(*server)
+                self._servers[scopes] = server
+                return True
+        if any(kind == "basic" for kind, _ in offers):
             known, self._basic = self._basic, _basic(self._credentials)
             return self._basic not in ("", known)
-        if kind.lower() != "bearer":
-            return False
-        asked: dict[str, str | None] = requests.utils.parse_dict_header(rest)  # type: ignore[no-untyped-call]
-        realm = asked.get("realm") or ""
-        safe = realm.startswith("https://") or (plain and realm.startswith("http://"))
-        if not safe:
+        return False
+
+    def masked(self, text: str) -> str:
+        """Take out of a registry's words what it was told in confidence."""
+        known = self._credentials or Credentials()
+        plain = [known.password, known.identity_token, *(one for one, _ in self._tokens.values())]
+        coded = [self._basic.removeprefix("Basic "), quote(known.password, safe="")]
+        for secret in sorted(filter(None, plain + coded), key=len, reverse=True):
+            text = text.replace(secret, "…")
+        return text
+
+    def _realm(self, asked: dict[str, str]) -> str:
+        realm = asked.get("realm", "")
+        try:
+            parts = urlsplit(realm)
+            safe = parts.scheme == "https" or (self._plain and parts.scheme == "http")
+            named = f"{parts.scheme}://{parts.hostname}" if parts.hostname else ""
+        except ValueError:
+            named = ""
+        if not named or not safe:
             raise RegistryFault(
-                f"{self._host} names {realm or 'nothing'} as its token server.",
+                f"{self._name} names {named or 'no address'} as its token server.",
                 "It has to be an https:// address; ask who runs the registry.",
             )
-        self._tokens[scopes] = self._token(realm, asked.get("service") or "", scopes)
-        return True
+        return realm
 
     def _token(self, realm: str, service: str, scopes: Scopes) -> tuple[str, float]:
         import requests
+        import urllib3
 
-        known = self._credentials
+        self.requests += 1
         try:
-            if known and known.identity_token:
-                form = {
-                    "grant_type": "refresh_token",
-                    "refresh_token": known.identity_token,
-                    "service": service,
-                    "scope": " ".join(scopes),
-                    "client_id": "ciao",
-                }
-                answer = self._session.post(realm, data=form, timeout=(5, 30))
-            else:
-                query: list[tuple[str, str]] = [("service", service)]
-                query += [("scope", scope) for scope in scopes]
-                headers = {"Authorization": _basic(known)} if known else {}
-                answer = self._session.get(realm, params=query, headers=headers, timeout=(5, 30))
-        except requests.RequestException as error:
+            answer = self._ask(realm, service, scopes)
+            body: Any = parsed(answer.content)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise RegistryFault(
-                f"the token server of {self._host} ({urlsplit(realm).netloc}) does not answer: "
+                f"the token server of {self._name} ({urlsplit(realm).hostname}) does not answer: "
                 f"{type(error).__name__}.",
                 "Is it up, and can this machine reach it?",
-                passing=isinstance(error, requests.ConnectionError | requests.Timeout),
+                passing=isinstance(error, requests.ConnectionError)
+                and not isinstance(error, requests.Timeout | requests.exceptions.SSLError),
             ) from None
         if answer.status_code != 200:
-            raise _no_token(self._host, answer.status_code, known)
-        body: Any = _json(answer)
-        token = body.get("token") or body.get("access_token")
-        if not token:
-            raise RegistryFault(f"the token server of {self._host} sent no token.", "")
+            raise self._no_token(answer.status_code)
+        body = body if isinstance(body, dict) else {}
+        token = str(body.get("token") or body.get("access_token") or "")
+        if not token or not token.isascii() or not token.isprintable():
+            raise RegistryFault(f"the token server of {self._name} sent no token.")
         seconds = body.get("expires_in")
         seconds = seconds if isinstance(seconds, int) and seconds > 0 else _DEFAULT_SECONDS
-        return str(token), time.monotonic() + max(1, seconds - _EARLY)
+        return token, time.monotonic() + max(1, seconds - _EARLY)
 
-
-def _no_token(host: str, code: int, known: Credentials | None) -> RegistryFault:
-    if code in (400, 401, 403):
-        who = f"the credentials of {known.user or 'the token'}" if known else "an anonymous user"
-        return RegistryFault(
-            f"{host} does not accept {who} (its token server said {code}).",
-            f"`docker login {host}` on this machine, or name a Secret: %pushSecret=….",
-            code=401,
+    def _ask(self, realm: str, service: str, scopes: Scopes) -> requests.Response:
+        known = self._credentials
+        through = connections.proxies(realm)
+        if known and known.identity_token:
+            form = {
+                "grant_type": "refresh_token",
+                "refresh_token": known.identity_token,
+                "service": service,
+                "scope": " ".join(scopes),
+                "client_id": "ciao",
+            }
+            return self._session.post(realm, data=form, timeout=_TIMEOUT, proxies=through)
+        query = [("service", service)] if service else []
+        query += [("scope", scope) for scope in scopes]
+        headers = {"Authorization": basic} if (basic := _basic(known)) else {}
+        return self._session.get(
+            realm,
+            params=query,
+            headers=headers,
+            timeout=_TIMEOUT,
+            proxies=through,
         )
-    return RegistryFault(
-        f"the token server of {host} said {code}.",
-        "Try again later.",
-        code=code,
-        passing=code >= 500,
-    )
+
+    def _no_token(self, code: int) -> RegistryFault:
+        if code in (400, 401, 403):
+            self.refused = True
+            who = f"the credentials of {self.user}" if self.user else "an anonymous user"
+            return RegistryFault(
+                f"the registry {self._name} does not accept {who} (its token server said {code}).",
+                Asker(self._name).login,
+                code=401,
+            )
+        return RegistryFault(
+            f"the token server of {self._name} said {code}.",
+            "Try again later.",
+            code=code,
+            passing=code >= 500,
+        )
+
+
+def _has(scopes: Scopes, scope: str) -> bool:
+    """Whether we ask for that repository anyway; for no less, as we know what we do."""
+    return any(one.rpartition(":")[0] == scope.rpartition(":")[0] for one in scopes)
 
 
 def _basic(credentials: Credentials | None) -> str:
@@ -136,11 +225,3 @@ def _basic(credentials: Credentials | None) -> str:
         return ""
     both = f"{credentials.user}:{credentials.password}".encode()
     return f"Basic {base64.b64encode(both).decode()}"
-
-
-def _json(answer: requests.Response) -> dict[str, Any]:
-    try:
-        found = answer.json()
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -10,6 +10,8 @@ import base64
 import binascii
 import json
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +23,10 @@ from ciao_kernel.oci.reference import Reference
 
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
 _HELPER_SECONDS = 30
+_HELPER = re.compile(r"[\w.-]+", re.ASCII)
 _TOKEN_USER = "<token>"
+_NOTHING = "credentials not found"
+"""Begins what a helper says that works and has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +44,20 @@ def find(image: Reference, environment: Mapping[str, str] | None = None) -> Cred
     Raises:
         RegistryFault: A file or a helper is broken; names it.
     """
-    for path in _files(os.environ if environment is None else environment):
-        if (config := _read(path)) and (found := of(config, image, str(path))):
+    variables = os.environ if environment is None else environment
+    for path in _files(variables):
+        if (config := _read(path)) is None:
+            continue
+        found, fault = _helped(config, image, str(path), variables)
+        if found := found or of(config, image, str(path)):
             return found
+        if fault:
+            raise fault
     return None
 
 
 def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials | None:
-    """Look in one configuration: a file's, or that of a Secret.
+    """Look in one configuration, a file's or that of a Secret, without running its helpers.
 
     Args:
         config: As ``config.json`` holds it.
@@ -54,21 +65,33 @@ def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials 
         source: Of the configuration, for messages.
 
     Raises:
-        RegistryFault: An entry cannot be read, or its helper fails.
+        RegistryFault: An entry cannot be read.
     """
-    helpers = config.get("credHelpers")
-    helper = helpers.get(image.registry) if isinstance(helpers, dict) else None
-    helper = helper or config.get("credsStore")
-    if isinstance(helper, str) and helper and (found := _ask(helper, image, source)):
-        return found
     entries = config.get("auths")
     if not isinstance(entries, dict):
         return None
     for key in _keys(image):
         for name, entry in entries.items():
-            if _normal(str(name)) == key and isinstance(entry, dict):
-                return _entry(entry, f"{source}, entry {name}")
+            same = _normal(str(name)) == key and isinstance(entry, dict)
+            # Docker leaves an empty entry for what its helper keeps.
+            if same and (found := _entry(entry, f"{source}, entry {name}")):
+                return found
     return None
+
+
+def _helped(
+    config: Mapping[str, Any], image: Reference, source: str, variables: Mapping[str, str]
+) -> tuple[Credentials | None, RegistryFault | None]:
+    """Ask the helper that a file names for a registry, or for all; it may well be broken."""
+    helpers = config.get("credHelpers")
+    own = helpers.get(image.registry) if isinstance(helpers, dict) else None
+    helper = own or config.get("credsStore")
+    if not helper:
+        return None, None
+    try:
+        return _ask(str(helper), image, source, variables), None
+    except RegistryFault as fault:
+        return None, fault
 
 
 def _files(variables: Mapping[str, str]) -> list[Path]:
@@ -84,16 +107,19 @@ def _files(variables: Mapping[str, str]) -> list[Path]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if text.strip() else {}
+        if not isinstance(found, dict):
+            raise ValueError
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no JSON object"
         raise RegistryFault(
             f"the registry credentials in {path} cannot be read: {why}.",
             "`docker login` writes that file; mend or remove it.",
         ) from None
-    return found if isinstance(found, dict) else None
+    return found
 
 
 def _keys(image: Reference) -> list[str]:
@@ -115,53 +141,58 @@ def _normal(key: str) -> str:
 def _entry(entry: Mapping[str, Any], source: str) -> Credentials | None:
     if token := entry.get("identitytoken"):
         return Credentials(identity_token=str(token))
+    if entry.get("auth"):  # wins, as it does for docker and the nodes
+        try:
+            both = base64.b64decode(str(entry["auth"]), validate=True).decode()
+        except (ValueError, binascii.Error):
+            raise RegistryFault(
+                f"the credentials of {source} are no base64.", "`docker login` writes them anew."
+            ) from None
+        user, _, password = both.partition(":")
+        return Credentials(user, password.rstrip("\0"))
     if entry.get("username"):
         return Credentials(str(entry["username"]), str(entry.get("password") or ""))
-    if not entry.get("auth"):
-        return None
-    try:
-        both = base64.b64decode(str(entry["auth"]), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        raise RegistryFault(
-            f"the credentials of {source} are no base64.", "`docker login` writes them anew."
-        ) from None
-    user, _, password = both.partition(":")
-    return Credentials(user, password.rstrip("\0"))
+    return None
 
 
-def _ask(helper: str, image: Reference, source: str) -> Credentials | None:
-    """Ask ``docker-credential-NAME``; it answers with an error where it has nothing."""
+def _ask(
+    helper: str, image: Reference, source: str, variables: Mapping[str, str]
+) -> Credentials | None:
+    """Ask ``docker-credential-NAME``; it says so where it has nothing."""
     server = _HUB_KEYS[0] if image.registry == "docker.io" else image.registry
-    program = f"docker-credential-{helper}"
+    name = f"docker-credential-{helper}"
+    program = shutil.which(name, path=variables.get("PATH")) if _HELPER.fullmatch(helper) else None
+    if not program:
+        raise RegistryFault(
+            f"{source} names the credential helper {name}, which is not on the PATH.",
+            "Install it, or take it out of that file.",
+        )
+    hint = f"Try it: echo {server} | {name} get"
     try:
         done = subprocess.run(
             [program, "get"],
-            input=server,
+            input=server.encode(),
             capture_output=True,
-            text=True,
             timeout=_HELPER_SECONDS,
             check=False,
+            env=dict(variables),
         )
-    except FileNotFoundError:
-        raise RegistryFault(
-            f"{source} names the credential helper {program}, which is not on the PATH.",
-            "Install it, or take it out of that file.",
-        ) from None
     except subprocess.TimeoutExpired:
-        raise RegistryFault(
-            f"{program} did not answer within {_HELPER_SECONDS} s.",
-            f"Try it: echo {server} | {program} get",
-        ) from None
+        raise RegistryFault(f"{name} did not answer within {_HELPER_SECONDS} s.", hint) from None
+    except OSError as error:
+        raise RegistryFault(f"{name} does not run: {error.strerror}.", hint) from None
     if done.returncode:
-        return None
+        if done.stdout.decode(errors="replace").strip().lower().startswith(_NOTHING):
+            return None
+        # Not in its own words: nobody knows what they hold.
+        raise RegistryFault(f"{name} failed with exit code {done.returncode}.", hint)
     try:
         found = json.loads(done.stdout)
         user, secret = str(found["Username"]), str(found["Secret"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RegistryFault(
-            f"{program} answered with something that is no credentials.",
-            f"Try it: echo {server} | {program} get",
+            f"{name} answered with something that is no credentials.", hint
         ) from None
     if user == _TOKEN_USER:
         return Credentials(identity_token=secret)
-    return Credentials(user, secret)
+    return Credentials(user, secret) if user else None

@@ -7,11 +7,12 @@ kinds of Docker, https://distribution.github.io/distribution/spec/manifest-v2-2/
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.refusals import parsed, shown
 from ciao_kernel.oci.repository import Repository
 
 _OCI = "application/vnd.oci.image"
@@ -23,6 +24,9 @@ _LAYERS = {
     _MANIFESTS[1]: f"{_DOCKER}.image.rootfs.diff.tar.gzip",
 }
 ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_VARIANTS = {"arm64": "v8", "arm": "v7", "amd64": "v1"}
+"""What a node is that says no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,77 +97,116 @@ class Images:
             return self._known[f"{version} {platform}"]
         digest, kind, body = _manifest(repository, version, name)
         if kind in _INDEXES:
-            chosen = _choose(body, platform, name)
-            digest, kind, body = _manifest(repository, chosen, name)
+            digest = _choose(body, platform, name)
+            if digest not in self._known:
+                digest, kind, body = _manifest(repository, digest, name)
         if digest not in self._known:
             self._known[digest] = _image(repository, digest, kind, body, name)
         image = self._known[digest]
-        if image.config.get("architecture", platform.architecture) != platform.architecture:
+        have = Platform(
+            str(image.config.get("architecture") or platform.architecture),
+            str(image.config.get("os") or platform.os),
+        )
+        if (have.architecture, have.os) != (platform.architecture, platform.os):
             raise RegistryFault(
-                f"{name} is for {image.config['architecture']}, and the nodes are {platform}.",
+                f"{name} is for {shown(str(have))}, and the nodes are {platform}.",
                 "Name an image for the nodes' platform: %image=….",
             )
         if version.startswith("sha256:"):
             self._known[f"{version} {platform}"] = image
         return image
 
+    def keep(self, image: Image, platform: Platform) -> None:
+        """Know an image that was made here, and never ask for it."""
+        self._known[image.digest] = self._known[f"{image.digest} {platform}"] = image
+
 
 def _manifest(repository: Repository, version: str, name: str) -> tuple[str, str, dict[str, Any]]:
     answer = repository.manifest(version, ACCEPT, name)
-    raw = answer.content
-    digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     if version.startswith("sha256:") and digest != version:
-        raise RegistryFault(f"{name} is not what its digest says: it has the digest {digest}.", "")
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        body = None
+        raise RegistryFault(f"{name} is not what its digest says: it has the digest {digest}.")
+    body = parsed(answer.body)
     if not isinstance(body, dict):
-        raise RegistryFault(f"the manifest of {name} is no JSON.", "Is a proxy in between?")
+        raise RegistryFault(
+            f"the manifest of {name} is no JSON.",
+            "Is the host right, or is a proxy's login page in between?",
+        )
     kind = str(body.get("mediaType") or answer.headers.get("Content-Type", "").partition(";")[0])
     if kind not in (*_INDEXES, *_MANIFESTS):
         raise RegistryFault(
-            f"{name} has a manifest of the kind {kind or 'unknown'}, which no node runs today.",
+            f"{name} has a manifest of the kind {shown(kind) or 'unknown'}, "
+            "which no node runs today.",
             "Push it again with a current tool.",
         )
     return digest, kind, body
 
 
 def _choose(index: dict[str, Any], platform: Platform, name: str) -> str:
-    entries = [one for one in index.get("manifests") or () if isinstance(one, dict)]
-    offered = []
-    for one in entries:
-        found = _dict(one.get("platform"))
-        have = Platform(
-            str(found.get("architecture")), str(found.get("os")), str(found.get("variant") or "")
-        )
-        if have.os == "unknown":  # an attestation, not an image
+    """Return the digest of a platform's manifest."""
+    listed = index.get("manifests")
+    offered: list[Platform] = []
+    found: list[tuple[bool, str, str]] = []
+    untold = []
+    for one in listed if isinstance(listed, list) else ():
+        digest, told = str(_dict(one).get("digest")), _dict(_dict(one).get("platform"))
+        if not _DIGEST.fullmatch(digest) or told.get("os") == "unknown":
+            continue  # an attestation, not an image
+        if not told.get("architecture"):
+            untold.append(digest)  # its config will tell
             continue
-        offered.append(str(have))
-        same = (have.os, have.architecture) == (platform.os, platform.architecture)
-        if same and platform.variant in ("", have.variant):
-            return str(one.get("digest"))
+        have = Platform(
+            str(told["architecture"]), str(told.get("os")), str(told.get("variant") or "")
+        )
+        offered.append(have)
+        if (have.os, have.architecture) == (platform.os, platform.architecture):
+            # Else the lowest: newer processors run what is made for older ones.
+            found.append((_variant(have) != _variant(platform), _variant(have), digest))
+    if found:
+        return min(found, key=lambda one: one[:2])[2]
+    if len(untold) == 1:
+        return untold[0]
+    has = shown(", ".join(dict.fromkeys(map(str, offered))))
     raise RegistryFault(
-        f"{name} has no image for {platform}; it has {', '.join(offered) or 'none at all'}.",
+        f"{name} has no image for {platform}; it has {has or 'none at all'}.",
         "Name an image for the nodes' platform: %image=….",
     )
+
+
+def _variant(platform: Platform) -> str:
+    return platform.variant or _VARIANTS.get(platform.architecture, "")
 
 
 def _image(
     repository: Repository, digest: str, kind: str, body: dict[str, Any], name: str
 ) -> Image:
-    described = _dict(body.get("config"))
-    try:
-        config = json.loads(repository.blob(str(described.get("digest")), name))
-    except ValueError:
-        config = None
-    layers, rootfs = body.get("layers"), _dict(_dict(config).get("rootfs"))
-    if not isinstance(layers, list) or len(layers) != len(rootfs.get("diff_ids") or ()):
+    layers = body.get("layers")
+    parts = [body.get("config"), *(layers if isinstance(layers, list) else ())]
+    # What stands there becomes part of addresses.
+    if kind not in _MANIFESTS or not isinstance(layers, list) or not all(map(_described, parts)):
+        raise RegistryFault(f"the manifest of {name} is broken.", "Push the image again.")
+    config = _dict(parsed(repository.blob(body["config"]["digest"], name)))
+    diff_ids = _dict(config.get("rootfs")).get("diff_ids")
+    if not isinstance(diff_ids, list) or len(diff_ids) != len(layers):
         raise RegistryFault(
             f"{name} is no image that can run: it has no file system.",
             "Is it a chart or an artefact?",
         )
-    return Image(digest, kind, body, _dict(config))
+    inner, history = config.get("config"), config.get("history")
+    if not isinstance(inner, dict | None) or not isinstance(history, list | None):
+        raise RegistryFault(f"the config of {name} is broken.", "Push the image again.")
+    return Image(digest, kind, body, config)
+
+
+def _described(part: Any) -> bool:
+    size, digest = _dict(part).get("size"), str(_dict(part).get("digest"))
+    kind = _dict(part).get("mediaType")
+    return (
+        bool(_DIGEST.fullmatch(digest))
+        and isinstance(size, int)
+        and size > 0
+        and isinstance(kind, str)
+    )
 
 
 def _dict(value: Any) -> dict[str, Any]:

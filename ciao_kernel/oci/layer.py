@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+from ciao_kernel.errors import UsageError
+
 _MTIME = 1_000_000_000
 """A moment after 1980, before which no zip file can be: Python packs some."""
-_PIECE = 1 << 20
+_WHITEOUT = ".wh."
+"""Names that begin so delete what lies below, and are never seen in the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ def pack(files: Iterable[File], place: Path | None = None, writable: Iterable[st
         writable: Folders that every user may write to: nobody knows as whom the image will run.
 
     Raises:
+        UsageError: A path cannot be one of an image's.
         OSError: A file cannot be read, or the place is full.
     """
     import gzip  # not before it is needed: a kernel reads the builders when it starts
@@ -67,6 +71,8 @@ def pack(files: Iterable[File], place: Path | None = None, writable: Iterable[st
     by_path = {file.path.strip("/"): file for file in files}
     open_to_all = {path.strip("/") for path in writable}
     folders = {str(up) for path in by_path for up in PurePosixPath(path).parents} | open_to_all
+    for path in folders - {"."} | by_path.keys():
+        _check(path, path in folders and path in by_path)
     out: IO[bytes] = place.open("w+b") if place else io.BytesIO()
     try:
         packed = _Counted(out)
@@ -90,6 +96,20 @@ def pack(files: Iterable[File], place: Path | None = None, writable: Iterable[st
         if place:
             out.close()
     return Layer(f"sha256:{packed.hash}", f"sha256:{raw.hash}", packed.size, content)
+
+
+def _check(path: str, twice: bool) -> None:
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise UsageError(f"{path!r} is no path in an image.")
+    if any(part.startswith(_WHITEOUT) for part in parts):
+        raise UsageError(
+            f"{path!r} cannot be put into an image: there, names that begin with {_WHITEOUT} "
+            "delete files.",
+            "Give it another name, or leave it out by a line in .dockerignore.",
+        )
+    if twice:
+        raise UsageError(f"{path!r} is a file and a folder at once.")
 
 
 def _add(tar: Any, member: Any, file: File) -> None:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from ciao_kernel.errors import UsageError
 
 _HUB = "docker.io"
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
+_HUBS = ("index.docker.io", "registry-1.docker.io")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::([0-9]{{1,5}}))?")
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST = 255
+_PORTS = range(1, 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +68,27 @@ def parse(text: str) -> Reference:
     Raises:
         UsageError: It is none; says which part is wrong.
     """
-    rest, _, digest = text.partition("@")
-    if "@" in text and not _DIGEST.fullmatch(digest):
-        raise _wrong(text, f"{digest or 'nothing'} is no digest", "A digest is sha256: and 64 hex.")
+    rest, at, digest = text.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
+        if not digest.startswith(("sha256:", "sha512:")):
+            # Perhaps "user:password@host": not into a message.
+            raise UsageError(
+                "an image is named without a user or password before an @.",
+                "`docker login` keeps them, or a Secret; a digest is @sha256: and 64 hex.",
+            )
+        raise _wrong(text, f"{digest} is no digest", "A digest is sha256: and 64 hex.")
     first, slash, path = rest.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost"):
         first, path = _HUB, rest
+    if first.lower() in _HUBS:
+        first = _HUB
     path, colon, tag = path.partition(":")
     if first == _HUB and "/" not in path:
         path = f"library/{path}"
-    if not _HOST.fullmatch(first):
+    host = _HOST.fullmatch(first)
+    if not host or (host[1] and int(host[1]) not in _PORTS):
         raise _wrong(text, f"{first} is no host", "A registry is a host: ghcr.io, localhost:5000.")
-    if not _REPOSITORY.fullmatch(path) or len(path) > _LONGEST:
+    if len(path) > _LONGEST or not _REPOSITORY.fullmatch(path):
         shown = path.removeprefix("library/")
         hint = "Repositories have lower case letters, digits and . _ - in between."
         raise _wrong(text, f"{shown or 'nothing'} is no repository", hint)
@@ -85,6 +97,11 @@ def parse(text: str) -> Reference:
             text, f"{tag or 'nothing'} is no tag", "A tag is up to 128 of A-Z a-z 0-9 _ . -"
         )
     return Reference(first, path, tag, digest)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a digest that an image may be named by."""
+    return bool(_DIGEST.fullmatch(text))
 
 
 def _wrong(text: str, why: str, hint: str) -> UsageError:

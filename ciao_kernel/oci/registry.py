@@ -1,4 +1,4 @@
-"""Requests to one registry: authorised, and each refusal one clear sentence.
+"""Requests to one registry: authorised, followed where it sends them, and asked again.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 """
@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import connections
 from ciao_kernel.oci.auth import Authorizer, Scopes
 from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.refusals import Answer, Asker, refusal, unreachable, words
 
 if TYPE_CHECKING:
-    import requests
+    from requests import Response
 
-_TIMEOUT = (5.0, 60.0)
+_TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
-_BUSY = frozenset({429, 500, 502, 503, 504})
-_LONGEST_WAIT = 10.0
+_UPLOADS = (30.0, 300.0)
+"""The same for what has a body: the first is also how long a registry may not take any of it, and
+it puts all together before it answers."""
+_LONGEST = 4 << 20
+"""Bytes of an answer that is not a layer: the most that registries take as a manifest."""
+_SHORT = 64 << 10
+_HOPS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Registry:
@@ -31,8 +39,12 @@ class Registry:
         host: Host and port that answer.
         credentials: Who asks; None asks as nobody.
         plain: It speaks http: only where the user's settings name it.
-        authority: File of the certificate that signs its own; None trusts what the system does.
+        authority: File of the certificate that signs its own, trusted beside the system's.
         patience: Seconds for which a registry that is busy is asked again.
+        name: As people write it, where that is another one.
+
+    Raises:
+        RegistryFault: The authority's file cannot be used.
     """
 
     def __init__(
@@ -43,25 +55,36 @@ class Registry:
         plain: bool = False,
         authority: Path | None = None,
         patience: float = 15.0,
+        name: str = "",
     ) -> None:
-        import requests
-
         self.host = host
-        self.requests = 0
-        """How many requests were sent."""
+        self.name = name or host
         self.sent = 0
         """Bytes of bodies that were sent."""
+        self._requests = 0
+        self._refused = False
         self._plain = plain
         self._patience = patience
         self._url = f"{'http' if plain else 'https'}://{host}"
-        self._session = requests.Session()
-        # Else REQUESTS_CA_BUNDLE would win over our authority, and ~/.netrc over our credentials.
-        self._session.trust_env = False
-        self._session.proxies.update(requests.utils.get_environ_proxies(self._url))
-        self._session.headers["User-Agent"] = "ciao"
-        if authority:
-            self._session.verify = str(authority)
-        self._authorizer = Authorizer(host, credentials, self._session)
+        self._origin = _origin(self._url)
+        self._session = connections.session(plain, authority)
+        self._authorizer = Authorizer(self.name, credentials, self._session, plain)
+        self._asker = Asker(self.name, self._authorizer.user, plain)
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent, those for tokens too."""
+        return self._requests + self._authorizer.requests
+
+    @property
+    def refused(self) -> bool:
+        """It did not accept who asked: there may be other credentials by now."""
+        return self._refused or self._authorizer.refused
+
+    @property
+    def scoped(self) -> bool:
+        """It gave tokens: another one may allow more."""
+        return self._authorizer.scoped
 
     def close(self) -> None:
         """Close the connections."""
@@ -77,10 +100,9 @@ class Registry:
         headers: Mapping[str, str] | None = None,
         data: Any = None,
         size: int = 0,
-        stream: bool = False,
         what: str = "",
-    ) -> requests.Response:
-        """Send a request and return its answer.
+    ) -> Answer:
+        """Send a request and return its answer, read whole.
 
         Args:
             method: Of HTTP.
@@ -88,133 +110,179 @@ class Registry:
             scopes: What it is for.
             accept: The codes that are no error.
             headers: Further ones.
-            data: The body: bytes, or an open file that is not read twice.
+            data: The body: bytes, an open file, or pieces that come once.
             size: Bytes of the body, for the count.
-            stream: Leave the answer's body to the caller.
             what: What is being done, for messages: "push to host/team/model".
 
         Raises:
             RegistryFault: It cannot be reached, or says no.
         """
-        url = urljoin(f"{self._url}/v2/", place)
-        own = urlsplit(url).netloc == self.host
+        answer = self._call(method, place, scopes, accept, headers, data, size, what, None)
+        assert isinstance(answer, Answer)
+        return answer
+
+    def open(self, place: str, scopes: Scopes, what: str) -> Response:
+        """GET something large; the caller reads and closes it.
+
+        Raises:
+            RegistryFault: It cannot be reached, or says no.
+        """
+        answer = self._call("GET", place, scopes, (200,), None, None, 0, what, 200)
+        assert not isinstance(answer, Answer)
+        return answer
+
+    def where(self, answer: Answer) -> str:
+        """Where an answer's ``Location`` points; "" if it has none."""
+        place = answer.headers.get("Location", "")
+        return self._resolve(answer.url, place) if place else ""
+
+    def _call(
+        self,
+        method: str,
+        place: str,
+        scopes: Scopes,
+        accept: Collection[int],
+        headers: Mapping[str, str] | None,
+        data: Any,
+        size: int,
+        what: str,
+        unread: int | None,
+    ) -> Answer | Response:
+        url = self._resolve(f"{self._url}/v2/", place)
         until = time.monotonic() + self._patience
-        asked, wait = False, 0.2
+        asked, wait = False, 0.3
         while True:
-            answer = self._send(method, url, scopes if own else None, headers, data, stream)
+            response = self._follow(method, url, scopes, headers, data)
             self.sent += size
-            challenge = answer.headers.get("WWW-Authenticate", "")
-            if answer.status_code == 401 and own and not asked:
+            if response.status_code == unread:
+                return response
+            answer = self._read(response, response.status_code in accept)
+            asks = answer.code == 401 and not asked and _origin(answer.url) == self._origin
+            if asks:
                 asked = True
-                if self._authorizer.answer(challenge, scopes, self._plain) and _again(data):
-                    answer.close()
-                    continue
-            if answer.status_code in accept:
+                challenge = answer.headers.get("WWW-Authenticate", "")
+                if self._authorizer.answer(challenge, scopes):
+                    if _rewound(data):
+                        continue
+                    # The token ended on the way: all of it again, with a new one.
+                    raise RegistryFault(
+                        f"the registry {self.name} asked again who you are ({what}).",
+                        code=401,
+                        passing=True,
+                    )
+            if answer.code in accept:
                 return answer
-            if answer.status_code in _BUSY and _again(data) and time.monotonic() + wait < until:
-                answer.close()
-                time.sleep(_after(answer, wait))
-                wait = min(_LONGEST_WAIT, wait * 2)
-                continue
-            raise refusal(answer, self.host, what)
+            if answer.code == 429 or (answer.code == 503 and "Retry-After" in answer.headers):
+                pause = _after(answer, wait)
+                if time.monotonic() + pause < until and _rewound(data):
+                    time.sleep(pause)
+                    wait *= 2
+                    continue
+            self._refused = answer.code == 401
+            raise refusal(answer, self._asker, what, self._authorizer.masked(words(answer)))
+
+    def _follow(
+        self,
+        method: str,
+        url: str,
+        scopes: Scopes,
+        headers: Mapping[str, str] | None,
+        data: Any,
+    ) -> Response:
+        """Send a request, and what only reads also to where the registry points."""
+        for _ in range(_HOPS):
+            response = self._send(method, url, scopes, headers, data)
+            place = response.headers.get("Location")
+            if method not in ("GET", "HEAD") or response.status_code not in _REDIRECTS or not place:
+                return response
+            self._read(response, False)
+            url = self._resolve(url, place)
+        raise RegistryFault(f"the registry {self.name} sends us round in circles.")
 
     def _send(
         self,
         method: str,
         url: str,
-        scopes: Scopes | None,
+        scopes: Scopes,
         headers: Mapping[str, str] | None,
         data: Any,
-        stream: bool,
-    ) -> requests.Response:
+    ) -> Response:
         import requests
+        import urllib3
 
-        known = self._authorizer.header(scopes) if scopes is not None else {}
-        self.requests += 1
+        # Who asks is told to the registry alone, wherever it sends us.
+        known = self._authorizer.header(scopes) if _origin(url) == self._origin else {}
+        self._requests += 1
         try:
             return self._session.request(
                 method,
                 url,
                 headers={**(headers or {}), **known},
                 data=data,
-                stream=stream,
-                timeout=_TIMEOUT,
+                stream=True,
+                timeout=_TIMEOUT if data is None else _UPLOADS,
+                proxies=connections.proxies(url),
             )
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise unreachable(error, self._asker) from None
+
+    def _read(self, response: Response, whole: bool) -> Answer:
+        """Read an answer: whole, or as much as an error's words need."""
+        import requests
+
+        limit, found = _LONGEST if whole else _SHORT, bytearray()
+        try:
+            for piece in response.iter_content(_SHORT):
+                found += piece
+                if len(found) > limit:
+                    break
         except (requests.RequestException, OSError) as error:
-            raise unreachable(error, self.host) from None
+            if whole:
+                raise unreachable(error, self._asker) from None
+        finally:
+            response.close()
+        if whole and len(found) > limit:
+            raise RegistryFault(
+                f"the registry {self.name} sent more than {limit >> 20} MiB, and no layer.",
+                "Is that an image?",
+            )
+        return Answer(response.status_code, response.headers, bytes(found[:limit]), response.url)
+
+    def _resolve(self, base: str, place: str) -> str:
+        """Return an address, and see that nothing goes in the clear where the user wants https."""
+        own = urlsplit(self._url)
+        try:
+            parts = urlsplit(urljoin(base, place))
+            if parts.scheme == "http" and not self._plain and parts.netloc == own.netloc:
+                parts = parts._replace(scheme="https")  # it does not know of the proxy before it
+            kind, host, _ = _origin(parts.geturl())
+        except ValueError:
+            kind = host = ""
+        if not host or kind not in (("https", "http") if self._plain else ("https",)):
+            raise RegistryFault(
+                f"the registry {self.name} sends us to {kind or 'no'}://{host or 'address'}, "
+                "which is not https.",
+                "Ask who runs it.",
+            )
+        return parts.geturl()
 
 
-def _again(data: Any) -> bool:
-    """Whether a body can be sent a second time: a file's end may be reached."""
-    return data is None or isinstance(data, bytes)
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return parts.scheme, (parts.hostname or "").lower(), port
 
 
-def _after(answer: requests.Response, wait: float) -> float:
+def _rewound(data: Any) -> bool:
+    """Whether a body can be sent a second time; a file is taken back to its start."""
+    if data is None or isinstance(data, bytes):
+        return True
+    if not hasattr(data, "seek"):
+        return False
+    data.seek(0)
+    return True
+
+
+def _after(answer: Answer, wait: float) -> float:
     text = answer.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST_WAIT) if text.isdigit() else wait
-
-
-def unreachable(error: Exception, host: str) -> RegistryFault:
-    """The error of a connection that failed."""
-    text = str(error)
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return RegistryFault(
-            f"the certificate of the registry {host} is not trusted here.",
-            "Name the file of its authority: `%ciao config registryAuthority=FILE`.",
-        )
-    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-        return RegistryFault(
-            f"the registry {host} speaks http, not https.",
-            f"If that is meant to be: `%ciao config plainRegistries={host}`.",
-        )
-    if "Name or service not known" in text or "NameResolution" in text:
-        return RegistryFault(
-            f"there is no host {host.partition(':')[0]}: no such name.",
-            "Is the name of the registry right? Notebook and nodes must both know it.",
-        )
-    kind = type(error).__name__
-    why = "nothing listens there" if "Connection refused" in text else f"{kind} on the way"
-    return RegistryFault(
-        f"the registry {host} does not answer: {why}.",
-        "Is it up, and can this machine reach it?",
-        passing=True,
-    )
-
-
-def refusal(answer: requests.Response, host: str, what: str) -> RegistryFault:
-    """The error of an answer that says no, in words that help."""
-    code = answer.status_code
-    said = _words(answer)
-    doing = f" ({what})" if what else ""
-    if code == 401:
-        return RegistryFault(
-            f"the registry {host} asks who you are{doing}: {said or 'no or wrong credentials'}.",
-            f"`docker login {host}` on this machine, or a Secret of the namespace: %pushSecret=….",
-            code=code,
-        )
-    if code == 403:
-        hint = "Ask for the right to it, or name another repository: %registry=…."
-        return RegistryFault(f"the registry {host} says no{doing}: {said or 403}.", hint, code=code)
-    if code == 405:
-        hint = "Name another registry: %registry=…."
-        return RegistryFault(f"the registry {host} is read-only{doing}.", hint, code=code)
-    if code == 413:
-        hint = "Its administrator, or that of the proxy before it, sets the limit."
-        return RegistryFault(f"the registry {host} takes nothing so large{doing}.", hint, code=code)
-    return RegistryFault(
-        f"the registry {host} said {code}{doing}: {said or 'and no reason'}.",
-        "It may be full or broken; its administrator knows more." if code >= 500 else "",
-        code=code,
-        # An upload that was cut; a blob that was removed since it was last seen.
-        passing=code in _BUSY or said.startswith(("BLOB_UPLOAD", "MANIFEST_BLOB_UNKNOWN")),
-    )
-
-
-def _words(answer: requests.Response) -> str:
-    """The first error of the answer: ``DENIED: requested access is denied``."""
-    try:
-        one = answer.json()["errors"][0]
-        parts = [str(one.get(key) or "") for key in ("code", "message")]
-        return ": ".join(part for part in parts if part)[:300]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        return ""
+    return float(text) if text.isdigit() and len(text) < 9 else wait

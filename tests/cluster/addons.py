@@ -1,15 +1,13 @@
 """What runs in the cluster as pods: CoreDNS and the training operator."""
 
 import json
-import os
 import time
-from collections.abc import Callable
-from pathlib import Path
 
+from tests.cluster import operators, recipes
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import REGISTRY_ADDRESS, Layout
+from tests.cluster.operators import Kubectl
 
-Kubectl = Callable[..., str]
 DEPLOYMENTS = (("kube-system", "coredns"), ("kubeflow", "training-operator"))
 
 # A block for each question, because within one `template` would answer before the others.
@@ -124,57 +122,11 @@ def coredns(at: Layout) -> list[dict[str, object]]:
     ]
 
 
-def operator(at: Layout, manifests: Path) -> dict[str, object]:
-    """Return a kustomization over the operator's own manifests, for a folder beside them.
-
-    It changes what has to differ here: images that this registry has, and probes that ask each
-    second instead of every fifteen.
-
-    Args:
-        at: the cluster.
-        manifests: the operator's `manifests` folder, relative to the kustomization.
-    """
-    path = "/spec/template/spec/containers/0"
-    changes = [
-        {"op": "add", "path": f"{path}/args", "value": [
-            f"--pytorch-init-container-image={at.registry}/tools:1",
-            f"--mpi-kubectl-delivery-image={at.registry}/kubectl:1",
-        ]},
-        {"op": "replace", "path": f"{path}/readinessProbe/initialDelaySeconds", "value": 0},
-        {"op": "replace", "path": f"{path}/readinessProbe/periodSeconds", "value": 1},
-        {"op": "replace", "path": "/spec/template/spec/terminationGracePeriodSeconds", "value": 1},
-    ]  # fmt: skip
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "namespace": "kubeflow",
-        "resources": [f"{manifests}/overlays/standalone"],
-        "images": [
-            {
-                "name": "ghcr.io/kubeflow/training-v1/training-operator",
-                "newName": f"{at.registry}/training-operator",
-                "newTag": "1",
-            }
-        ],
-        "patches": [
-            {
-                "target": {"kind": "Deployment", "name": "training-operator"},
-                "patch": json.dumps(changes),
-            }
-        ],
-    }
-
-
-def apply(at: Layout, kubectl: Kubectl, manifests: Path) -> None:
+def apply(at: Layout, kubectl: Kubectl) -> None:
     """Put CoreDNS and the operator into the cluster; both start while the node gets ready."""
     items = {"apiVersion": "v1", "kind": "List", "items": coredns(at)}
     kubectl("apply", "--server-side", "-f", "-", text=json.dumps(items))
-    folder = at.folder / "operator"
-    folder.mkdir(exist_ok=True)
-    relative = Path(os.path.relpath(manifests, folder))
-    (folder / "kustomization.yaml").write_text(json.dumps(operator(at, relative)))
-    # Server-side: the definitions are too big for the annotation of a client-side apply.
-    kubectl("apply", "--server-side", "-k", str(folder))
+    operators.put(at, kubectl, recipes.OPERATOR)
 
 
 def wait(kubectl: Kubectl, seconds: float = 120) -> None:

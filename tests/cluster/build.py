@@ -13,32 +13,39 @@ from tests.cluster.tasks import Task, run
 from tests.cluster.waiting import until
 
 
-def ready() -> bool:
-    """Tell whether everything is in the cache."""
+def ready(also: tuple[str, ...] = ()) -> bool:
+    """Tell whether everything is in the cache, and these programs besides."""
     return (
-        all(programs.ready(name) for name in programs.NAMES)
+        all(programs.ready(name) for name in (*programs.NAMES, *also))
         and recipes.NODE.ready()
         and images.registry_ready()
         and made("containerd", _store_key()) is not None
     )
 
 
-def everything() -> None:
-    """Build all that is not in the cache yet. Logs of the steps are kept beside it."""
+def everything(also: tuple[str, ...] = ()) -> None:
+    """Build all that is not in the cache yet, and these programs besides.
+
+    Logs of the steps are kept beside it.
+    """
     logs = cache() / "logs"
     shutil.rmtree(logs, ignore_errors=True)
 
     def log(name: str) -> Path:
         return logs / f"{name}.log"
 
-    tasks = []
+    tasks: list[Task] = []
     before: tuple[str, ...] = ()
-    for name in programs.NAMES:  # one after another: each build uses all cores by itself
-        if not programs.ready(name):
-            tasks.append(
-                Task(f"programs: {name}", partial(programs.programs, name, log(name)), before)
-            )
-            before = (f"programs: {name}",)
+
+    def build_programs(names: tuple[str, ...]) -> None:
+        nonlocal before
+        for name in names:  # one after another: each build uses all cores by itself
+            if not programs.ready(name):
+                work = partial(programs.programs, name, log(name))
+                tasks.append(Task(f"programs: {name}", work, before))
+                before = (f"programs: {name}",)
+
+    build_programs(programs.NAMES)
     names = set()
     for layer in recipes.KEPT:
         if not layer.ready():
@@ -56,6 +63,7 @@ def everything() -> None:
     if made("containerd", _store_key()) is None:
         after = tuple(task.name for task in tasks)
         tasks.append(Task("the node's images", store, after))
+    build_programs(also)  # last, as no image waits for them
     # One write a line: threads speak at the same time.
     run(tasks, say=lambda text: print(f"{text}\n", end="", flush=True))
 

@@ -4,16 +4,18 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
-from tests.cluster import addons, build, certificates, ground, recipes
+from tests.cluster import addons, build, certificates, ground, images, operators, recipes
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import Layout, cache, layout
 from tests.cluster.node import Node
 from tests.cluster.parts import ENVIRONMENT, Part, parts
-from tests.cluster.programs import programs
+from tests.cluster.programs import FOR_TESTS, on_demand, programs
 from tests.cluster.store import lock, sweep
 from tests.cluster.waiting import until
 
@@ -51,18 +53,18 @@ class Cluster:
                 raise
 
     def build(self) -> None:
-        """Put all that it is made of into the cache, and leave it down if it is down."""
+        """Put all that it and its tests need into the cache, and leave it down if it is down."""
         with lock():
-            self._build()
+            self._build(FOR_TESTS)
 
-    def _build(self) -> None:
-        built = build.ready()
+    def _build(self, also: tuple[str, ...] = ()) -> None:
+        built = build.ready(also)
         if self.node.pid is None:
             ground.check(self.at, building=not built)
         sweep()
         if not built:
             print("==> building what the cluster is made of (the first time: minutes)", flush=True)
-            build.everything()
+            build.everything(also)
 
     def _raise(self) -> None:
         build.prepare(self.at)
@@ -84,7 +86,7 @@ class Cluster:
             build.root(), [*mounts, ["--bind", str(self.at.pki), "/etc/kubernetes/pki"]]
         )
         self._launch([part.name for part in self.parts.values() if part.usual])
-        addons.apply(self.at, self.kubectl, programs("operator") / "manifests")
+        addons.apply(self.at, self.kubectl)
         addons.wait(self.kubectl)
 
     def _launch(self, names: list[str]) -> None:
@@ -121,6 +123,9 @@ class Cluster:
             if name in alive:
                 self._signal(name, signal.SIGKILL)
         self._launch(broken)
+        if operators.replaced(self.at):
+            print("==> another release of the operator is there; putting the usual one back")
+            operators.replace(self.at, self.kubectl, recipes.OPERATOR)
         for namespace, name in addons.DEPLOYMENTS:
             if self.replicas(namespace, name) == 0:
                 print(f"==> {name} is scaled to nothing; starting it again", flush=True)
@@ -140,6 +145,27 @@ class Cluster:
         """Lower it: every process, mount, device, rule and folder of it goes."""
         with lock():
             self.node.stop()
+
+    @contextmanager
+    def older_operator(self) -> Iterator[None]:
+        """Let the older release of the operator run for a while, with its own kinds and webhooks.
+
+        The usual one is back afterwards. An `up` of another process waits for that; it mends the
+        cluster if this process is killed.
+        """
+        on_demand("older-operator")
+        with lock():
+            storage = Path(f"/proc/{self.node.pid}/root/var/lib/registry")
+            images.write(recipes.OLDER_OPERATOR, storage)
+            try:
+                self._replace_operator(recipes.OLDER_OPERATOR)
+                yield
+            finally:
+                self._replace_operator(recipes.OPERATOR)
+
+    def _replace_operator(self, image: recipes.Image) -> None:
+        operators.replace(self.at, self.kubectl, image)
+        addons.wait(self.kubectl)
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl as the administrator and return what it printed."""

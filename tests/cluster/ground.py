@@ -4,6 +4,7 @@ import ipaddress
 import json
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from tests.cluster.layout import Layout, cache
 
 _ALWAYS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",
            "pivot_root": "util-linux", "mount": "mount", "openssl": "openssl"}  # fmt: skip
-_BUILD = {"go": "golang (1.24 or newer)", "apt-get": "apt", "dpkg-deb": "dpkg", "wget": "wget",
+_BUILD = {"go": "golang", "apt-get": "apt", "dpkg-deb": "dpkg", "wget": "wget",
           "gpgv": "gpgv", "perl": "perl"}  # fmt: skip
 _NETLINK_NETFILTER = 12  # linux/netlink.h
 GIB = 1 << 30
@@ -153,13 +154,19 @@ def _network(at: Layout) -> None:
 
 
 def _packages() -> None:
-    version = subprocess.run(
-        ["go", "env", "GOVERSION", "GOPROXY"], capture_output=True, text=True, check=True
-    ).stdout.split()
-    number = tuple(int(n) for n in version[0].removeprefix("go").split(".")[:2] if n.isdigit())
-    if number < (1, 21):  # from 1.21 on, go fetches a newer toolchain when a module asks for one
-        raise ClusterError(f"go is {version[0]}", "expected 1.21 or newer: https://go.dev/dl")
-    proxy = version[1].split(",")[0] if len(version) > 1 else ""
+    asked = ["GOVERSION", "GOTOOLCHAIN", "GOPROXY"]
+    answer = subprocess.run(["go", "env", *asked], capture_output=True, text=True, check=True)
+    version, toolchain, proxy = answer.stdout.split("\n")[:3]
+    # From 1.21 on, go fetches the toolchain that a module asks for, unless it is told not to.
+    oldest = pins.GO if toolchain.startswith("local") else min((1, 21), pins.GO)
+    number = re.match(r"go(\d+)\.(\d+)", version)  # anything else is built from its sources
+    if number and (int(number[1]), int(number[2])) < oldest:
+        raise ClusterError(
+            f"{version} is too old, and fetches no newer one",
+            f"expected go{pins.GO[0]}.{pins.GO[1]} (https://go.dev/dl), "
+            "or at least go1.21 with GOTOOLCHAIN=auto",
+        )
+    proxy = proxy.split(",")[0]
     places = {"Debian's packages": f"{pins.MIRROR}/dists/{pins.DEBIAN}/InRelease"}
     if proxy.startswith("http"):
         places["Go modules"] = f"{proxy}/github.com/coredns/coredns/@v/{pins.COREDNS}.info"

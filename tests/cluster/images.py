@@ -40,7 +40,7 @@ def registry(log: Path | None = None) -> Path:
 
     def build(folder: Path) -> None:
         for image in IMAGES:
-            _write(image, folder, log)
+            write(image, folder, log)
 
     return make("registry", key(), build)
 
@@ -142,8 +142,8 @@ def _opaque(folder: Path) -> bool:
         return False
 
 
-def _write(image: Image, storage: Path, log: Path | None) -> None:
-    """Write one image: layers, configuration, manifest, and the links that name them."""
+def write(image: Image, storage: Path, log: Path | None = None) -> None:
+    """Write one image into a registry's storage, which a registry may be using."""
     name, _, tag = image.name.partition(":")
     layers = [
         ((folder / "digest").read_text(), folder / "layer.tar")

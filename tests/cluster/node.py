@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import REGISTRY_ADDRESS, Layout
+from tests.cluster.sockets import connect
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts")
 # Of the whole machine, not of a namespace; what the kubelet wants to find there.
@@ -185,14 +185,7 @@ class Node:
             shutil.rmtree(at.folder)
 
     def _ask(self, request: Mapping[str, object]) -> dict[str, dict[str, dict[str, float]]]:
-        # Connecting by a path relative to a descriptor: a socket's path may have 107 characters.
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
-            folder = os.open(self.layout.control, os.O_RDONLY)
-            try:
-                client.connect(f"/proc/self/fd/{folder}/socket")
-            finally:
-                os.close(folder)
+        with connect(self.layout.control / "socket", seconds=10) as client:
             client.sendall(json.dumps(request).encode() + b"\n")
             answer: dict[str, dict[str, dict[str, float]]]
             answer = json.loads(client.makefile().readline())

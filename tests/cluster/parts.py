@@ -1,8 +1,6 @@
 """The processes of the cluster: how each is started, and how one sees that it is well."""
 
 import json
-import os
-import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.layout import Layout
+from tests.cluster.sockets import connect
 
 PKI = "/etc/kubernetes/pki"
 BIN = "/opt/ciao/kubernetes"
@@ -273,17 +272,8 @@ def _http(url: str) -> Callable[[], bool]:
 
 
 def _connects(path: Path) -> bool:
-    # A link under /proc keeps the path short: a socket's may have 107 characters.
     try:
-        folder = os.open(path.parent, os.O_RDONLY)
+        connect(path, seconds=2).close()
     except OSError:
         return False
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(2)
-            client.connect(f"/proc/self/fd/{folder}/{path.name}")
-    except OSError:
-        return False
-    finally:
-        os.close(folder)
     return True

@@ -21,6 +21,15 @@ def version(module: str, name: str) -> str:
     return found[1]
 
 
+def _go() -> tuple[int, int]:
+    """Return the oldest Go that builds all modules."""
+    texts = [file.read_text() for file in MODULES.glob("*/go.mod")]
+    found = [re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE) for text in texts]
+    return max((int(one[1]), int(one[2])) for one in found if one)
+
+
+GO = _go()
 KUBERNETES = version("k8s.io/kubernetes", "kubernetes")
 OPERATOR = version("github.com/kubeflow/training-operator", "operator")
+OLDER_OPERATOR = version("github.com/kubeflow/training-operator", "older-operator")
 COREDNS = version("github.com/coredns/coredns", "coredns")

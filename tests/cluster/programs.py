@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.cluster import pins
 from tests.cluster.commands import run
-from tests.cluster.store import digest, made, make
+from tests.cluster.layout import cache
+from tests.cluster.store import digest, lock, made, make
 
 _STAMP = "k8s.io/component-base/version"
 _KUBE = pins.KUBERNETES.removeprefix("v").split(".")
@@ -30,13 +31,18 @@ _PACKAGES = {
     "coredns": ("github.com/coredns/coredns",),
     "kaniko": ("github.com/GoogleContainerTools/kaniko/cmd/executor",),
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
+    "older-operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+    "stern": ("github.com/stern/stern",),
 }
 # Folders of a module that are needed beside its programs: manifests are applied as released.
 _EXTRA = {
     "operator": ("github.com/kubeflow/training-operator", "manifests"),
+    "older-operator": ("github.com/kubeflow/training-operator", "manifests"),
 }
 
-NAMES = tuple(_PACKAGES)
+FOR_TESTS = ("older-operator",)
+FOR_BENCHMARKS = ("stern",)
+NAMES = tuple(n for n in _PACKAGES if n not in (*FOR_TESTS, *FOR_BENCHMARKS))
 
 
 def key(name: str) -> str:
@@ -70,3 +76,19 @@ def programs(name: str, log: Path | None = None) -> Path:
                 item.chmod(item.stat().st_mode | 0o200)
 
     return make(f"go-{name}", key(name), build)
+
+
+def on_demand(name: str) -> Path:
+    """Return the folder with programs that no cluster is made of, built by whoever is first.
+
+    Not by a process that holds the lock of the cache: `programs` is for that one.
+
+    Raises:
+        ClusterError: it cannot be built; names the log.
+    """
+    if not ready(name):
+        with lock():
+            if not ready(name):
+                print(f"==> building {name} (the first time: minutes)", flush=True)
+                programs(name, cache() / "logs" / f"{name}.log")
+    return programs(name)

@@ -101,6 +101,18 @@ def _config(command: list[str], *env: str, **more: object) -> dict[str, object]:
     return {"Env": [_PATH, *env], "Cmd": command, **more}
 
 
+OPERATOR = Image(
+    "training-operator:1",
+    programs=(("operator", "training-operator.v1", "manager"),),
+    config={"Entrypoint": ["/manager"], "Env": [_PATH]},
+)
+# Not in the registry from the start: cluster.py puts it there when a test asks for it.
+OLDER_OPERATOR = Image(
+    f"training-operator:{pins.OLDER_OPERATOR.removeprefix('v')}",
+    programs=(("older-operator", "training-operator.v1", "manager"),),
+    config={"Entrypoint": ["/manager"], "Env": [_PATH]},
+)
+
 IMAGES = (
     Image("tools:1", TOOLS, config=_config(["/bin/sh"])),
     Image("pause:1", BASE, config=_config(["/bin/busybox", "sleep", "2147483647"])),
@@ -134,11 +146,7 @@ IMAGES = (
         programs=(("coredns", "coredns", "coredns"),),
         config={"Entrypoint": ["/coredns"], "Env": [_PATH]},
     ),
-    Image(
-        "training-operator:1",
-        programs=(("operator", "training-operator.v1", "manager"),),
-        config={"Entrypoint": ["/manager"], "Env": [_PATH]},
-    ),
+    OPERATOR,
     Image(
         "kaniko:1",
         programs=(("kaniko", "executor", "kaniko/executor"),),

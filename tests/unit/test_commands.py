@@ -7,19 +7,24 @@ import functools
 import io
 import os
 import pty
+import shlex
+import time
 import tomllib
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
 
 from ciao_kernel import commands
-from ciao_kernel.commands import completion, logs, run, userfile
+from ciao_kernel.commands import completion, logs, run, shared, userfile
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.queries import Where, last_lines
 from ciao_kernel.registry import Registry
 
 WORKER = Replica("worker", 0)
@@ -76,12 +81,110 @@ def test_options_become_directives() -> None:
         (["run", "f.py", "--wroker=2"], "Did you mean --worker?"),
         (["jobs", "--", "x"], "does not know"),
         (["logs", "a", "--tail", "many"], "invalid int value"),
+        (["run", "f.py", "--dryrun=maybe"], "--dryrun"),
+        (["delete", "a", "--all"], "does not know --all"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(*words)
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [([], None), (["--dryrun"], "true"), (["--dryrun=server"], "server")],
+)
+def test_a_flag_with_a_word_takes_no_file(words: list[str], value: str | None) -> None:
+    args = parse("run", *words, "f.py")
+    assert args.file == "f.py"
+    assert run._options(args, Registry().table).get("dryrun") == ([value] if value else None)
+
+
+def test_what_stands_behind_two_dashes_is_the_command() -> None:
+    args = parse("exec", "-it", "a/worker-0", "-n", "x", "--", "sh", "-c", "ls -- *", "--", "-t")
+    assert args.behind == ["sh", "-c", "ls -- *", "--", "-t"]
+    assert (args.name, args.stdin, args.tty, args.namespace) == ("a/worker-0", True, True, "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["jobs"], Where()),
+        (["jobs", "-A"], Where(everywhere=True)),
+        (["jobs", "-A", "--context", "c"], Where("c", "", True)),
+        (["describe", "a", "-n", "team-b"], Where("", "team-b")),
+        (["logs", "a", "--namespace=team-b", "--context=c"], Where("c", "team-b")),
+    ],
+)
+def test_where_jobs_are_looked_for(words: list[str], where: Where) -> None:
+    assert shared.where(parse(*words)) == where
+
+
+def test_one_namespace_and_all_of_them_do_not_go_together() -> None:
+    with pytest.raises(UsageError, match="all are asked for"):
+        shared.where(parse("jobs", "-A", "-n", "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("10m", 600), ("2h30m", 9000), ("1d", 86400)]
+)
+def test_a_time_span_is_counted_back_from_now(text: str, seconds: int) -> None:
+    assert time.time() - shared.moment(text) == pytest.approx(seconds, abs=5)
+
+
+def test_a_moment_is_taken_as_it_is() -> None:
+    assert shared.moment("2026-01-31T18:00:00Z") == shared.moment("2026-01-31T19:00:00+01:00")
+    assert shared.moment("2026-01-31T18:00:00.5+00:00") == 1769882400.5
+    local = datetime(2026, 1, 31, 18, 0).timestamp()
+    assert shared.moment("2026-01-31T18:00") == local
+    assert shared.moment("") == 0
+
+
+@pytest.mark.parametrize("text", ["soon", "5x", "-5m", "2026-13-01", "0", "99999999999999999"])
+def test_what_is_no_time_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="--since cannot be"):
+        shared.moment(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-f", "--previous"],
+        ["-f", "--timestamps"],
+        ["-f", "--since", "5m", "--tail", "3"],
+        ["--tail", "-1"],
+        ["--since", "soon"],
+    ],
+)
+def test_options_of_logs_that_do_not_go_together(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        logs._checked(parse("logs", "a", *words))
+
+
+@pytest.mark.parametrize(
+    ("data", "number", "kept"),
+    [
+        (b"", 3, b""),
+        (b"a\nb\nc\n", 2, b"b\nc\n"),
+        (b"a\nb\nc", 2, b"b\nc"),
+        (b"a\nb\n", 5, b"a\nb\n"),
+        (b"a\nb\n", 0, b""),
+        (b"a\r1\r2\nb\x0bc\n", 1, b"b\x0bc\n"),
+        (b"a\r1\r2\n", 1, b"a\r1\r2\n"),
+        (b"\n\n\n", 2, b"\n\n"),
+    ],
+)
+def test_the_last_lines(data: bytes, number: int, kept: bytes) -> None:
+    assert last_lines(data, number) == kept
+
+
+def test_words_that_name_a_job_work_when_pasted() -> None:
+    job = Job("mnist", "kubernetes", "tensorflow", (), 0.0, "team-b")
+    assert job.reference == "mnist"
+    job = replace(job, options="--namespace team-b --context 'a b'")
+    words = shlex.split(f"attach {job.reference}")
+    assert shared.where(parse(*words)) == Where("a b", "team-b")
 
 
 # --------------------------------------------------------------------------- completion

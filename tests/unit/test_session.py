@@ -219,6 +219,21 @@ def test_replicas_that_an_option_adds_can_be_followed() -> None:
     assert session().parse(text, Style.FILE, {"worker": ["4"]}).spec.follow == ("worker-3",)
 
 
+def test_no_server_can_be_asked_about_a_job_of_this_machine(tmp_path: Path) -> None:
+    class Nothing:
+        def begin(self, job: Job, follow: tuple[str, ...]) -> None: ...
+
+        def show(self, event: Event) -> None:
+            raise AssertionError(event)
+
+        async def end(self) -> None: ...
+
+    cell = "%framework=tensorflow\n%backend=local\n%dryrun=server\nprint()\n"
+    with pytest.raises(DirectiveError, match="no server to ask") as caught:
+        asyncio.run(session().run(cell, Nothing(), tmp_path))
+    assert caught.value.line == 3
+
+
 def test_what_lists_show_of_a_job_holds_no_secret_and_no_dry_run(tmp_path: Path) -> None:
     shown: list[Notice] = []
 

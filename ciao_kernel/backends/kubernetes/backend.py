@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import checks, marks, status, submit
+from ciao_kernel import naming
+from ciao_kernel.backends.kubernetes import checks, details, logs, marks, status, submit
 from ciao_kernel.backends.kubernetes.follow import follow
-from ciao_kernel.backends.kubernetes.remove import remove
+from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
+from ciao_kernel.backends.kubernetes.places import Places
+from ciao_kernel.backends.kubernetes.remove import Removals
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault, NoSuchJob, Refused, SpecError
-from ciao_kernel.kube import access
-from ciao_kernel.model import ClusterSpec, Event, Job, Manifest, Replica, ReplicaStatus, Status
+from ciao_kernel.errors import BackendError, Refused, SpecError
+from ciao_kernel.kube import access, exec
+from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Manifest, Replica, State, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
-_LINE = 80
-"""Bytes of a usual line, to turn a size into a number of lines."""
+_MOST_PODS = 12
+"""Pods whose events are asked for one by one; of larger jobs all events are read."""
 
 
 class KubernetesBackend:
@@ -36,6 +38,9 @@ class KubernetesBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._targets = Targets(settings)
+        self._places = Places(settings.storage)
+        self._lookup = Lookup(self._targets, self._places)
+        self._removals = Removals()
 
     def available(self) -> bool:
         """Whether there is a kubeconfig, or a service account."""
@@ -57,30 +62,39 @@ class KubernetesBackend:
         await checks.check(await self._targets.of(plan.spec.cluster), made)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
-        """The objects that a run would create, as YAML that kubectl takes."""
+        """The objects that a run would create, as YAML that kubectl takes.
+
+        With ``%dryrun=server`` the server was asked, and would take them.
+        """
         import yaml
 
+        asks = plan.spec.dryrun is DryRun.SERVER
         target = await self._targets.of(plan.spec.cluster)
-        name = plan.name or f"{plan.framework.name}-name"
+        name = await _free(plan, target) if asks else plan.name or f"{plan.framework.name}-name"
         quiet: Emit = lambda _: None  # noqa: E731
         _, made = await submit.prepare(plan, builder, target, self._settings, quiet, name)
+        if asks:
+            made = await submit.try_out(target, made, whole=True)
         texts = [
             yaml.safe_dump(item, sort_keys=False, allow_unicode=True, width=1000)
             for item in (*made.beside, made.job)
         ]
-        return "---\n".join(texts)
+        verdict = f"# The server of {target.client.access.source} would accept it.\n"
+        return "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the ConfigMap and the job. It outlives its kernel in any case."""
         target = await self._targets.of(plan.spec.cluster)
-        return self._here(await submit.submit(plan, builder, target, self._settings, emit))
+        job = await submit.submit(plan, builder, target, self._settings, emit)
+        self._places.remember(job, target.context)
+        return self._lookup.here(job)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
-        path, _ = await self._object(job.name, target, job.resource)
-        logs = self._logs(job)
-        events = follow(target.client, job, path, logs, self._settings, since=since)
+        path, _ = await self._lookup.object(job.name, target, job.resource)
+        folder = self._places.folder(job)
+        events = follow(target.client, job, path, folder, self._settings, since=since)
         async with contextlib.aclosing(events):
             async for event in events:
                 yield event
@@ -92,121 +106,116 @@ class KubernetesBackend:
             ClusterFault: Something is still there, or nobody answers.
         """
         target = await self._target(job)
-        try:
-            path, item = await self._object(job.name, target, job.resource)
-        except NoSuchJob:
-            return
-        await remove(target.client, job, path, job.uid or str(item["metadata"]["uid"]))
+        path = f"{marks.API}/namespaces/{job.place}/{job.resource}/{job.name}"
+        await self._removals.remove(target.client, job, path)
 
     async def delete(self, job: Job) -> None:
         """As :meth:`stop`, and the logs that were kept here go too."""
         await self.stop(job, "deleted")
-        await asyncio.to_thread(shutil.rmtree, self._logs(job), True)
+        await asyncio.to_thread(shutil.rmtree, self._places.folder(job), True)
 
     def remains(self, job: Job) -> str:
-        """What is left of a job that was stopped, for a sentence."""
-        return f"it is deleted from {job.place}, and its logs up to now are in {self._logs(job)}"
+        """What is left of a job that was stopped, or is being stopped, for a sentence."""
+        if left := self._removals.left(job):
+            return left
+        kept = self._places.folder(job)
+        return f"it is deleted from {job.place}, and its logs up to now are in {kept}"
 
-    async def jobs(self) -> list[tuple[Job, Status]]:
-        """All jobs of ciao in the namespace, oldest first."""
-        target = await self._targets.of()
-        found = []
-        for plural in await target.kinds():
-            path = f"{marks.API}/namespaces/{target.namespace}/{plural}"
-            try:
-                listed = await target.client.get(path, labelSelector=marks.OURS)
-            except Refused as error:
-                if error.code in (403, 404):
-                    continue  # a kind that this user has nothing to do with
-                raise
-            for item in status.many(listed, "items"):
-                with contextlib.suppress(KeyError, ValueError, TypeError):
-                    found.append((self._here(_job(item, plural)), item))
-        states = await self._states(target)
-        pairs = [(job, status.of_job(job, item, states.get(job.name, {}))) for job, item in found]
-        return sorted([(job, _over(now)) for job, now in pairs], key=lambda pair: pair[0].created)
+    async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
+        """All jobs of ciao there, oldest first."""
+        return await self._lookup.jobs(where)
 
-    async def find(self, name: str) -> tuple[Job, Status]:
+    async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
         """One job by its name."""
-        target = await self._targets.of()
-        path, item = await self._object(name, target)
-        job = self._here(_job(item, path.split("/")[-2]))
-        states = await self._states(target, f"{marks.OPERATOR_JOB}={name}")
-        return job, _over(status.of_job(job, item, states.get(name, {})))
+        return await self._lookup.find(name, where)
 
-    async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
-        """The output of one replica so far: from its pod, else from what was followed here.
+    async def details(self, job: Job) -> Details:
+        """What its object, its pods and their events say."""
+        target = await self._target(job)
+        _, item = await self._lookup.object(job.name, target, job.resource)
+        pods = await self._pods(job, target)
+        missing = ""
+        events: list[Manifest] = []
+        try:
+            events = await self._events(job, target, pods)
+        except BackendError as error:
+            denied = isinstance(error, Refused) and error.code == 403
+            why = f"not allowed is list events in {job.place}" if denied else error.message
+            missing = f"events cannot be shown: {why.rstrip('.')}."
+        return Details(
+            facts=details.facts(job, item, target.client.access.source),
+            groups=details.groups(item),
+            pods={replica: str(pod["metadata"]["name"]) for replica, pod in pods.items()},
+            conditions=details.conditions(item),
+            incidents=details.incidents(events, job.created),
+            missing=missing,
+            manifest=details.shown(item),
+        )
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
+        """The output of one replica so far: from its pod, else from what was followed here."""
+        target = await self._target(job)
+        kept = self._places.folder(job) / f"{replica}.log"
+        return await logs.read(target.client, job, replica, options, kept)
+
+    async def execute(
+        self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
+    ) -> int:
+        """Run a command in the replica's container.
 
         Raises:
-            Refused: The server says no, and nothing was kept here.
+            BackendError: The container does not run, or the command does not.
         """
         target = await self._target(job)
-        name = f"{job.name}-{replica}"
-        path = f"/api/v1/namespaces/{job.place}/pods/{name}"
-        file = self._logs(job) / f"{replica}.log"
-        try:
-            pod = await target.client.get(path)
-            query = {"container": marks.container(pod)}
-            if last is not None:
-                query["tailLines"] = str(max(100, last // _LINE))
-            data = await target.client.text(f"{path}/log", **query)
-        except (Refused, ClusterFault) as error:
-            gone = isinstance(error, Refused) and error.code in (400, 404)
-            if not file.exists():
-                if gone:  # not started yet, or deleted by now
-                    return b""
-                raise
-            data = await asyncio.to_thread(file.read_bytes)
-        return data if last is None else data[-last:]
+        pod = (await self._pods(job, target)).get(replica)
+        now = status.of_pod(pod, replica) if pod else None
+        if pod is None or now is None or now.state is not State.RUNNING:
+            what = f"it is {now.state}" if now else "it has no pod"
+            raise BackendError(
+                f"no command can be run in {replica} of {job.name}: {what}.",
+                f"`%ciao describe {job.reference}` tells how it is.",
+            )
+        path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
+        return await exec.execute(target.client, path, marks.container(pod), command, streams)
 
     # ----------------------------------------------------------------------------- parts
-
-    def _here(self, job: Job) -> Job:
-        """Say where on this machine the job's logs are kept."""
-        return replace(job, folder=str(self._logs(job)))
-
-    def _logs(self, job: Job) -> Path:
-        # With the uid: a later job of the same name is another one.
-        name = f"{job.name}-{job.uid[:8]}" if job.uid else job.name
-        return self._settings.storage / "cluster" / job.place / name
 
     async def _target(self, job: Job) -> Target:
         spec = ClusterSpec(context=job.context or None, namespace=job.place)
         return await self._targets.of(spec)
 
-    async def _object(self, name: str, target: Target, resource: str = "") -> tuple[str, Manifest]:
-        """A job's path and object; of any kind, unless its kind is known."""
-        async for path, item in target.find(name, resource):
-            if _is_ours(item):
-                return path, item
-        raise NoSuchJob(
-            f"there is no job {name} in the namespace {target.namespace}.",
-            "`ciao jobs` lists those that exist.",
-        )
+    async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
+        """The pod of each replica, and where there are two, the younger."""
+        path = f"/api/v1/namespaces/{job.place}/pods"
+        found = await pages(target.client, path, f"{marks.OPERATOR_JOB}={job.name}")
+        found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
+        return {
+            replica: pod
+            for pod in found
+            if marks.is_part_of(pod, job.uid) and (replica := marks.replica(pod))
+        }
 
-    async def _states(
-        self, target: Target, selector: str = marks.OPERATOR_JOB
-    ) -> dict[str, dict[Replica, ReplicaStatus]]:
-        path = f"/api/v1/namespaces/{target.namespace}/pods"
-        found: dict[str, dict[Replica, ReplicaStatus]] = {}
-        for pod in status.many(await target.client.get(path, labelSelector=selector), "items"):
-            name = (pod["metadata"].get("labels") or {}).get(marks.OPERATOR_JOB, "")
-            if replica := marks.replica(pod):
-                found.setdefault(name, {})[replica] = status.of_pod(pod, replica)
-        return found
-
-
-def _is_ours(item: Manifest) -> bool:
-    return bool((item["metadata"].get("labels") or {}).get(marks.MANAGED) == "ciao")
-
-
-def _job(item: Manifest, resource: str) -> Job:
-    created = status.stamp(item["metadata"].get("creationTimestamp"))
-    return marks.job(item, created, resource)
+    async def _events(
+        self, job: Job, target: Target, pods: Mapping[Replica, Manifest]
+    ) -> list[Manifest]:
+        path = f"/api/v1/namespaces/{job.place}/events"
+        names = {f"{job.name}-{replica}" for replica in job.replicas}  # also of pods that are gone
+        names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}
+        if len(names) <= _MOST_PODS:
+            fields = [f"involvedObject.name={name}" for name in sorted(names)]
+            lists = [pages(target.client, path, fieldSelector=field) for field in fields]
+            return [event for found in await asyncio.gather(*lists) for event in found]
+        found = await pages(target.client, path)
+        return [one for one in found if status.get(one, "involvedObject", "name") in names]
 
 
-def _over(now: Status) -> Status:
-    return replace(now, settled=now.state.over)
+async def _free(plan: Plan, target: Target) -> str:
+    """The name that a submission would take."""
+    for number in range(1, naming.MOST + 1):
+        name = naming.candidate(plan.name, plan.framework.name, number)
+        if not await target.has(name):
+            break
+    return name
 
 
 def _no_pods(plan: Plan) -> dict[str, Manifest]:

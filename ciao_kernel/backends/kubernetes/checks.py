@@ -1,39 +1,35 @@
-"""What can be known to go wrong before anything exists: rights, operator, namespace."""
+"""What can be known to go wrong before anything exists: rights, operator, namespace, admission."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
-from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import JobManifest
 
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_ANOTHER = "Name another one: %namespace=…."
+
+
+class Insecure(ClusterFault):
+    """Pod Security refuses a pod as it stands."""
+
 
 @dataclass(frozen=True, slots=True)
-class Right:
-    """One verb on one kind of object."""
+class Ground:
+    """What a namespace is like, as far as this user may know."""
 
-    verb: str
-    resource: str
-    group: str = ""
-    subresource: str = ""
-
-    def __str__(self) -> str:
-        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-        return f"{self.verb} {name}" + (f".{self.group}" if self.group else "")
-
-
-def rights(plural: str, group: str = "kubeflow.org") -> tuple[Right, ...]:
-    """What a run of a job needs: each verb is used by submit, follow or stop."""
-    return (
-        *(Right(verb, plural, group) for verb in ("create", "get", "list", "watch", "delete")),
-        *(Right(verb, "configmaps") for verb in ("create", "get")),
-        *(Right(verb, "pods") for verb in ("get", "list", "watch")),
-        Right("get", "pods", subresource="log"),
-    )
+    restricted: bool = False
+    """Pod Security lets only pods in that ask for no rights (level ``restricted``)."""
+    goes_with_kernel: bool = False
+    """Enterprise Gateway made it for this kernel, and deletes it when the kernel ends."""
 
 
 async def check(target: Target, made: JobManifest) -> None:
@@ -44,46 +40,73 @@ async def check(target: Target, made: JobManifest) -> None:
     """
     client, namespace = target.client, target.namespace
     group, _, version = made.api_version.partition("/")
-    wanted = rights(made.plural, group)
-    served, allowed = await asyncio.gather(
-        client.find(f"/apis/{group}/{version}"),
-        asyncio.gather(*(_allowed(client, namespace, right) for right in wanted)),
+    wanted = needed(made.plural, group)
+    served, may = await asyncio.gather(
+        _kinds(target, f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
     )
-    kinds = {one.get("name") for one in (served or {}).get("resources") or ()}
-    if made.plural not in kinds:
+    if made.plural not in served:
+        client.forget()
         raise ClusterFault(
             f"the cluster of {client.access.source} knows no {made.kind}: the Kubeflow training "
             "operator is not installed there.",
             "An administrator installs it: kubectl apply --server-side -k "
             '"github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.3"',
         )
-    missing = [right for right, may in zip(wanted, allowed, strict=True) if not may]
+    missing = [right for right, has in zip(wanted, may, strict=True) if not has]
     if missing:
+        client.forget()  # it may be granted at any moment
+        whole = len(missing) == len(wanted)
         raise ClusterFault(
-            f"you may not run jobs in the namespace {namespace} of {client.access.source}: "
-            f"not allowed are {', '.join(map(str, missing))}.",
-            "Ask for the Role of deploy/rbac/, or name another namespace: %namespace=….",
+            f"you may not run jobs in the namespace {namespace} of {client.access.source}"
+            f"{', if there is one' if whole else ''}: not allowed are "
+            f"{', '.join(map(str, missing))}.",
+            "Name another namespace (%namespace=…), or ask an administrator to apply this "
+            f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
         )
 
 
-async def _allowed(client: Client, namespace: str, right: Right) -> bool:
-    asked: Manifest = {
-        "namespace": namespace,
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource,
-    }
-    if right.subresource:
-        asked["subresource"] = right.subresource
-    review = await client.post(
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
-        },
-    )
-    return bool((review.get("status") or {}).get("allowed"))
+async def _kinds(target: Target, path: str) -> set[str]:
+    try:
+        served = await target.client.known(path)
+    except Refused as error:
+        if error.code == 404:
+            return set()
+        raise
+    found = served.get("resources")
+    kinds = found if isinstance(found, list) else []
+    return {str(one.get("name")) for one in kinds if isinstance(one, dict)}
+
+
+async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:
+    """Look at the namespace, if this user may; else at what a gateway says of it.
+
+    Raises:
+        ClusterFault: It does not exist, or is being deleted.
+    """
+    client, namespace = target.client, target.namespace
+    variables = os.environ if environment is None else environment
+    labels: Any = {}
+    phase = ""
+    # In a Role of the namespace this right is one on that namespace alone.
+    if all(await allowed(client, namespace, Right("get", "namespaces"))):
+        try:
+            found = await client.known(f"/api/v1/namespaces/{namespace}")
+        except Refused as error:
+            if error.code == 404:
+                raise _no_namespace(namespace) from None
+            found = {}
+        meta, status = found.get("metadata"), found.get("status")
+        labels = (meta.get("labels") if isinstance(meta, dict) else None) or {}
+        phase = str(status.get("phase")) if isinstance(status, dict) else ""
+    if phase == "Terminating":
+        client.forget()
+        raise ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
+    labels = labels if isinstance(labels, dict) else {}
+    kernel, pod = (variables.get(name, "") for name in ("KERNEL_ID", "KERNEL_POD_NAME"))
+    # The gateway gives such a namespace the name of the kernel's pod, which holds the kernel's id.
+    made_for_it = bool(kernel) and (namespace == pod or kernel in namespace)
+    marked = labels.get("app") == "enterprise-gateway" and labels.get("component") == "kernel"
+    return Ground(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
 
 
 async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:
@@ -102,13 +125,13 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
         ClusterFault: The namespace is to blame.
     """
     client, namespace = target.client, target.namespace
-    may_try = await _allowed(client, namespace, Right("create", "pods"))
+    may_try = all(await allowed(client, namespace, Right("create", "pods")))
     path = f"/api/v1/namespaces/{namespace}/pods"
     tries = [client.create(at, item, dry_run=True) for at, item in items]
     tries += [client.create(path, pod, dry_run=True) for pod in pods if may_try]
     for answer in await asyncio.gather(*tries, return_exceptions=True):
         if isinstance(answer, Refused):
-            raise _refusal(answer, namespace) from answer
+            raise refusal(answer, target) from answer
         if isinstance(answer, BaseException):
             raise answer
 
@@ -127,27 +150,40 @@ _BLAME = (
     ("must specify requests", "cpu", "The namespace's quota wants %cpu and %memory to be said."),
     ("maximum cpu", "cpu", "The namespace limits what one replica may ask for."),
     ("maximum memory", "memory", "The namespace limits what one replica may ask for."),
-    ("violates PodSecurity", "namespace", "Use a namespace that lets this image run."),
     ("serviceaccount", "serviceAccount", "`kubectl get serviceaccounts` lists those there are."),
     ("PriorityClass", "priorityClass", "`kubectl get priorityclasses` lists those there are."),
 )
 
 
-def _refusal(error: Refused, namespace: str) -> SpecError | ClusterFault:
-    if error.code == 404 and "namespaces" in error.message:
-        return ClusterFault(
-            f"there is no namespace {namespace}.", "Name one that exists: %namespace=…."
+def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
+    """Say what the server's no to a part of a job means for the cell; nothing of it exists."""
+    namespace, words = target.namespace, error.message
+    target.client.forget()  # rights or the namespace may be others than they were
+    if error.code == 401 or error.code >= 500:  # it is not about this job
+        return ClusterFault(words, error.hint)
+    if error.code == 404 and "namespaces" in words:
+        return _no_namespace(namespace)
+    if "being terminated" in words:
+        return ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
+    if "violates PodSecurity" in words:
+        return Insecure(
+            f"Pod Security refuses this job's pods in the namespace {namespace}: "
+            f"{words.partition('violates PodSecurity ')[2]}",
+            "Use an image and a namespace that go together: %image=…, %namespace=….",
         )
-    if "being terminated" in error.message:
+    if "exceeded quota" in words and not words.startswith("pods"):
         return ClusterFault(
-            f"the namespace {namespace} is being deleted.", "Name another one: %namespace=…."
+            f"the cluster refuses this job: {words}",
+            "Something of it is counted. `ciao delete --finished` removes jobs that are over.",
         )
-    for words, directive, hint in _BLAME:
-        if words in error.message:
-            return SpecError(
-                f"the cluster would refuse this job: {error.message}", hint, directive=directive
-            )
+    for part, directive, hint in _BLAME:
+        if part in words:
+            return SpecError(f"the cluster refuses this job: {words}", hint, directive=directive)
+    hint = error.hint or f"Nothing of the job exists in {namespace}."
+    return ClusterFault(f"the cluster refuses this job: {words}", hint)
+
+
+def _no_namespace(namespace: str) -> ClusterFault:
     return ClusterFault(
-        f"the cluster would refuse this job: {error.message}",
-        f"It was only tried, nothing was created in {namespace}.",
+        f"there is no namespace {namespace}.", "Name one that exists: %namespace=…."
     )

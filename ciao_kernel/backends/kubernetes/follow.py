@@ -171,7 +171,7 @@ class _Follower:
             raise ClusterFault(
                 f"the API server has been away for {away:.0f} s ({fault}); {self._job.name} may "
                 "well run on.",
-                f"`ciao attach {self._job.name}` follows it again once the server is back.",
+                f"`%ciao attach {self._job.reference}` follows it again once the server is back.",
             )
         if away > _AWAY and not self._told_away:
             self._told_away = True

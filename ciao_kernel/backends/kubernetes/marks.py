@@ -7,6 +7,8 @@ from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 BACKEND = "kubernetes"
 API = "/apis/kubeflow.org/v1"
+KINDS = ("tfjobs", "pytorchjobs")
+"""The kinds that the built-in frameworks make, as they stand in paths."""
 
 MANAGED = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED}=ciao"
@@ -83,6 +85,11 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
     )
 
 
+def collection(item: Manifest) -> str:
+    """Where an object beside a job is created: a ConfigMap or a Secret."""
+    return f"/api/v1/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"
+
+
 def decider(item: Manifest) -> Replica | None:
     """The replica whose success is the job's, as its framework said when it was submitted."""
     name = ((item["metadata"].get("annotations") or {}).get(_DECIDER)) or ""
@@ -98,14 +105,16 @@ def container(pod: Manifest) -> str:
 
 def is_part_of(pod: Manifest, uid: str) -> bool:
     """Whether a pod belongs to this very job, and not to an earlier one of the same name."""
-    owners = pod["metadata"].get("ownerReferences") or []
-    return not uid or not owners or any(owner.get("uid") == uid for owner in owners)
+    owners = pod["metadata"].get("ownerReferences")
+    found = [one.get("uid") for one in owners or () if isinstance(one, dict)]
+    return not uid or not found or uid in found
 
 
 def replica(pod: Manifest) -> Replica | None:
     """Which replica a pod is; None for one that does not say."""
-    found = pod["metadata"].get("labels") or {}
-    role, index = found.get(OPERATOR_ROLE, ""), found.get(OPERATOR_INDEX, "")
+    labels = pod["metadata"].get("labels")
+    found = labels if isinstance(labels, dict) else {}
+    role, index = str(found.get(OPERATOR_ROLE) or ""), str(found.get(OPERATOR_INDEX) or "")
     if role == "launcher" and not index:  # an MPIJob's launcher has no index
         index = "0"
-    return Replica(role, int(index)) if role and index.isdigit() else None
+    return Replica(role, int(index)) if role and index.isdecimal() else None

@@ -1,44 +1,126 @@
-"""Deletes a job with all that belongs to it, and sees that it is gone."""
+"""Deletes jobs with all that belongs to them, and sees that they are gone."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 
-from ciao_kernel.backends.kubernetes import marks, status
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.backends.kubernetes import manifest, marks, status
+from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job
+from ciao_kernel.model import Job, Manifest
 
-_GONE = 15.0
-"""Seconds for which a stop waits until the pods are gone; what is left is said then."""
+_GONE = 30.0
+"""Seconds that pods may take to go beyond the grace that they have."""
+_FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
+_NAMED = 3
+"""Pods that a sentence names; a job may have a thousand."""
 
 
-async def remove(client: Client, job: Job, path: str, uid: str) -> None:
-    """Delete a job; what it owns goes with it.
+class Removals:
+    """Deletes jobs of one backend, and knows of each what is still there."""
 
-    Args:
-        client: The job's API server.
-        job: Its name and namespace.
-        path: Of its object.
-        uid: Of its object: a later job of the same name stays.
+    def __init__(self) -> None:
+        self._left: dict[str, str] = {}
 
-    Raises:
-        ClusterFault: Something is still there, or nobody answers.
-    """
-    await client.delete(path, uid=uid)
-    pods = f"/api/v1/namespaces/{job.place}/pods"
-    query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}"}
-    deadline = time.monotonic() + _GONE
-    while True:
-        listed = status.many(await client.get(pods, **query), "items")
-        left = [pod["metadata"]["name"] for pod in listed if marks.is_part_of(pod, uid)]
-        now = await client.find(path)
-        if not left and (now is None or now["metadata"].get("uid") != uid):
-            return
-        if time.monotonic() > deadline:
-            raise ClusterFault(
-                f"{job.name} is deleted, but still there: {', '.join(left) or job.name}.",
-                "Kubernetes removes them when their nodes answer.",
-            )
-        await asyncio.sleep(0.2)
+    def left(self, job: Job) -> str:
+        """What is still there of a job that is being deleted, for a sentence; "" if nothing."""
+        return self._left.get(job.uid or job.name, "")
+
+    async def remove(self, client: Client, job: Job, path: str) -> None:
+        """Delete a job; what it owns goes with it. Returns when all of it is gone.
+
+        Args:
+            client: The job's API server.
+            job: Its name and namespace, and its uid: a later job of the same name stays.
+            path: Of its object.
+
+        Raises:
+            ClusterFault: Something is still there after its grace, or nobody answers.
+            Refused: It may not be deleted.
+        """
+        with self._telling(job):
+            try:
+                item = await client.find(path)
+                uid = job.uid or str(status.get(item, "metadata", "uid") or "")
+                if item and item["metadata"].get("uid") == uid:
+                    await client.delete(path, uid=uid)
+            except ClusterFault as fault:
+                hint = f"It may still run; `ciao delete {job.name}` tries again."
+                raise ClusterFault(fault.message, hint) from fault
+            await self._wait(client, job, path, uid, _config_maps(item))
+
+    @contextlib.contextmanager
+    def _telling(self, job: Job) -> Iterator[None]:
+        """Say what is left from the first moment on, when it is all of the job."""
+        self._tell(
+            job,
+            "the API server has not answered yet. Until it does the job may run on, and "
+            f"`ciao delete {job.name}` asks again",
+        )
+        try:
+            yield
+        finally:
+            self._left.pop(job.uid or job.name, None)
+
+    def _tell(self, job: Job, text: str) -> None:
+        self._left[job.uid or job.name] = text
+
+    async def _wait(
+        self, client: Client, job: Job, path: str, uid: str, config_maps: list[str]
+    ) -> None:
+        """Look until nothing is there any more; pods take the grace that they were given."""
+        core = f"/api/v1/namespaces/{job.place}"
+        query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}", "limit": "100"}
+        began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
+        while True:
+            try:
+                now, listed, *beside = await asyncio.gather(
+                    client.find(path),
+                    client.get(f"{core}/pods", **query),
+                    *(client.find(f"{core}/configmaps/{name}") for name in config_maps),
+                )
+            except ClusterFault as fault:
+                text = f"it is deleted, but nobody tells whether it is gone: {fault.message}"
+                raise ClusterFault(text, f"`ciao describe {job.name}` asks again.") from fault
+            except Refused as error:
+                if error.code != 403:
+                    raise
+                return  # It is deleted; that this user may not look changes nothing.
+            pods = [pod for pod in status.many(listed, "items") if marks.is_part_of(pod, uid)]
+            left = [f"{job.name} itself"] if status.get(now, "metadata", "uid") == uid else []
+            left += [f"pod {pod['metadata']['name']}" for pod in pods[:_NAMED]]
+            if len(pods) > _NAMED:
+                left.append("other pods")
+            maps = [one for one in beside if one and _owned(one, uid)]
+            left += [f"ConfigMap {one['metadata']['name']}" for one in maps]
+            if not left:
+                return
+            text = ", ".join(left)
+            self._tell(job, f"it is deleted; still ending: {text}")
+            graces = [status.get(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
+            grace = max([grace, *(one for one in graces if isinstance(one, int))])
+            if time.monotonic() - began > grace + _GONE:
+                raise ClusterFault(
+                    f"it is deleted, but still there: {text}.",
+                    "Kubernetes removes that when its nodes answer.",
+                )
+            await asyncio.sleep(pause)
+            pause = min(_LAST_LOOK, pause * 1.3)
+
+
+def _owned(item: Manifest, uid: str) -> bool:
+    owners = status.many(item, "metadata", "ownerReferences")
+    return any(owner.get("uid") == uid for owner in owners)
+
+
+def _config_maps(item: Manifest | None) -> list[str]:
+    """The ConfigMaps that a job's pods mount; whether they are its own, their owner tells."""
+    names = [
+        str(status.get(volume, "configMap", "name") or "")
+        for template in (manifest.pods_of(item).values() if item else ())
+        for volume in status.many(template, "spec", "volumes")
+    ]
+    return sorted({name for name in names if name})

@@ -6,21 +6,25 @@ import asyncio
 import secrets
 import tempfile
 import time
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, manifest, marks
+from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, Refused
+from ciao_kernel.errors import BackendError, Refused, SpecError
+from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Notice
-from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.plugins import Build, Builder, Emit, Plan
 
-_T = TypeVar("_T")
+_PATIENCE = 4.0
+"""Seconds for which an interrupted cell waits until what it made is removed again."""
+
+_undoing: set[asyncio.Future[None]] = set()
+"""What goes on after its cell; the loop itself holds tasks by weak references alone."""
 
 
 async def prepare(
@@ -30,11 +34,30 @@ async def prepare(
 
     Raises:
         SourceError: What the builder says.
+        ClusterFault: The namespace is not there to stay.
     """
     python = plan.spec.python or settings.cluster_python
-    version = await target.client.get("/version")
+    if python.startswith("~"):
+        raise SpecError(
+            f"{python} means nothing in a pod: ~ is a home on this machine.",
+            "Give the path in the image, such as /opt/venv/bin/python, or leave it out.",
+            directive="python",
+        )
+    # Not beside the build, which may take long and must not outlive a refusal.
+    version, ground = await asyncio.gather(target.client.known("/version"), checks.ground(target))
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
-        artifact = await builder.build(plan.source, python, name, Path(folder), emit)
+        ask = Build(
+            plan.source,
+            plan.spec,
+            python,
+            name,
+            Path(folder),
+            plan.folder,
+            manifest.image_of(plan, settings),
+            manifest.architecture(plan, settings),
+            bool(plan.spec.dryrun),
+        )
+        artifact = await builder.build(ask, emit)
     job = Job(
         name=name,
         backend=marks.BACKEND,
@@ -52,7 +75,17 @@ async def prepare(
     run = secrets.token_hex(8)
     sleeps = _at_least(version, 1, 30)
     made = manifest.objects(plan, job, artifact, settings, run, sleeps=sleeps)
+    if ground.restricted:
+        made = manifest.secured(made)
+    if ground.goes_with_kernel:
+        emit(Notice(_GOES.format(target.namespace)))
     return replace(job, resource=made.path.rpartition("/")[2]), made
+
+
+_GOES = (
+    "the namespace {} was made for this kernel and goes with it, and so does the job. To keep "
+    "jobs, name another one (%namespace=…), or start the kernel with KERNEL_NAMESPACE."
+)
 
 
 async def submit(
@@ -61,31 +94,75 @@ async def submit(
     """Create all objects of a job; what exists already is removed again if a later step fails.
 
     Raises:
-        SpecError, ClusterFault: The cluster would refuse it; nothing was created.
+        SpecError, ClusterFault: The cluster refuses it; nothing of it exists.
         BackendError: No name is free.
     """
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if plan.name and await target.has(name):
+        if plan.name and await _taken(target, name):
             continue  # asked first: what follows is work for nothing then
         job, made = await prepare(plan, builder, target, settings, emit, name)
-        items = [(_path(item), item) for item in made.beside] + [(made.path, made.job)]
-        pods = [
-            checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
-            for role, pod in manifest.pods_of(made.job).items()
-        ]
-        await checks.dry_run(target, items, pods)
+        made = await try_out(target, made)
         try:
             uid = await _create(target, made, emit)
         except Refused as error:
             if error.reason == "AlreadyExists":  # taken between the question and now
                 continue
-            raise
+            raise checks.refusal(error, target) from error
         return replace(job, created=time.time(), uid=uid)
     raise BackendError(
         f"there are {naming.MOST} jobs of the name {plan.name}.",
         "`ciao delete --finished` removes them.",
     )
+
+
+async def _taken(target: Target, name: str) -> bool:
+    """Whether there is a job of that name, of any kind that this user may see: all at once."""
+    kinds = await target.kinds()
+    group = marks.API.split("/")[2]
+    wanted = [Right("get", kind, group) for kind in kinds]
+    may = await allowed(target.client, target.namespace, *wanted)
+    found = await asyncio.gather(
+        *(
+            target.client.find(f"{marks.API}/namespaces/{target.namespace}/{kind}/{name}")
+            for kind, has in zip(kinds, may, strict=True)
+            if has
+        )
+    )
+    return any(found)
+
+
+async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
+    """Let the server try what it would make of a job; return the objects that it takes.
+
+    Args:
+        target: Where.
+        made: The objects. Where Pod Security wants pods that ask for no rights, they become such.
+        whole: Try the job itself too. Before a submission that is not needed: it is created first,
+            and if that is refused nothing exists.
+
+    Raises:
+        SpecError, ClusterFault: The cluster would refuse it.
+    """
+    name = made.job["metadata"]["name"]
+
+    async def once(made: Objects) -> None:
+        items = [(marks.collection(item), item) for item in made.beside]
+        items += [(made.path, made.job)] if whole else []
+        pods = [
+            checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
+            for role, pod in manifest.pods_of(made.job).items()
+        ]
+        await asyncio.gather(checks.dry_run(target, items, pods), quotas.check(target, made))
+
+    try:
+        await once(made)
+    except checks.Insecure:
+        if made.secured:
+            raise
+        made = manifest.secured(made)
+        await once(made)
+    return made
 
 
 async def _create(target: Target, made: Objects, emit: Emit) -> str:
@@ -94,58 +171,67 @@ async def _create(target: Target, made: Objects, emit: Emit) -> str:
     In this order nothing can be left behind that nobody sees: a kernel that is killed in between
     leaves a job that waits for its source, in every list of jobs.
     """
-    client, path = target.client, f"{made.path}/{made.job['metadata']['name']}"
+    stopped = asyncio.Event()
+    making = asyncio.ensure_future(_make(target.client, made, stopped))
     try:
-        job = await _whole(client.create(made.path, made.job))
-        uid = str(job["metadata"]["uid"])
-        owner = {
-            "apiVersion": made.job["apiVersion"],
-            "kind": made.job["kind"],
-            "name": made.job["metadata"]["name"],
-            "uid": uid,
-        }
-        for item in made.beside:
-            owned = {**item["metadata"], "ownerReferences": [owner]}
-            await _whole(client.create(_path(item), {**item, "metadata": owned}))
+        # A request is let end even if the cell is interrupted: only then is it known what exists.
+        return await asyncio.shield(making)
     except BaseException:
-        await _undo(target, path, made, emit)
+        stopped.set()
+        await _undo(target.client, made, making, emit)
         raise
+
+
+async def _make(client: Client, made: Objects, stopped: asyncio.Event) -> str:
+    job = await client.create(made.path, made.job)
+    uid = str(job["metadata"]["uid"])
+    owner = {
+        "apiVersion": made.job["apiVersion"],
+        "kind": made.job["kind"],
+        "name": made.job["metadata"]["name"],
+        "uid": uid,
+    }
+    for item in made.beside:
+        if stopped.is_set():
+            break
+        owned = {**item["metadata"], "ownerReferences": [owner]}
+        await client.create(marks.collection(item), {**item, "metadata": owned})
     return uid
 
 
-async def _undo(target: Target, path: str, made: Objects, emit: Emit) -> None:
-    """Delete what this submission may have created, and nothing that somebody else has."""
-    run = made.job["metadata"]["annotations"][marks.RUN]
+async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit: Emit) -> None:
+    """Delete what this submission may have created, and nothing that somebody else has.
+
+    Returns when it is deleted, or goes on without its caller when that takes long.
+    """
+    name, late = made.job["metadata"]["name"], False
+    path, run = f"{made.path}/{name}", made.job["metadata"]["annotations"][marks.RUN]
 
     async def undo() -> None:
+        await asyncio.wait({making})
+        if not making.cancelled():
+            making.exception()  # whoever waits for it raises it
         try:
-            item = await target.client.find(path)
+            item = await client.find(path)
             if item and (item["metadata"].get("annotations") or {}).get(marks.RUN) == run:
-                await target.client.delete(path, uid=item["metadata"]["uid"])
+                await client.delete(path, uid=item["metadata"]["uid"])
         except BackendError as error:
-            name = path.rpartition("/")[2]
             text = f"{name} could not be removed again, and may exist: {error.message}"
             emit(Notice(f"{text} `ciao delete {name}` tries again."))
+        else:
+            if late:
+                emit(Notice(f"{name} is removed again."))
 
-    await asyncio.shield(asyncio.ensure_future(undo()))
-
-
-async def _whole(work: Coroutine[Any, Any, _T] | asyncio.Future[_T]) -> _T:
-    """Let a request end even if the cell is interrupted: only then is it known what exists."""
-    task = asyncio.ensure_future(work)
+    undoing = asyncio.ensure_future(undo())
+    _undoing.add(undoing)
+    undoing.add_done_callback(_undoing.discard)
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not (await asyncio.wait({task}, timeout=10))[0]:
-            task.cancel()  # what it has done is found by what looks next
-            await asyncio.wait({task})
-        raise
-
-
-def _path(item: Manifest) -> str:
-    """Where an object beside the job is created: a ConfigMap or a Secret."""
-    plural = f"{item['kind'].lower()}s"
-    return f"/api/v1/namespaces/{item['metadata']['namespace']}/{plural}"
+        await asyncio.wait({undoing}, timeout=_PATIENCE)
+    finally:
+        if not undoing.done():
+            late = True
+            text = f"{name} may exist, for the API server has not answered yet. When it does, the "
+            emit(Notice(f"{text}job is removed again; `ciao delete {name}` does so too."))
 
 
 def _at_least(version: Manifest, major: int, minor: int) -> bool:

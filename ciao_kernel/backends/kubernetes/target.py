@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from ciao_kernel.kube import access
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import ClusterSpec, Manifest
+from ciao_kernel.queries import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,11 @@ class Target:
 
     client: Client
     namespace: str
+
+    @property
+    def context(self) -> str:
+        """The kubeconfig's context, also where nobody named one; "" in a pod."""
+        return self.client.access.context
 
     async def kinds(self) -> list[str]:
         """The job kinds that the operator serves, as they stand in paths: ``tfjobs``."""
@@ -41,16 +48,27 @@ class Target:
         Raises:
             Refused, ClusterFault: As the client says.
         """
+        closed: Refused | None = None
+        seen = False
         for plural in [resource] if resource else await self.kinds():
             path = f"{marks.API}/namespaces/{self.namespace}/{plural}/{name}"
             try:
                 item = await self.client.find(path)
             except Refused as error:
                 if error.code == 403 and not resource:
+                    closed = error
                     continue
                 raise
+            seen = True
             if item:
                 yield path, item
+        if closed is not None and not seen:  # no kind at all is open to this user
+            raise Refused(
+                closed.message,
+                "Ask for the Role of deploy/rbac/, or name another namespace: --namespace NAME.",
+                code=closed.code,
+                reason=closed.reason,
+            )
 
     async def has(self, name: str) -> bool:
         """Whether there is a job of that name, of any kind and by whomever."""
@@ -74,6 +92,7 @@ class Targets:
         self._load = load
         self._clients: dict[str, Client] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loading = asyncio.Lock()
 
     async def of(self, spec: ClusterSpec | None = None) -> Target:
         """Return where a cell's job goes; without a cell, where the settings say.
@@ -83,13 +102,33 @@ class Targets:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # connections belong to the loop that opened them
-            self._clients, self._loop = {}, loop
+            self._clients, self._loop, self._loading = {}, loop, asyncio.Lock()
         context = (spec.context if spec else None) or self._settings.context
-        if context not in self._clients:
-            client = Client(await self._load(context), self._settings.request_patience, self._load)
-            self._clients[context] = client
+        async with self._loading:  # two who ask at once get one client
+            if context not in self._clients:
+                found = await self._load(context)
+                client = Client(found, self._settings.request_patience, self._load)
+                self._clients[context] = client
         client = self._clients[context]
         return Target(client, self._namespace(spec, client.access))
+
+    async def at(self, where: Where) -> Target:
+        """Return where jobs are looked for."""
+        spec = ClusterSpec(context=where.context or None, namespace=where.namespace or None)
+        return await self.of(spec)
+
+    def options(self, context: str, namespace: str) -> str:
+        """What a command has to say to look in a namespace; "" where it looks by itself.
+
+        Args:
+            context: As it was named; "" for that of the settings.
+            namespace: Of the job.
+        """
+        words = [] if context in ("", self._settings.context) else ["--context", context]
+        client = self._clients.get(context or self._settings.context)
+        if client is None or namespace != self._namespace(None, client.access):
+            words = ["--namespace", namespace, *words]
+        return shlex.join(words)
 
     def _namespace(self, spec: ClusterSpec | None, found: Access) -> str:
         named = (spec.namespace if spec else None) or self._settings.namespace

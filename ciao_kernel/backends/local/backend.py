@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ciao_kernel import preview
-from ciao_kernel.backends.local import follower, gpus, interpreter, views
+from ciao_kernel.backends.local import execute, follower, gpus, interpreter, views
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import EnvironmentFault, SpecError
-from ciao_kernel.model import ClusterSpec, Event, Job, Notice, Replica, Status
+from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
+from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 
 class LocalBackend:
@@ -40,6 +41,12 @@ class LocalBackend:
 
     async def check(self, plan: Plan) -> None:
         """See that the machine has the interpreter, the packages and the GPUs."""
+        if plan.spec.dryrun is DryRun.SERVER:
+            raise SpecError(
+                "this job would run on this machine, where there is no server to ask.",
+                "Write %dryrun alone, or name a cluster: %backend=kubernetes.",
+                directive="dryrun",
+            )
         total = len(plan.spec.replicas())
         if total > self._settings.local_replicas:
             raise SpecError(
@@ -48,16 +55,12 @@ class LocalBackend:
                 "Ask for fewer, or raise the setting: `%ciao config localReplicas=…`.",
                 directive=max(plan.spec.groups, key=lambda g: g.count).role,
             )
-        if plan.spec.builder not in (None, "auto", "folder"):
-            raise SpecError(
-                f"the builder {plan.spec.builder} makes nothing that runs on this machine.",
-                "Leave %builder out.",
-                directive="builder",
-            )
         python, package = self._launcher.python(plan), plan.framework.package
         needed = package in plan.source.imports or plan.framework.needs_package(plan.spec)
         # An interpreter that the user named is asked in any case: it may be no Python at all.
-        if needed or python != sys.executable:
+        if plan.spec.build.needed:
+            pass  # they may bring it, and are brought later
+        elif needed or python != sys.executable:
             found = await interpreter.has(python, package)
             if needed and not found:
                 raise EnvironmentFault(
@@ -82,8 +85,17 @@ class LocalBackend:
             emit(Notice("%cpu and %memory bind on a cluster only; here, replicas share what is."))
         return views.job(await self._launcher.launch(plan, builder, emit, outlive=outlive))
 
-    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
-        """See :func:`ciao_kernel.backends.local.follower.follow`."""
+    def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        """See :func:`ciao_kernel.backends.local.follower.follow`.
+
+        Raises:
+            UsageError: At once, where ``since`` is given.
+        """
+        if since:
+            raise _timeless("--since")
+        return self._follow(job)
+
+    async def _follow(self, job: Job) -> AsyncIterator[Event]:
         async with contextlib.aclosing(follower.follow(job, self._store.folder(job))) as events:
             async for event in events:
                 yield event
@@ -96,21 +108,56 @@ class LocalBackend:
         """Stop the job and remove its folder, with all that it wrote there."""
         await self._store.delete(job)
 
-    async def jobs(self) -> list[tuple[Job, Status]]:
-        """All jobs that have a folder, oldest first; half-made ones are left out."""
-        return await self._store.all()
+    async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
+        """All jobs that have a folder, oldest first; they lie in no cluster's namespace."""
+        return [] if where.said else await self._store.all()
 
-    async def find(self, name: str) -> tuple[Job, Status]:
-        """One job by its name; the error offers the nearest one."""
+    async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
+        """One job by its name."""
+        if where.said:
+            raise NoSuchJob(
+                f"no cluster is configured here, and no job {name} can be in it.",
+                "Set KUBECONFIG; for a job of this machine leave --namespace and --context out.",
+            )
         return await self._store.find(name)
 
-    async def log(self, job: Job, replica: Replica, *, last: int | None = None) -> bytes:
-        """Read the replica's log file."""
-        return await self._store.log(job, replica, last)
+    async def details(self, job: Job) -> Details:
+        """What was asked for, and the processes that do it."""
+        return self._store.details(job)
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
+        """Read the replica's log file.
+
+        Raises:
+            UsageError: What is asked for is nowhere written down.
+        """
+        if options.previous:
+            raise UsageError(
+                "a replica on this machine is never started again: there is no --previous.",
+                "Leave it out.",
+            )
+        if options.timestamps or options.since:
+            raise _timeless("--timestamps" if options.timestamps else "--since")
+        return await self._store.log(job, replica, options)
+
+    async def execute(
+        self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
+    ) -> int:
+        """Run a command in the job's folder, with the variables of the replica."""
+        return await execute.execute(self._store.folder(job), replica, command, streams)
 
     def remains(self, job: Job) -> str:
-        """Its folder, until it is deleted."""
+        """Its folder, until it is deleted; before that, a replica that does not end."""
+        if self._store.runs(job):
+            return "a replica takes its time to end"
         return f"its files stay in {job.place}"
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+def _timeless(option: str) -> UsageError:
+    return UsageError(
+        f"a job on this machine writes its lines to files, without times: there is no {option}.",
+        "Leave it out; --tail N of `%ciao logs` shows the last lines.",
+    )

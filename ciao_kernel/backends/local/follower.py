@@ -211,5 +211,5 @@ def _lost(job: Job, folder: Folder) -> JobLost:
     return JobLost(
         f"the process that runs {job.name} is gone: it was killed, or this machine was "
         "started again.",
-        f"Run the cell again. `ciao delete {job.name}` removes what is left.",
+        f"Run the cell again. `%ciao delete {job.name}` removes what is left.",
     )

@@ -70,7 +70,7 @@ def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> Non
         raise SpecError(
             f"the job asks for {_count(total)}, and {free} of {len(devices)} are free: "
             f"the others are used by {', '.join(sorted(holders))}.",
-            "Wait for that job, or stop it with `ciao delete NAME`.",
+            "Wait for that job, or stop it with `%ciao delete NAME`.",
             directive="gpu",
         )
 

@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import naming
-from ciao_kernel.backends.local import gpus, interpreter, ports, processes, store
+from ciao_kernel import naming, requirements
+from ciao_kernel.backends.local import environment, gpus, interpreter, ports, processes, store
 from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, EnvironmentFault
 from ciao_kernel.model import Address, Artifact, Replica
-from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.plugins import Build, Builder, Emit, Plan
 from ciao_kernel.preview import ReplicaPlan
 
 _ROOT = str(Path(__file__).parents[3])
@@ -71,9 +71,20 @@ class Launcher:
         store.clear_leftovers(self._jobs)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            artifact = await builder.build(
-                plan.source, self.python(plan), folder.path.name, folder.path, emit
+            python = self.python(plan)
+            if (wanted := plan.spec.build).needed:
+                cache = self._settings.storage / "cache"
+                asked = requirements.read(wanted, plan.folder)
+                python = await environment.bring(python, asked, cache, emit)
+            ask = Build(
+                plan.source,
+                plan.spec,
+                python,
+                folder.path.name,
+                folder.path,
+                plan.folder,
             )
+            artifact = await builder.build(ask, emit)
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), await self._shares(plan)
                 name = folder.path.name
@@ -109,7 +120,7 @@ class Launcher:
             ) from error
         raise BackendError(
             f"there are {naming.MOST} jobs of the name {wanted}.",
-            "`ciao delete --finished` removes them.",
+            "`%ciao delete --finished` removes them.",
         )
 
     def _addresses(self, plan: Plan) -> dict[Replica, Address]:
@@ -253,7 +264,7 @@ async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) ->
             said = folder.supervisor_log.read_text(errors="replace").strip().splitlines()
             raise BackendError(
                 "the job's supervisor did not start: " + (said or ["it said nothing"])[-1],
-                "`ciao doctor` may tell why.",
+                "`%ciao doctor` may tell why.",
             )
         await asyncio.sleep(0.003)
 
@@ -262,7 +273,7 @@ def _no_room(error: OSError, folder: Folder) -> EnvironmentFault:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"the disk is full: {folder.path} takes no more.",
-            "Free some space; `ciao delete --finished` removes old jobs.",
+            "Free some space; `%ciao delete --finished` removes old jobs.",
         )
     return EnvironmentFault(
         f"the job cannot be started: {error.strerror or error}"

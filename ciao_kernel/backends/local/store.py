@@ -14,8 +14,10 @@ from ciao_kernel.backends.local import processes, views
 from ciao_kernel.backends.local.record import LEFTOVERS, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
+from ciao_kernel.queries import Details, LogOptions, last_lines
 
 _UNREADABLE = (OSError, ValueError, KeyError)
+_FIRST_LOOK = 1 << 16
 _DAY = 24 * 3600.0
 
 
@@ -66,7 +68,7 @@ class Store:
                 await _end([Folder(path)] if is_lost else [])
                 return job, status
         raise NoSuchJob(
-            f"there is no job {name or repr(name)} on this machine.", "`ciao jobs` lists all jobs."
+            f"there is no job {name or repr(name)} on this machine.", "`%ciao jobs` lists all jobs."
         )
 
     async def stop(self, job: Job, reason: str) -> None:
@@ -90,20 +92,51 @@ class Store:
             await asyncio.sleep(0.02)
         await asyncio.to_thread(processes.sweep, mark)
 
+    def runs(self, job: Job) -> bool:
+        """Whether a job has replicas that its supervisor has not seen end."""
+        with contextlib.suppress(*_UNREADABLE):
+            record = self.folder(job).read_status()
+            return bool(record and not record["settled"] and views.supervised(record))
+        return False
+
     async def delete(self, job: Job) -> None:
         """Stop a job and remove its folder, with all that it wrote there."""
         await self.stop(job, "deleted")
         await asyncio.to_thread(remove, self.folder(job))
 
-    async def log(self, job: Job, replica: Replica, last: int | None) -> bytes:
-        """Read a replica's log file."""
+    def details(self, job: Job) -> Details:
+        """What the records of a job say beside its status; variables stay untold.
+
+        Raises:
+            NoSuchJob: Its folder is gone.
+        """
+        folder = self.folder(job)
         try:
-            with self.folder(job).log(str(replica)).open("rb") as stream:
-                if last is not None:
-                    stream.seek(max(0, os.fstat(stream.fileno()).st_size - last))
-                return stream.read()
-        except FileNotFoundError:
-            return b""
+            return views.details(folder.read_job(), folder.read_status() or {})
+        except _UNREADABLE:
+            raise NoSuchJob(f"the folder of {job.name} is gone.") from None
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
+        """Read a replica's log file, or its end."""
+        file = self.folder(job).log(str(replica))
+        if options.tail is None:
+            return _end_of(file, options.last)
+        size = _FIRST_LOOK
+        while True:  # without reading all of a long one
+            data = _end_of(file, size)
+            if len(data) < size or data.count(b"\n") > options.tail:
+                return last_lines(data, options.tail)
+            size *= 4
+
+
+def _end_of(file: Path, size: int | None) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            if size is not None:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - size))
+            return stream.read()
+    except FileNotFoundError:
+        return b""
 
 
 def remove(folder: Folder) -> None:

@@ -115,7 +115,7 @@ class Supervisor:
         if self.state != "Running" or self.asked_to_stop:
             replica.to("Stopped")
             return
-        environment = {**_clean(os.environ), **record["env"], processes.MARK: self.job["id"]}
+        environment = {**inherited(os.environ), **record["env"], processes.MARK: self.job["id"]}
         log = self.folder.log(replica.name)
         try:
             # Appending: torchrun's children share the file, and each write lands at its end.
@@ -289,8 +289,8 @@ class Supervisor:
         }
 
 
-def _clean(environment: os._Environ[str]) -> dict[str, str]:
-    """The environment for a replica: the kernel's, less what speaks of the kernel itself."""
+def inherited(environment: os._Environ[str]) -> dict[str, str]:
+    """What a replica gets of an environment: all but what speaks of a kernel or another job."""
     kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
     if "inline" in kept.get("MPLBACKEND", ""):
         del kept["MPLBACKEND"]  # ipykernel's: plots there go to a notebook that does not exist

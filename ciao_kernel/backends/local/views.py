@@ -5,6 +5,8 @@ Apart from :mod:`.record`, because the supervisor imports that one and wants no 
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.queries import Details, Group
 
 BACKEND = "local"
 
@@ -54,6 +57,27 @@ def status(folder: Folder, record: Mapping[str, Any]) -> Status:
         message=record["message"],
         settled=record["settled"],
         decided_by=_replica(record["decided_by"]) if record["decided_by"] else None,
+    )
+
+
+def details(asked: Mapping[str, Any], now: Mapping[str, Any]) -> Details:
+    """What both records of a job say beside its status."""
+    supervisor = now.get("supervisor") or {}
+    pid = supervisor.get("pid", 0)
+    lives = bool(pid) and processes.alive(pid, supervisor.get("birth"))
+    owner = asked["owner"]
+    commands = dict.fromkeys(shlex.join(one["command"]) for one in asked["replicas"])
+    rows = {
+        "command": "; ".join(commands),
+        "clean policy": asked["clean"],
+        "deadline": f"{asked['deadline']} s" if asked["deadline"] else "",
+        "ends with": f"process {owner['pid']}" if owner else "",
+        "supervisor": f"process {pid}" if lives else "",
+    }
+    counts = Counter(one["role"] for one in asked["replicas"])
+    return Details(
+        facts=tuple((name, str(value)) for name, value in rows.items() if value),
+        groups=tuple(Group(role, count) for role, count in counts.items()),
     )
 
 

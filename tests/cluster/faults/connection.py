@@ -54,8 +54,10 @@ class State:
 
     async def pause(self, seconds: float | None) -> None:
         """Wait so long (None: without end), or until the fault is another."""
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
 
 class Connection:

@@ -63,6 +63,29 @@ def test_without_a_program(tmp_path: Path) -> None:
     assert "apt-get install openssl" in said
 
 
+@pytest.mark.parametrize(
+    ("version", "toolchain", "fits"),
+    [
+        ("go1.19.8", "", False),
+        ("go1.23.4", "local", False),
+        ("go1.21.0", "auto", True),
+        ("go1.24.0", "local", True),
+        ("devel go1.27-abc", "local", True),
+    ],
+)
+def test_with_a_go(tmp_path: Path, version: str, toolchain: str, fits: bool) -> None:
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\nprintf '%s\\n' '{version}' '{toolchain}' 'https://a.test,direct'\n")
+    go.chmod(0o755)
+    script = f"export PATH={tmp_path}:$PATH; {shlex.join(UP)}"
+    said = refused(["unshare", "--net", "sh", "-ec", script], tmp_path / "cache")
+    if fits:
+        assert "Debian's packages cannot be fetched" in said  # what is looked at next
+    else:
+        assert f"{version} is too old, and fetches no newer one" in said
+        assert "expected go1.24" in said
+
+
 def test_on_a_file_system_that_holds_no_overlay(tmp_path: Path) -> None:
     lower = tmp_path / "lower"
     for name in ("lower", "upper", "work", "cache"):

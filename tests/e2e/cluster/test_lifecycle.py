@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import recipes
+from tests.cluster import operators, recipes
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import layout
+from tests.cluster.programs import on_demand
 from tests.cluster.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -168,6 +169,21 @@ def test_up_and_status_on_a_cluster_that_is_down_and_up(lowered: Cluster) -> Non
     again = {name: part["pid"] for name, part in lowered.node.parts().items()}
     assert again.pop("scheduler") != pids.pop("scheduler")
     assert again == pids
+
+
+def test_an_older_operator_that_was_left_is_put_back_by_up(lowered: Cluster) -> None:
+    told("up")
+    on_demand("older-operator")
+    operators.replace(lowered.at, lowered.kubectl, recipes.OLDER_OPERATOR)  # and nobody goes on
+    assert "mxjobs" in lowered.kubectl("get", "customresourcedefinitions", "-o", "name")
+    assert "putting the usual one back" in told("up")
+    kinds = lowered.kubectl("get", "customresourcedefinitions", "-o", "name")
+    assert "jaxjobs" in kinds
+    assert "mxjobs" not in kinds
+    assert "putting the usual one back" not in told("up")
+    path = "jsonpath={.spec.template.spec.containers[*].image}"
+    image = lowered.kubectl("get", "deployment/training-operator", "-n", "kubeflow", "-o", path)
+    assert image == lowered.image("training-operator")
 
 
 def test_a_device_of_that_name_is_an_error_and_nothing_is_touched(lowered: Cluster) -> None:

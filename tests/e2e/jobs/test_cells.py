@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ciao_kernel.errors import SourceError
+from ciao_kernel.errors import SourceError, UsageError
 from ciao_kernel.model import State
 from tests.e2e.jobs.conftest import Team
 
@@ -72,7 +72,7 @@ def test_variables_and_arguments_are_what_was_written(team: Team) -> None:
         assert ended.display.data(f"worker-{index}").decode() == line
 
 
-@pytest.mark.parametrize("count", [2, 60], ids=["few", "many"])
+@pytest.mark.parametrize("count", [0, 2, 60], ids=["none", "few", "many"])
 def test_modules_and_files_lie_beside_the_program(team: Team, count: int) -> None:
     (team.folder / "helper.py").write_text("from pkg.inner import name\n")
     (team.folder / "pkg").mkdir()
@@ -82,9 +82,9 @@ def test_modules_and_files_lie_beside_the_program(team: Team, count: int) -> Non
     for number in range(count):
         (team.folder / "data" / f"{number}.bin").write_bytes(bytes([number, 0, 255]))
     ended = team.run(
-        "%framework=tensorflow\n%worker=1\n%files=data/\n"
+        f"%framework=tensorflow\n%worker=1\n{'%files=data/' if count else ''}\n"
         "import os, pathlib, helper\n"
-        "files = sorted(pathlib.Path('data').iterdir())\n"
+        "files = sorted(pathlib.Path('data').glob('*'))\n"
         "print(helper.name, len(files), sum(f.read_bytes()[0] for f in files))\n"
         "pathlib.Path('written').write_text('x')\n"
         "print(sorted(p.name for p in pathlib.Path('.').iterdir() if p.name != '__pycache__'))\n"
@@ -92,7 +92,32 @@ def test_modules_and_files_lie_beside_the_program(team: Team, count: int) -> Non
     assert ended.error is None, ended.error
     said = ended.display.data("worker-0").decode().splitlines()
     assert said[0] == f"inner {count} {sum(range(count))}"
-    assert said[1] == "['ciao_cell.py', 'data', 'helper.py', 'pkg', 'written']"
+    there = ["ciao_cell.py", *(["data"] if count else []), "helper.py", "pkg", "written"]
+    assert said[1] == str(there)
+
+
+def test_files_are_the_replicas_own(team: Team) -> None:
+    (team.folder / "run.sh").write_text("#!/bin/sh\necho from a script >> conf/a.json\n")
+    (team.folder / "run.sh").chmod(0o755)
+    (team.folder / "conf").mkdir()
+    (team.folder / "conf" / "a.json").write_text("{}\n")
+    ended = team.run(
+        "%framework=tensorflow\n%worker=1\n%files=run.sh conf/\n"
+        "import os, pathlib, stat\n"
+        "pathlib.Path('conf/a.json').write_text('changed\\n')\n"
+        "print(bool(os.stat('run.sh').st_mode & stat.S_IXUSR))\n"
+        "os.spawnl(os.P_WAIT, './run.sh', 'run.sh')\n"
+        "print(pathlib.Path('conf/a.json').read_text())\n"
+    )
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-0") == b"True\nchanged\nfrom a script\n\n"
+
+
+def test_a_home_of_this_machine_is_no_place_in_a_pod(team: Team) -> None:
+    ended = team.run("%framework=tensorflow\n%worker=1\n%python=~/venv/bin/python\nprint()\n")
+    assert isinstance(ended.error, UsageError)
+    assert "means nothing in a pod" in ended.error.message
+    assert team.left() == []
 
 
 def test_what_no_configmap_holds_is_an_error_and_nothing_is_created(team: Team) -> None:

@@ -139,7 +139,8 @@ def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:
     ended = team.run(HEAD + "print()\n")
     assert isinstance(ended.error, ClusterFault)
     assert "not allowed are create configmaps." in ended.error.message
-    assert "deploy/rbac" in ended.error.hint
+    assert "kubectl apply -f -" in ended.error.hint
+    assert "resources: [configmaps]" in ended.error.hint
     assert team.left() == []
 
 
@@ -154,5 +155,5 @@ def test_a_quota_that_is_used_up_is_said_before_anything_exists(team: Team) -> N
     team.user.allow(*rules(), Rule(["pods"], ["create"]))
     ended = team.run("%framework=tensorflow\n%worker=1;%memory=1Gi\nprint()\n")
     assert isinstance(ended.error, UsageError)
-    assert "exceeded quota" in str(ended.error)
+    assert "has no room for this job: requests.memory" in str(ended.error)
     assert team.left() == []

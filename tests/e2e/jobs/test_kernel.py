@@ -115,6 +115,31 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     assert "TFJob/mine" in team.left()
 
 
+def test_the_next_kernel_says_once_what_runs_from_before(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    short = "%framework=tensorflow\n%worker=1\nprint('new')\n"
+    first, other = (start_kernel(env=environment(team)) for _ in range(2))
+    assert "from before" not in first.run(CELL.replace("%worker=2", "%worker=1\n%detach"), 60).text
+    assert "from before" not in first.run(short, 60).text
+    # Another kernel's job is no news while that kernel lives.
+    assert "from before" not in other.run(short, 60).text
+    first.shutdown()
+
+    last = start_kernel(env=environment(team))
+    assert "from before" not in last.run("%ciao config").text
+    told = last.run(short, 60)
+    assert re.search(r"^still running from before: mine \(\d+[sm], %ciao attach mine\)$",
+                     told.text, re.M)  # fmt: skip
+    kinds = [event for event in told.events if event in ("stream", "display_data")]
+    assert kinds[0] == "stream"  # before the job's table
+    assert "from before" not in last.run(short, 60).text
+
+    listed = start_kernel(env=environment(team))
+    assert "mine" in listed.run("%ciao jobs").text
+    assert "from before" not in listed.run("%ciao describe mine").text
+
+
 def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) -> None:
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
     client = kernel

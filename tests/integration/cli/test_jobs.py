@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.cli.command import HEADER, LONG, QUICK, User, until
@@ -88,6 +89,72 @@ def test_a_long_log_is_read_from_its_end(ciao: User) -> None:
     assert ciao("run", "--name", "much", "--worker", "1", "train.py").code == 0
     out = ciao("logs", "much", "--tail", "5000").out.splitlines()
     assert [int(line.split()[2]) for line in out] == list(range(25_000, 30_000))
+
+
+def test_what_files_without_times_cannot_tell_is_a_usage_error(ciao: User) -> None:
+    ciao.detach("far", QUICK)
+    for words in (
+        ["logs", "far", "--timestamps"],
+        ["logs", "far", "--previous"],
+        ["logs", "far", "--since", "5m"],
+        ["logs", "-f", "far", "--since", "5m"],
+        ["attach", "far", "--since", "5m"],
+        ["describe", "far", "--output", "yaml"],
+    ):
+        done = ciao(*words)
+        assert (done.code, done.out) == (2, ""), words
+        assert done.err.startswith("UsageError: ")
+    for verb in ("describe", "logs"):
+        assert "NoSuchJob" in ciao(verb, "far", "--namespace", "x").err
+
+
+def test_a_command_runs_beside_a_replica(ciao: User) -> None:
+    job = ciao.detach("far")
+    done = ciao("exec", "far/worker-1", "--", "sh", "-c", "echo $CIAO_REPLICA; pwd; exit 42")
+    assert (done.code, done.err) == (42, "")
+    assert done.out == f"worker-1\n{job['folder']}\n"
+    piped = ciao.shell("head -c 3000000 /dev/zero | ciao exec -i far/worker-0 -- cat | wc -c")
+    assert piped.out.strip() == "3000000"
+    assert ciao("exec", "far/worker-0", "--", "sh", "-c", "kill -9 $$").code == 137
+    for words, says in (
+        (["far", "--", "true"], "Name one: far/worker-0, far/worker-1."),
+        (["far/ps-0", "--", "true"], "no replica 'ps-0'"),
+        (["far/worker-0"], "no command is named"),
+        (["-i", "-t", "far/worker-0", "--", "true"], "-t joins this terminal"),
+    ):
+        done = ciao("exec", *words)
+        assert done.code == 2
+        assert says in done.err
+    done = ciao("exec", "far/worker-0", "--", "no-such-program")
+    assert done.code == 1
+    assert "no-such-program cannot be run" in done.err
+    # It ends with the job, as it would in a pod.
+    process = ciao.start("exec", "far/worker-0", "--", "sh", "-c", "echo here; sleep 600")
+    assert process.stdout
+    assert process.stdout.readline() == "here\n"
+    assert ciao("delete", "far").code == 0
+    assert ciao.finish(process).code == 137
+
+
+def test_an_interrupt_ends_the_command(ciao: User) -> None:
+    ciao.detach("far")
+    process = ciao.start("exec", "far/worker-0", "--", "sh", "-c", "echo here; exec sleep 613")
+    assert process.stdout
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    assert ciao.finish(process).code == 130
+    names = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+    assert "sleep 613" not in names
+
+
+def test_a_command_gets_the_terminal(ciao: User) -> None:
+    ciao.detach("far")
+    terminal = ciao.terminal("exec", "-i", "-t", "far/worker-0", "--", "sh", columns=90, rows=25)
+    terminal.press("stty size; sleep 600\r")
+    until(lambda: "25 90" in terminal.raw, "the size of the window")
+    terminal.press("\x03")  # the command's, not ours
+    terminal.press("exit 7\r")
+    assert terminal.wait() == 7
 
 
 def test_logs_follow_a_job_that_runs(ciao: User) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import pins, recipes, store
+from tests.cluster import pins, programs, recipes, store
 from tests.cluster.commands import run
 from tests.cluster.debian import Layer
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
+from tests.cluster.sockets import connect
 from tests.cluster.tasks import Task
 from tests.cluster.tasks import run as run_tasks
 
@@ -92,18 +94,21 @@ def test_another_pin_or_file_is_another_name_in_the_cache(tmp_path: Path) -> Non
 
 def test_versions_come_from_the_modules() -> None:
     assert pins.KUBERNETES.startswith("v1.34.")
-    assert pins.OPERATOR == "v1.9.3"
+    assert (pins.OPERATOR, pins.OLDER_OPERATOR) == ("v1.9.3", "v1.8.1")
+    assert pins.GO >= (1, 24)
     with pytest.raises(LookupError, match=r"modules/kubernetes/go\.mod"):
         pins.version("example.com/none", "kubernetes")
 
 
 def test_each_module_pins_what_it_needs() -> None:
-    for name in ("kubernetes", "operator", "coredns", "kaniko", "kwok"):
+    every = (*programs.NAMES, *programs.FOR_TESTS, *programs.FOR_BENCHMARKS)
+    assert sorted(every) == sorted(folder.name for folder in pins.MODULES.iterdir())
+    for name in every:
         assert (pins.MODULES / name / "go.sum").stat().st_size > 10_000
 
 
 def test_names_of_images_and_layers_are_all_different() -> None:
-    names = [image.name for image in recipes.IMAGES]
+    names = [image.name for image in (*recipes.IMAGES, recipes.OLDER_OPERATOR)]
     assert len(set(names)) == len(names)
     layers = {layer.name: layer for i in recipes.IMAGES if i.layer for layer in i.layer.stack}
     assert len({layer.key for layer in layers.values()}) == len(layers)
@@ -117,6 +122,22 @@ def test_a_program_that_fails_is_an_error_with_its_last_words(tmp_path: Path) ->
     assert "no such thing" in log.read_text()
     with pytest.raises(ClusterError, match="not-there is not on this machine"):
         run(["not-there"])
+
+
+def test_a_socket_is_reached_however_deep_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("x" * 100) / ("y" * 100)
+    folder.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError):
+        connect(folder / "socket", seconds=2)
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(folder)
+        server.bind("socket")
+        server.listen()
+        with connect(folder / "socket", seconds=2) as client:
+            client.sendall(b"hello")
+            assert server.accept()[0].recv(5) == b"hello"
 
 
 def test_a_namespaces_name_tells_its_test_and_is_a_valid_name() -> None:

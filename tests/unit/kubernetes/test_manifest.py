@@ -24,8 +24,11 @@ REGISTRY = Registry(third_party={})
 
 
 def source(program: bytes = b"print()\n", **files: bytes) -> Source:
-    others = tuple(SourceFile(path, data, size=len(data)) for path, data in files.items())
-    return Source(SourceFile("ciao_cell.py", program, size=len(program)), files=others)
+    """A program and files; those that end in .py are modules that it imports."""
+    others = [SourceFile(path, data, size=len(data)) for path, data in files.items()]
+    modules = tuple(one for one in others if one.path.endswith(".py"))
+    entry = SourceFile("ciao_cell.py", program, size=len(program))
+    return Source(entry, modules, tuple(one for one in others if one not in modules))
 
 
 def build(what: Source, python: str = "python3", job: str = "job") -> Artifact:
@@ -68,6 +71,34 @@ def test_a_pytorchjob_runs_torchrun_with_one_process_a_replica() -> None:
     assert set(made.job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
     command = pod(made, "Master")["spec"]["containers"][0]["command"]
     assert command == ["python3", "-u", "-m", "torch.distributed.run", "/ciao/ciao_cell.py"]
+
+
+def test_roles_with_other_gpus_tell_torchrun_their_processes() -> None:
+    made = objects("%framework=pytorch\n%master=1;%gpu=1\n%worker=2;%gpu=4\n")
+    assert made.job["spec"]["nprocPerNode"] == "1"
+    run = ["python3", "-u", "-m", "torch.distributed.run"]
+    commands = {
+        role: pod(made, role)["spec"]["containers"][0]["command"] for role in ("Master", "Worker")
+    }
+    assert commands["Master"] == [*run, "/ciao/ciao_cell.py"]
+    assert commands["Worker"] == [*run, "--nproc-per-node=4", "/ciao/ciao_cell.py"]
+
+
+def test_secured_pods_ask_for_no_rights() -> None:
+    files = build(source(**{"a.txt": b"a"}))
+    made = objects("%framework=tensorflow\n%ps=1\n%worker=1\n", files)
+    found = manifest.secured(made)
+    assert found.secured
+    assert "securityContext" not in str(made.job)
+    for role in ("PS", "Worker"):
+        spec = pod(found, role)["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for one in (*spec["containers"], *spec["initContainers"]):
+            assert one["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
 
 
 def test_nothing_is_taken_for_a_variable_of_kubernetes() -> None:
@@ -130,26 +161,42 @@ def test_an_object_of_somebody_else_is_no_job(notes: dict[str, str]) -> None:
         marks.job(item, 0.0)
 
 
-def test_a_few_files_are_a_key_each_and_bytes_stay_bytes() -> None:
-    made = build(source(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n", **{"a/b.bin": b"\xff\0", "c.txt": b"c"}))
+def test_a_few_modules_are_a_key_each_and_bytes_stay_bytes() -> None:
+    made = build(source(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n", **{"a/b.py": b"\xff\0", "c.py": b"c"}))
     (item,) = made.objects
     assert item["immutable"] is True
     assert item["data"]["program.py"].encode() == b"\xef\xbb\xbfx = '\xc3\xa9'\r\n"
     assert base64.b64decode(item["binaryData"]["file-0"]) == b"\xff\0"
     places = {one["mountPath"]: one.get("subPath") for one in made.mounts}
-    assert places["/ciao/a/b.bin"] == "file-0"
+    assert places["/ciao/a/b.py"] == "file-0"
     assert places["/ciao/ciao_cell.py"] == "program.py"
     assert not made.init_containers
 
 
-def test_many_files_are_packed_the_same_way_each_time() -> None:
-    files = {f"d/{n}.txt": str(n).encode() for n in range(40)}
+def packed(made: Artifact) -> dict[str, tuple[bytes, int]]:
+    """What the init container unpacks: bytes and mode of each file."""
+    data = base64.b64decode(made.objects[0]["binaryData"]["files.tar.gz"])
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {one.name: (tar.extractfile(one).read(), one.mode) for one in tar.getmembers()}  # type: ignore[union-attr]
+
+
+def test_files_are_packed_so_that_a_replica_may_write_to_them(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    entry = SourceFile("ciao_cell.py", b"print()\n", size=8)
+    files = (SourceFile("run.sh", origin=script, size=10), SourceFile("d/a.csv", b"1", size=1))
+    made = build(Source(entry, files=files))
+    assert packed(made) == {"run.sh": (b"#!/bin/sh\n", 0o755), "d/a.csv": (b"1", 0o644)}
+    assert made.init_containers[0]["command"][0] == "python3"
+    assert [one["mountPath"] for one in made.mounts] == ["/ciao", "/ciao/ciao_cell.py"]
+
+
+def test_many_modules_are_packed_the_same_way_each_time() -> None:
+    files = {f"d/m{n}.py": str(n).encode() for n in range(40)}
     first, second = (build(source(**files)) for _ in range(2))
     assert first.objects == second.objects
-    packed = base64.b64decode(first.objects[0]["binaryData"]["files.tar.gz"])
-    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-        assert len(tar.getnames()) == 40
-    assert first.init_containers[0]["command"][0] == "python3"
+    assert len(packed(first)) == 40
 
 
 def test_other_content_is_another_name() -> None:

@@ -166,6 +166,7 @@ def test_files_in_comments() -> None:
         (TF + "%builder=|", ("auto", "folder", "configmap")),
         (TF + "%ps=1;%detach=|", ("true", "false")),
         (TF + "%dryrun=f|", ("false",)),
+        (TF + "%dryrun=|", ("true", "false", "server")),
         (TF + "%worker=|", ()),
         (TF + "%cpu=in|", ()),
         (TF + "%nonsense=in|", ()),

@@ -19,6 +19,7 @@ from ciao_kernel.magics.render import render
 from ciao_kernel.model import (
     CleanPolicy,
     ClusterSpec,
+    DryRun,
     Gpu,
     JobSpec,
     ReplicaGroup,
@@ -152,7 +153,7 @@ OTHERS = {
     "clean_policy": maybe(st.sampled_from(CleanPolicy)),
     "deadline": maybe(SECONDS),
     "detach": st.booleans(),
-    "dryrun": st.booleans(),
+    "dryrun": st.sampled_from(DryRun),
 }
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 LABELS = st.dictionaries(

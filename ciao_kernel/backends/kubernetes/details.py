@@ -1,0 +1,149 @@
+"""What a job's objects and events tell beside its status: pure functions from objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import manifest, status
+from ciao_kernel.model import Job, Manifest
+from ciao_kernel.queries import Condition, Group, Incident
+
+_MOST = 20
+"""Events that are shown, the newest ones."""
+
+
+def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
+    """Names and values of what was asked for; what nobody asked for is left out."""
+    policy = status.get(item, "spec", "runPolicy") or {}
+    spec = next(iter(_pod_specs(item).values()), {})
+    pulls = [str(one.get("name")) for one in status.many(spec, "imagePullSecrets")]
+    labels = status.get(spec, "nodeSelector")
+    rows = {
+        "cluster": source,
+        "kind": item.get("kind"),
+        "uid": job.uid,
+        "service account": spec.get("serviceAccountName"),
+        "pull secrets": " ".join(pulls),
+        "node selector": _pairs(labels),
+        "priority class": spec.get("priorityClassName"),
+        "clean policy": policy.get("cleanPodPolicy"),
+        "deadline": _seconds(policy.get("activeDeadlineSeconds")),
+        "backoff limit": policy.get("backoffLimit"),
+        "kept when over": _seconds(policy.get("ttlSecondsAfterFinished")),
+        "suspended": "yes" if policy.get("suspend") is True else "",
+    }
+    return tuple((name, str(value)) for name, value in rows.items() if value not in (None, ""))
+
+
+def groups(item: Manifest) -> tuple[Group, ...]:
+    """What the replicas of each role are made of."""
+    found = []
+    for role, spec in _pod_specs(item).items():
+        container = (status.many(spec, "containers") or [{}])[0]
+        own = _replica_spec(item, role)
+        count = own.get("replicas", 1)
+        found.append(
+            Group(
+                role.lower(),
+                count if isinstance(count, int) else 1,
+                str(container.get("image") or ""),
+                _pairs(status.get(container, "resources", "limits")),
+                str(own.get("restartPolicy") or ""),
+            )
+        )
+    return tuple(found)
+
+
+def conditions(item: Manifest) -> tuple[Condition, ...]:
+    """The job's conditions, in the operator's order."""
+    return tuple(
+        Condition(
+            str(one.get("type") or ""),
+            str(one.get("status") or ""),
+            str(one.get("reason") or ""),
+            status.stamp(one.get("lastTransitionTime")),
+            _line(one.get("message")),
+        )
+        for one in status.many(item, "status", "conditions")
+    )
+
+
+def incidents(events: Iterable[Manifest], since: float) -> tuple[Incident, ...]:
+    """The newest events, repeated ones as one with their count.
+
+    Args:
+        events: As the server lists them.
+        since: Older ones belong to an earlier job of the same name.
+    """
+    found: dict[tuple[str, str, str], Incident] = {}
+    for event in events:
+        when = _when(event)
+        if when < since:
+            continue
+        kind = str(status.get(event, "involvedObject", "kind") or "").lower()
+        about = f"{kind}/{status.get(event, 'involvedObject', 'name') or ''}"
+        reason, message = str(event.get("reason") or ""), _line(event.get("message"))
+        key = (about, reason, message)
+        before = found.get(key)
+        found[key] = Incident(
+            about,
+            str(event.get("type") or ""),
+            reason,
+            message,
+            max(when, before.since if before else 0.0),
+            _count(event) + (before.count if before else 0),
+        )
+    return tuple(sorted(found.values(), key=lambda one: one.since)[-_MOST:])
+
+
+def shown(item: Manifest) -> Manifest:
+    """The object without the server's book-keeping of who wrote which field."""
+    meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "metadata": meta}
+
+
+def _pod_specs(item: Manifest) -> dict[str, Manifest]:
+    """The pod spec of each role, as the kind spells it."""
+    try:
+        templates = manifest.pods_of(item)
+        return {role: template["spec"] for role, template in templates.items()}
+    except (KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _replica_spec(item: Manifest, role: str) -> Manifest:
+    for value in item["spec"].values():
+        if isinstance(value, dict) and isinstance(found := value.get(role), dict):
+            return found
+    return {}
+
+
+def _when(event: Manifest) -> float:
+    places: tuple[tuple[str, ...], ...] = (
+        ("series", "lastObservedTime"),
+        ("lastTimestamp",),
+        ("eventTime",),
+        ("firstTimestamp",),
+    )
+    times = (status.stamp(status.get(event, *place)) for place in places)
+    return next((time for time in times if time), 0.0)
+
+
+def _count(event: Manifest) -> int:
+    count = status.get(event, "series", "count") or event.get("count")
+    return count if isinstance(count, int) and count > 0 else 1
+
+
+def _pairs(values: Any) -> str:
+    if not isinstance(values, dict):
+        return ""
+    return " ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _seconds(value: Any) -> str:
+    return f"{value} s" if isinstance(value, int) else ""
+
+
+def _line(text: Any) -> str:
+    return " ".join(str(text or "").split())

@@ -1,0 +1,78 @@
+"""Reads what a replica has written so far; following is :mod:`.follow`'s."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.queries import LogOptions, last_lines
+
+_LINE = 80
+"""Bytes of a usual line, to turn a size into a number of lines."""
+_FEWEST = 100
+
+
+async def read(
+    client: Client, job: Job, replica: Replica, options: LogOptions, kept: Path
+) -> bytes:
+    """Ask the pod, else read what was followed here.
+
+    Args:
+        client: The API server.
+        job: Which job.
+        replica: Whose log.
+        options: Which part.
+        kept: The file of this replica, which may exist.
+
+    Raises:
+        Refused: The server says no, and nothing was kept here.
+        BackendError: There is no such part.
+    """
+    path = f"/api/v1/namespaces/{job.place}/pods/{job.name}-{replica}"
+    try:
+        pod = await client.get(path)
+        if not marks.is_part_of(pod, job.uid):
+            raise Refused(f"the pod {job.name}-{replica} is another job's.", code=404)
+        query = {"container": marks.container(pod), **_query(options)}
+        data = await client.text(f"{path}/log", **query)
+    except (Refused, ClusterFault) as error:
+        gone = isinstance(error, Refused) and error.code in (400, 404)
+        if options.previous and gone:
+            raise BackendError(
+                f"{replica} of {job.name} was not started a second time in its pod: there is no "
+                "log before this one.",
+                "Leave --previous out.",
+            ) from None
+        if not kept.exists():
+            if gone:  # not started yet, or deleted by now
+                return b""
+            raise
+        if options.previous or options.timestamps or options.since:
+            raise BackendError(
+                f"the log of {replica} cannot be read from the cluster ({error.message.rstrip('.')}"
+                f"); what was followed here is in {kept}, without times.",
+                "Leave --previous, --timestamps and --since out to see that.",
+            ) from error
+        data = await asyncio.to_thread(kept.read_bytes)
+    if options.tail is not None:
+        data = last_lines(data, options.tail)
+    return data if options.last is None else data[-options.last :]
+
+
+def _query(options: LogOptions) -> dict[str, str]:
+    query = {}
+    if options.tail is not None:
+        query["tailLines"] = str(options.tail)
+    elif options.last is not None:
+        query["tailLines"] = str(max(_FEWEST, options.last // _LINE))
+    if options.previous:
+        query["previous"] = "true"
+    if options.timestamps:
+        query["timestamps"] = "true"
+    if options.since:
+        query["sinceTime"] = status.text(options.since)
+    return query

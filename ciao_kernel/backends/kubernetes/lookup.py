@@ -1,0 +1,275 @@
+"""Finds and lists jobs: in a namespace, in all of them, and where this machine submitted some."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.backends.kubernetes.places import Place, Places
+from ciao_kernel.backends.kubernetes.target import Target, Targets
+from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
+from ciao_kernel.queries import Where
+
+_PAGE = 500
+"""Objects of one answer: the server makes each page by itself, and none takes long."""
+_PODS = f"{marks.OPERATOR_JOB},{marks.OURS}"
+
+Found = tuple[Job, Status]
+
+
+class Lookup:
+    """Finds jobs.
+
+    Args:
+        targets: Opens clusters.
+        places: Where this machine submitted jobs.
+    """
+
+    def __init__(self, targets: Targets, places: Places) -> None:
+        self._targets, self._places = targets, places
+
+    def here(self, job: Job) -> Job:
+        """Say how a command names the job, and where on this machine its logs are."""
+        options = self._targets.options(job.context, job.place)
+        return replace(job, folder=str(self._places.folder(job)), options=options)
+
+    async def find(self, name: str, where: Where) -> Found:
+        """One job by its name; without words also where this machine submitted one.
+
+        Raises:
+            NoSuchJob: There is none.
+            UsageError: There are several.
+        """
+        target = await self._targets.at(where)
+        try:
+            return await self._one(name, target, where.context)
+        except (NoSuchJob, Refused):  # none, or this user may not look there
+            if where.said or not (found := await self._elsewhere(name, target)):
+                raise
+        if len(found) > 1:
+            which = " or ".join(f"`{job.reference}`" for job, _ in found)
+            raise UsageError(f"there are {len(found)} jobs {name}.", f"Write {which}.")
+        return found[0]
+
+    async def object(self, name: str, target: Target, resource: str = "") -> tuple[str, Manifest]:
+        """A job's path and object; of any kind, unless its kind is known.
+
+        Raises:
+            NoSuchJob: There is none.
+        """
+        async for path, item in target.find(name, resource):
+            if _is_ours(item):
+                return path, item
+        raise NoSuchJob(
+            f"there is no job {name} in the namespace {target.namespace}.",
+            "`%ciao jobs` lists those that exist, and takes --namespace.",
+        )
+
+    async def jobs(self, where: Where) -> list[Found]:
+        """All jobs of ciao there, oldest first.
+
+        Without words, those of the settings' namespace, and what this machine submitted to others
+        of the same cluster.
+
+        Raises:
+            ClusterFault: This user may not list them.
+        """
+        target = await self._targets.at(where)
+        if where.everywhere:
+            found = await self._listed(target, where.context, everywhere=True)
+        elif where.said:
+            found = await self._listed(target, where.context)
+        else:
+            found = [
+                *await self._listed(target, ""),
+                *await self._submitted(target, self._places.known()),
+            ]
+        return sorted(found, key=lambda pair: pair[0].created)
+
+    # ----------------------------------------------------------------------------- parts
+
+    async def _one(self, name: str, target: Target, context: str) -> Found:
+        path, item = await self.object(name, target)
+        kind = path.split("/")[-2]
+        try:
+            job = self.here(job_of(item, kind, context))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise BackendError(
+                f"the job {name} in the namespace {target.namespace} cannot be understood: its "
+                f"annotations were changed ({type(error).__name__}: {error}).",
+                f"`kubectl get -n {target.namespace} {kind} {name} -o yaml` shows them.",
+            ) from error
+        selector = f"{marks.OPERATOR_JOB}={name}"
+        pods = pages(target.client, f"/api/v1/namespaces/{job.place}/pods", selector)
+        return _with_status(job, item, _by_job(await pods))
+
+    async def _elsewhere(self, name: str, here: Target) -> list[Found]:
+        """The jobs of a name that this machine submitted, where they still exist."""
+        found: list[Found] = []
+        for place in self._places.known(name):
+            if (place.context, place.namespace) == (here.context, here.namespace):
+                continue
+            context = "" if place.context == here.context else place.context
+            with contextlib.suppress(BackendError):  # gone, or nobody answers
+                target = await self._targets.at(Where(context, place.namespace))
+                pair = await self._one(name, target, context)
+                found += [pair] if place.holds(pair[0]) else []
+        return found
+
+    async def _submitted(self, here: Target, known: Iterable[Place]) -> list[Found]:
+        """What this machine submitted to other namespaces of a cluster, and still exists."""
+        others: dict[str, list[Place]] = {}
+        for place in known:
+            if place.context == here.context and place.namespace != here.namespace:
+                others.setdefault(place.namespace, []).append(place)
+
+        async def one(namespace: str, places: list[Place]) -> list[Found]:
+            try:
+                listed = await self._listed(Target(here.client, namespace), "")
+            except BackendError:
+                return []  # a namespace that is gone, or closed to this user by now
+            for place in places:
+                if not any(place.holds(job) for job, _ in listed):
+                    self._places.forget(place)
+            return [pair for pair in listed if any(place.holds(pair[0]) for place in places)]
+
+        lists = await asyncio.gather(*(one(name, places) for name, places in others.items()))
+        return [pair for found in lists for pair in found]
+
+    async def _listed(
+        self, target: Target, context: str, *, everywhere: bool = False
+    ) -> list[Found]:
+        scope = "" if everywhere else f"/namespaces/{target.namespace}"
+        kinds = await target.kinds()
+
+        async def of_kind(plural: str) -> list[Manifest] | Refused:
+            try:
+                return await pages(target.client, f"{marks.API}{scope}/{plural}", marks.OURS)
+            except Refused as error:
+                if error.code not in (403, 404):
+                    raise
+                return error  # a kind that this user has nothing to do with
+
+        pods, *answers = await asyncio.gather(
+            pages(target.client, f"/api/v1{scope}/pods", _PODS),
+            *map(of_kind, kinds),
+            return_exceptions=True,
+        )
+        for answer in (pods, *answers):
+            if isinstance(answer, BaseException) and not _forbids(answer):
+                if isinstance(answer, Refused) and answer.code == 404:
+                    continue
+                raise answer
+        refusals = [answer for answer in answers if isinstance(answer, Refused)]
+        if kinds and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
+            ours = [one for one in marks.KINDS if one in kinds] or kinds
+            right = f"list {' and '.join(ours)} of kubeflow.org"
+            raise _not_allowed(target, right, everywhere=everywhere)
+        states: _States = {}
+        if isinstance(pods, list):
+            states = _by_job(pods)
+        elif any(isinstance(answer, list) and answer for answer in answers):
+            raise _not_allowed(target, "list pods", everywhere=everywhere)
+        found = []
+        for plural, answer in zip(kinds, answers, strict=True):
+            for item in answer if isinstance(answer, list) else ():
+                with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+                    job = self.here(job_of(item, plural, context))
+                    found.append(_with_status(job, item, states))
+        return found
+
+
+_States = dict[tuple[str, str], list[tuple[Manifest, ReplicaStatus]]]
+"""Pods by the namespace and the name of their jobs."""
+
+
+def job_of(item: Manifest, resource: str, context: str) -> Job:
+    """The job of an object.
+
+    Raises:
+        KeyError, ValueError: It is none of ours.
+    """
+    created = status.stamp(item["metadata"].get("creationTimestamp"))
+    return replace(marks.job(item, created, resource), context=context)
+
+
+async def pages(client: Client, path: str, selector: str = "", **fields: str) -> list[Manifest]:
+    """List objects, however many there are.
+
+    Args:
+        client: The API server.
+        path: Of the list.
+        selector: By labels.
+        fields: ``fieldSelector``.
+
+    Raises:
+        Refused, ClusterFault: As the client says.
+    """
+    wanted = fields | ({"labelSelector": selector} if selector else {})
+    query = {**wanted, "limit": str(_PAGE)}
+    found: list[Manifest] = []
+    while True:
+        try:
+            listed = await client.get(path, **query)
+        except Refused as error:
+            if error.code != 410 or "limit" not in query:
+                raise
+            # The list has grown too old between two pages: all of it at once, then.
+            query, found = dict(wanted), []
+            continue
+        found += status.many(listed, "items")
+        more = status.get(listed, "metadata", "continue")
+        if not more or not isinstance(more, str):
+            return found
+        query["continue"] = more
+
+
+def _by_job(pods: list[Manifest]) -> _States:
+    found: _States = {}
+    for pod in pods:
+        with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+            meta = pod["metadata"]
+            name = (meta.get("labels") or {}).get(marks.OPERATOR_JOB, "")
+            if replica := marks.replica(pod):
+                known = found.setdefault((meta["namespace"], name), [])
+                known.append((pod, status.of_pod(pod, replica)))
+    return found
+
+
+def _with_status(job: Job, item: Manifest, states: _States) -> Found:
+    seen: dict[Replica, ReplicaStatus] = {}
+    for pod, one in states.get((job.place, job.name), ()):
+        if marks.is_part_of(pod, job.uid):
+            log = Path(job.folder, f"{one.replica}.log")
+            seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
+    now = status.of_job(job, item, seen)
+    return job, replace(now, settled=now.state.over)
+
+
+def _is_ours(item: Manifest) -> bool:
+    return bool(status.get(item, "metadata", "labels", marks.MANAGED) == "ciao")
+
+
+def _forbids(answer: BaseException) -> bool:
+    return isinstance(answer, Refused) and answer.code == 403
+
+
+def _not_allowed(target: Target, right: str, *, everywhere: bool) -> ClusterFault:
+    source = target.client.access.source
+    if everywhere:
+        return ClusterFault(
+            f"you may not list the jobs of all namespaces of {source}: not allowed is {right} "
+            "in the whole cluster.",
+            "Name a namespace, --namespace NAME; or ask for a ClusterRole with that right.",
+        )
+    return ClusterFault(
+        f"you may not list the jobs of the namespace {target.namespace} of {source}: "
+        f"not allowed is {right}.",
+        "Ask for the Role of deploy/rbac/, or name another namespace: --namespace NAME.",
+    )

@@ -1,0 +1,201 @@
+"""Runs a command beside a replica: in the job's folder, with the replica's variables."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from ciao_kernel.backends.local import processes, supervisor
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.model import Replica
+from ciao_kernel.queries import Streams
+
+_PIECE = 1 << 16
+_GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL for a command that nobody waits for any more."""
+_LAST_WORDS = 1.0
+"""Seconds for which output is read that a child of the command, which lives on, may write."""
+
+
+async def execute(
+    folder: Folder, replica: Replica, command: Sequence[str], streams: Streams
+) -> int:
+    """Run a command and return its exit code.
+
+    It carries the job's mark, so that it ends with the job, as it would in a pod.
+
+    Raises:
+        BackendError: It cannot be started.
+    """
+    try:
+        job = folder.read_job()
+        own = next(one["env"] for one in job["replicas"] if one["name"] == str(replica))
+    except (OSError, ValueError, KeyError, StopIteration):
+        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
+    environment = {**supervisor.inherited(os.environ), **own, processes.MARK: job["id"]}
+    run = _in_terminal if streams.sizes is not None else _in_pipes
+    try:
+        return await run(command, job["workdir"], environment, streams)
+    except OSError as error:
+        raise BackendError(
+            f"{command[0]} cannot be run: {error.strerror or error}.",
+            "The program must be on this machine: it is run without a shell.",
+        ) from error
+
+
+async def _in_pipes(
+    command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
+) -> int:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL if streams.input is None else pipe,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,  # Ctrl-C is ours, and comes as a cancellation
+    )
+    assert process.stdout
+    assert process.stderr
+    readers = [
+        asyncio.ensure_future(_copy(process.stdout, streams.out)),
+        asyncio.ensure_future(_copy(process.stderr, streams.err)),
+    ]
+    writer = asyncio.ensure_future(_feed(process.stdin, streams.input))
+    async with _ended(process, [*readers, writer]):
+        code = await process.wait()
+        done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
+        for task in done:
+            task.result()
+        return _as_shell(code)
+
+
+async def _in_terminal(
+    command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
+) -> int:
+    assert streams.sizes is not None
+    master, slave = pty.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    os.set_blocking(master, False)
+    reader = asyncio.ensure_future(_copy_terminal(master, streams.out))
+    tasks = [
+        asyncio.ensure_future(_type(master, streams.input)),
+        asyncio.ensure_future(_resize(master, streams.sizes)),
+    ]
+    try:
+        async with _ended(process, [reader, *tasks]):
+            code = await process.wait()
+            await asyncio.wait({reader}, timeout=_LAST_WORDS)
+            return _as_shell(code)
+    finally:
+        os.close(master)
+
+
+@contextlib.asynccontextmanager
+async def _ended(
+    process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]
+) -> AsyncIterator[None]:
+    """See that a command ends, however it is left: SIGTERM, and SIGKILL after a grace."""
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        if process.returncode is None:
+            _signal(process, signal.SIGTERM)
+            try:
+                async with asyncio.timeout(_GRACE):
+                    await process.wait()
+            except BaseException as error:
+                _signal(process, signal.SIGKILL)
+                if not isinstance(error, TimeoutError):
+                    raise
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+async def _copy(stream: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
+    while data := await stream.read(_PIECE):
+        write(data)
+
+
+async def _feed(stream: asyncio.StreamWriter | None, data: AsyncIterator[bytes] | None) -> None:
+    if stream is None or data is None:
+        return
+    with contextlib.suppress(ConnectionError):  # it reads no more
+        async for piece in data:
+            stream.write(piece)
+            await stream.drain()
+    stream.close()
+
+
+async def _copy_terminal(master: int, write: Callable[[bytes], object]) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(master, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            try:
+                data = os.read(master, _PIECE)
+            except BlockingIOError:
+                continue
+            except OSError:  # EIO: the last process has closed its end
+                return
+            if not data:
+                return
+            write(data)
+    finally:
+        loop.remove_reader(master)
+
+
+async def _type(master: int, data: AsyncIterator[bytes] | None) -> None:
+    if data is None:
+        return
+    async for piece in data:
+        while piece:
+            try:
+                piece = piece[os.write(master, piece) :]
+            except BlockingIOError:  # it does not read as fast as somebody pastes
+                await asyncio.sleep(0.02)
+
+
+async def _resize(master: int, sizes: AsyncIterator[tuple[int, int]]) -> None:
+    async for columns, rows in sizes:
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _as_shell(code: int) -> int:
+    return code if code >= 0 else 128 - code

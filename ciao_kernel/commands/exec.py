@@ -1,0 +1,200 @@
+"""``ciao exec NAME/worker-0 -- COMMAND …``: run a command in a replica."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import codecs
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands.shared import add_job, where
+from ciao_kernel.display.lines import plain
+from ciao_kernel.errors import CommandFailed, UsageError
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.queries import Streams
+
+_PIECE = 1 << 15
+_BATCH = 0.1
+"""Seconds between two writes to a cell."""
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """The replica, what the command reads, and behind ``--`` the command."""
+    verb.usage = "%(prog)s [options] NAME/REPLICA -- COMMAND [ARGUMENT ...]"
+    verb.epilog = (
+        "The command runs without a shell, in the folder of the program and with the replica's "
+        "variables: in its container, or on this machine as one more process. "
+        "It needs the right to create and get pods/exec."
+    )
+    text = "the replica; NAME alone where there is but one"
+    add_job(verb, completion.members, metavar="NAME/REPLICA", help=text)
+    verb.add_argument("-i", "--stdin", action="store_true", help="pass standard input on")
+    verb.add_argument("-t", "--tty", action="store_true", help="give it a terminal (with -i)")
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Run it; fails with the command's exit code."""
+    if not args.behind:
+        raise UsageError(
+            "no command is named.", "Write it behind --, as in: exec NAME/worker-0 -- nvidia-smi"
+        )
+    _check_input(args, face)
+    name, slash, member = args.name.partition("/")
+    backend, job, _ = await face.session.find(name, where(args))
+    replica = _replica(job, member, slash)
+    with _streams(args, face) as streams:
+        code = await backend.execute(job, replica, args.behind, streams)
+    if code:
+        text = shlex.join(args.behind)
+        text = text if len(text) <= 60 else text[:59] + "…"
+        raise CommandFailed(f"{text} ended with exit code {code} in {replica}.", code=code)
+
+
+def _check_input(args: argparse.Namespace, face: Face) -> None:
+    if not (args.stdin or args.tty):
+        return
+    if not face.terminal:
+        raise UsageError(
+            "a cell has no standard input to pass on: -i and -t are for a terminal.",
+            "Leave them out here, or open a terminal.",
+        )
+    if args.tty and not (args.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "-t joins this terminal with the command, so it needs one, and -i.",
+            "Write -i -t in a terminal; in a pipe leave -t out.",
+        )
+
+
+def _replica(job: Job, name: str, slash: str) -> Replica:
+    if not slash and len(job.replicas) == 1:
+        return job.replicas[0]
+    found = next((one for one in job.replicas if str(one) == name), None)
+    if found is None:
+        known = ", ".join(f"{job.name}/{one}" for one in job.replicas[:20])
+        more = ", …" if len(job.replicas) > 20 else ""
+        what = (
+            f"{job.name} has no replica {name!r}" if slash else f"{job.name} has several replicas"
+        )
+        raise UsageError(f"{what}.", f"Name one: {known}{more}.")
+    return found
+
+
+# ---------------------------------------------------------------------------------- streams
+
+
+@contextlib.contextmanager
+def _streams(args: argparse.Namespace, face: Face) -> Iterator[Streams]:
+    """What the command reads and writes; a terminal is as it was before afterwards."""
+    if not face.terminal:
+        cell = _Cell(face.write, face.session.settings.output_limit)
+        try:
+            yield Streams(cell.stream(), cell.stream())
+        finally:
+            cell.end()
+        return
+    data = _typed() if args.stdin else None
+    out_bytes, err_bytes = _writer(sys.stdout.fileno()), _writer(sys.stderr.fileno())
+    if not args.tty:
+        yield Streams(out_bytes, err_bytes, data)
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # each key is the command's, Ctrl-C too
+    try:
+        yield Streams(out_bytes, err_bytes, data, _sizes())
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class _Cell:
+    """Writes what a command says into a cell: whole characters, in batches, up to a limit.
+
+    Args:
+        write: Appends to the cell.
+        limit: Bytes that are shown: a notebook of 100 MB of text never opens again.
+    """
+
+    def __init__(self, write: Callable[[str], object], limit: float) -> None:
+        self._write, self._room = write, limit
+        self._left_out = 0
+        self._text = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stream(self) -> Callable[[bytes], None]:
+        """One of the command's streams; a character of several bytes may come in two pieces."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+        def add(data: bytes) -> None:
+            kept = data[: max(0, int(self._room))]
+            self._room -= len(data)
+            self._left_out += len(data) - len(kept)
+            self._text += decoder.decode(kept)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_BATCH, self.flush)
+
+        return add
+
+    def flush(self) -> None:
+        """Show what has come."""
+        self._timer = None
+        text, self._text = self._text, ""
+        if text:
+            self._write("\n".join(map(plain, text.split("\n"))))
+
+    def end(self) -> None:
+        """Show the rest, and say how much is not shown."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flush()
+        if self._left_out:
+            self._write(f"\n… {self._left_out:,} more bytes are not shown.\n")
+
+
+def _writer(descriptor: int) -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+    return write
+
+
+async def _typed() -> AsyncIterator[bytes]:
+    """What comes on standard input, whatever kind of file that is."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(4)
+
+    def read() -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # the loop has ended
+            data = b"x"
+            while data:
+                data = os.read(0, _PIECE)
+                asyncio.run_coroutine_threadsafe(pieces.put(data), loop).result()
+
+    # Not the loop's own threads: their end is waited for, and a read may never end.
+    threading.Thread(target=read, daemon=True).start()
+    while data := await pieces.get():
+        yield data
+
+
+async def _sizes() -> AsyncIterator[tuple[int, int]]:
+    """The window's columns and rows, now and whenever they change."""
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    loop.add_signal_handler(signal.SIGWINCH, changed.set)
+    try:
+        while True:
+            size = os.get_terminal_size(sys.stdout.fileno())
+            yield size.columns, size.lines
+            await changed.wait()
+            changed.clear()
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)

@@ -1,0 +1,245 @@
+"""Runs a command in a container and carries what it reads and writes, over one WebSocket.
+
+The API server's subprotocol (``v5.channel.k8s.io``; ``v4`` before Kubernetes 1.30): each message is
+binary, and its first byte says which stream it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.client import Client
+from ciao_kernel.queries import Streams
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_INPUT, _OUT, _ERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+_PIECE = 1 << 15
+"""Bytes of one message: the server takes no long ones."""
+_CONNECT = 10.0
+_LAST_WORDS = 5.0
+"""Seconds for which a server that has sent the command's end may take to close."""
+
+
+async def execute(
+    client: Client, path: str, container: str, command: Sequence[str], streams: Streams
+) -> int:
+    """Run a command and return its exit code.
+
+    Args:
+        client: The API server.
+        path: Of the pod.
+        container: Its name.
+        command: An argument vector.
+        streams: What it reads and writes.
+
+    Raises:
+        Refused: The server said no, or the command cannot be started.
+        ClusterFault: The connection ended before the command did.
+    """
+    import aiohttp
+
+    tty = streams.sizes is not None
+    query = [("container", container), ("stdout", "true"), ("stderr", str(not tty).lower())]
+    query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
+    query += [("command", word) for word in command]
+    for renewed in (False, True):
+        async with _connections(client) as connections:
+            try:
+                channel = await _open(client, connections, f"{path}/exec", query)
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == 401 and not renewed:
+                    await client.renew()
+                    continue
+                raise _refusal(error.status, path) from None
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _cut(f"{client.access.source} does not answer: {error}") from error
+            async with channel:
+                return await _Run(channel, streams).run()
+    raise AssertionError("the second round returns or raises")
+
+
+@contextlib.asynccontextmanager
+async def _connections(client: Client) -> Any:
+    """Connections of this command alone: closing them ends all that belongs to it."""
+    from kubernetes.aio.client.rest import RESTClientObject
+
+    session = RESTClientObject(client.access.configuration)._create_pool_manager()
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def _open(
+    client: Client, session: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
+) -> aiohttp.ClientWebSocketResponse:
+    configuration = client.access.configuration
+    auth: Any = await configuration.auth_settings()
+    headers = {one["key"]: str(one["value"]).strip() for one in auth.values()}
+    options: dict[str, Any] = {}
+    if configuration.tls_server_name:
+        options["server_hostname"] = configuration.tls_server_name
+    if configuration.proxy:
+        options["proxy"] = configuration.proxy
+    async with asyncio.timeout(_CONNECT):
+        channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
+            configuration.host + path,
+            params=query,
+            headers=headers,
+            protocols=(_V5, _V4),
+            max_msg_size=0,
+            # A server that waits for the command to read answers no ping: TCP looks after the
+            # connection.
+            heartbeat=None,
+            **options,
+        )
+    connection = channel.get_extra_info("socket")
+    if connection is not None:
+        for level, name, value in (
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", None), 15),
+            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", None), 5),
+            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", None), 4),
+        ):
+            if name is not None:
+                connection.setsockopt(level, name, value)
+    return channel
+
+
+class _Run:
+    """One command."""
+
+    def __init__(self, channel: aiohttp.ClientWebSocketResponse, streams: Streams) -> None:
+        self._channel, self._streams = channel, streams
+        self._status: dict[str, Any] | None = None
+
+    async def run(self) -> int:
+        senders = [asyncio.ensure_future(work) for work in (self._input(), self._sizes())]
+        try:
+            await self._receive()
+        finally:
+            for task in senders:
+                task.cancel()
+            await asyncio.gather(*senders, return_exceptions=True)
+        for task in senders:
+            if not task.cancelled() and isinstance(error := task.exception(), ClusterFault):
+                raise error
+        if self._status is None:
+            raise _cut("the connection ended before the command did")
+        return _code(self._status)
+
+    async def _receive(self) -> None:
+        import aiohttp
+
+        while True:
+            # Once the end is known, only what is still on its way is waited for.
+            async with asyncio.timeout(None if self._status is None else _LAST_WORDS) as limit:
+                try:
+                    message = await self._channel.receive()
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    return
+            if message.type is aiohttp.WSMsgType.BINARY:
+                self._take(message.data)
+            elif message.type is not aiohttp.WSMsgType.TEXT:
+                return  # closed, in order or not: the status tells
+
+    def _take(self, data: bytes) -> None:
+        kind, text = (data[0], data[1:]) if data else (_CLOSE, b"")
+        if kind == _OUT and text:
+            self._streams.out(text)
+        elif kind == _ERR and text:
+            self._streams.err(text)
+        elif kind == _STATUS and text:
+            with contextlib.suppress(ValueError):
+                found = json.loads(text)
+                self._status = found if isinstance(found, dict) else {}
+
+    async def _input(self) -> None:
+        if self._streams.input is None:
+            return
+        async for data in self._streams.input:
+            for start in range(0, len(data), _PIECE):
+                await self._send(_INPUT, data[start : start + _PIECE])
+        if self._channel.protocol == _V5:
+            await self._send(_CLOSE, bytes([_INPUT]))
+        elif self._streams.sizes is None:
+            # Else a command that reads to the end would wait for it for ever.
+            await self._channel.close()
+            raise ClusterFault(
+                "this cluster, older than Kubernetes 1.30, cannot be told that the input ends.",
+                "Copy the input into the command, or type it in a terminal: -i -t.",
+            )
+
+    async def _sizes(self) -> None:
+        if self._streams.sizes is None:
+            return
+        async for columns, rows in self._streams.sizes:
+            await self._send(_SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
+
+    async def _send(self, kind: int, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # the command has ended, or the receiver says so
+            await self._channel.send_bytes(bytes([kind]) + data)
+
+
+def _code(status: dict[str, Any]) -> int:
+    """The exit code in a Status object.
+
+    Raises:
+        Refused: The command never ran.
+    """
+    if status.get("status") == "Success":
+        return 0
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
+            text = str(cause.get("message"))
+            if text.isdigit():
+                return int(text)
+    words = " ".join(str(status.get("message") or "no reason given").split())
+    # What the runtime says stands behind what each layer above it has put before.
+    words = words.rpartition("unable to start container process: ")[2].removesuffix(": unknown")
+    raise Refused(
+        f"the command could not be run: {words}",
+        "The container must have the program: it is run without a shell.",
+        code=int(status["code"]) if isinstance(status.get("code"), int) else 500,
+        reason=str(status.get("reason") or ""),
+    )
+
+
+def _refusal(code: int, path: str) -> Refused:
+    """The error for an answer that is no WebSocket; the client library keeps its words back."""
+    pod = path.rpartition("/")[2]
+    if code == 403:
+        namespace = path.split("/namespaces/")[1].split("/")[0]
+        return Refused(
+            f"you may not run commands in the pods of the namespace {namespace}: "
+            "not allowed is create pods/exec, or get pods/exec.",
+            "Ask for the Role of deploy/rbac/, whose last rule is that.",
+            code=code,
+            reason="Forbidden",
+        )
+    if code == 404:
+        return Refused(f"the pod {pod} is gone.", code=code, reason="NotFound")
+    return Refused(
+        f"no command can be run in {pod} now: the server answers {code}.",
+        "Does its container run? Does a proxy in between let WebSockets through?",
+        code=code,
+    )
+
+
+def _cut(words: str) -> ClusterFault:
+    return ClusterFault(
+        f"{words}; nobody knows how the command ended.", "It may run on in its container."
+    )

@@ -1,0 +1,138 @@
+"""Runs the program that a kubeconfig names as the one that knows who the user is.
+
+The protocol is that of client.authentication.k8s.io: an ExecCredential in KUBERNETES_EXEC_INFO, and
+one on standard output. What a plug-in prints there is a secret, and is never shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.errors import ClusterFault
+
+_TIMEOUT = 60.0
+_SHOWN = 300
+"""Characters of a plug-in's last words that a message holds."""
+# What may prove who somebody is: a JSON web token, what follows a word that says so, and any long
+# row of letters and digits.
+_SECRET = re.compile(
+    r"eyJ[\w.-]+|(?i:(?<=token)|(?<=secret)|(?<=password))['\"]?[=:]\s*\S+|[\w+=-]{40,}"
+)
+_CLUSTER = (
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority-data",
+    "proxy-url",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a plug-in answered: a token, or a certificate and its key in PEM, or both."""
+
+    token: str = field(default="", repr=False)
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+
+
+async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path) -> Credential:
+    """Run a plug-in.
+
+    Args:
+        config: The ``exec`` of a user in a kubeconfig.
+        cluster: The cluster that it signs in to.
+        folder: Where the kubeconfig lies: a command with a slash is relative to it.
+
+    Raises:
+        ClusterFault: It gave nothing that could be used; says why, in its own words.
+    """
+    command = str(config.get("command") or "")
+    if "/" in command:
+        command = str(folder / command)
+    version = str(config.get("apiVersion") or "")
+    spec: dict[str, Any] = {"interactive": False}
+    if config.get("provideClusterInfo"):
+        spec["cluster"] = {key: cluster[key] for key in _CLUSTER if key in cluster}
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    named = {str(one["name"]): str(one["value"]) for one in config.get("env") or ()}
+    environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    arguments = [str(one) for one in config.get("args") or ()]
+    hint = str(config.get("installHint") or "").strip()
+    output = await _output(command, arguments, environment, hint)
+    return _read(output, command, version)
+
+
+async def _output(
+    command: str, arguments: list[str], environment: Mapping[str, str], hint: str
+) -> bytes:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *arguments,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,  # there is nobody to type a password
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ClusterFault(
+            f"the sign-in program {command} of the kubeconfig cannot be started: {why}.",
+            hint or "Install it, or put it on the PATH of the kernel.",
+        ) from None
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            output, words = await process.communicate()
+    except TimeoutError:
+        raise _failed(command, f"it gave no answer for {_TIMEOUT:.0f} seconds") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        text = words.decode(errors="replace").strip()
+        last = _SECRET.sub("…", " ".join(text.split()[-60:]))[-_SHOWN:]
+        raise _failed(command, f"exit code {process.returncode}" + (f": {last}" if last else ""))
+    return output
+
+
+def _read(output: bytes, command: str, version: str) -> Credential:
+    try:
+        answer = json.loads(output)
+    except (ValueError, RecursionError):
+        raise _failed(command, "it printed no JSON") from None
+    status = answer.get("status") if isinstance(answer, dict) else None
+    if not isinstance(status, dict):
+        raise _failed(command, "it printed no ExecCredential with a status")
+    if answer.get("apiVersion") != version:
+        raise _failed(command, f"the kubeconfig wants {version}, and it speaks another version")
+    token, certificate, key = (
+        text if isinstance(text := status.get(name), str) else ""
+        for name in ("token", "clientCertificateData", "clientKeyData")
+    )
+    if not token and not (certificate and key):
+        raise _failed(command, "it gave neither a token nor a certificate with its key")
+    ends = status.get("expirationTimestamp")
+    with contextlib.suppress(ValueError, TypeError):
+        moment = datetime.fromisoformat(ends or "")
+        if moment.astimezone(UTC) <= datetime.now(UTC):
+            raise _failed(command, f"what it gave ended at {ends}")
+    return Credential(token, certificate, key)
+
+
+def _failed(command: str, why: str) -> ClusterFault:
+    return ClusterFault(
+        f"the sign-in program {command} of the kubeconfig failed: {why.rstrip('.')}.",
+        "Sign in with it in a terminal, then run the cell again.",
+    )

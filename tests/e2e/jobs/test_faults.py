@@ -1,0 +1,326 @@
+"""Cells whose cluster fails while they run: every line once, the right end, nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import ClusterFault, JobFailed
+from ciao_kernel.model import State, Status
+from ciao_kernel.registry import Registry
+from ciao_kernel.session import Session
+from tests.cluster.cluster import Cluster
+from tests.cluster.faults.pods import PodPart
+from tests.cluster.faults.proxy import Proxy
+from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.test_interrupts import said, wrote
+from tests.helpers.jobs import Ended, Recorder, wait
+
+pytestmark = pytest.mark.timeout(180)
+Work = asyncio.Task[Ended]
+Figure = Callable[[str], None]
+
+HEAD = "%framework=tensorflow\n%cleanPolicy=all\n"
+RATE = 100
+
+
+def numbered(lines: int) -> str:
+    """A program that prints so many numbered lines, and no line later than it is due."""
+    return (
+        f"import time\nbegan = time.monotonic()\nfor n in range({lines}):\n"
+        f"    time.sleep(max(0, began + n / {RATE} - time.monotonic()))\n"
+        "    print(f'{n:06d}', flush=True)\n"
+    )
+
+
+def complete(display: Recorder, lines: int, *replicas: str) -> str:
+    """Every line of every replica came once, in order; returns a figure."""
+    lost = doubled = 0
+    wanted = [f"{n:06d}" for n in range(lines)]
+    for replica in replicas:
+        got = display.data(replica).decode().split()
+        lost += len(set(wanted) - set(got))
+        doubled += len(got) - len(set(got))
+        assert got == wanted, f"{replica}: {len(got)} of {lines} lines, {doubled} doubled"
+    return f"{lines * len(replicas)} lines, {lost} lost, {doubled} doubled"
+
+
+def well(team: Team, ended: Ended) -> None:
+    """The cell ended well, and nothing is left."""
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    assert "may be lost" not in ended.display.notices
+    assert team.left() == [], ended.display.notices
+
+
+@pytest.fixture
+def proxy(
+    own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Proxy]:
+    """What stands between the user and the API server."""
+    with Proxy(own_cluster.at) as made:
+        own = Path(os.environ["KUBECONFIG"])
+        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "proxied", own)))
+        yield made
+
+
+@pytest.fixture
+def broken(own_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, to be broken; it is whole again afterwards."""
+    yield own_cluster
+    own_cluster.up()
+
+
+@pytest.mark.slow
+def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> None:
+    cuts = 0
+
+    async def during(display: Recorder, work: Work) -> None:
+        nonlocal cuts
+        await wrote(display, "000010", "worker-1")
+        for how in itertools.cycle((
+            proxy.reset, proxy.close, lambda: proxy.reset(inside_record=True),
+            lambda: proxy.truncate(2000),
+        )):  # fmt: skip
+            if cuts == 100 or work.done():
+                break
+            await asyncio.to_thread(how)
+            await asyncio.sleep(0.02)
+            await asyncio.to_thread(proxy.pass_on)
+            await asyncio.sleep(0.03)
+            cuts += 1
+
+    ended = team.run(HEAD + "%worker=2\n" + numbered(1000), during=during)
+    well(team, ended)
+    assert cuts == 100
+    figure(complete(ended.display, 1000, "worker-0", "worker-1"))
+
+
+@pytest.mark.slow
+def test_an_api_server_that_is_away_for_a_while(
+    team: Team, broken: Cluster, figure: Figure
+) -> None:
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000010", "worker-1")
+        await asyncio.to_thread(broken.kill, "apiserver")
+        await said(display, "the API server does not answer")
+        await asyncio.sleep(2)
+        await asyncio.to_thread(broken.start, "apiserver")
+        await said(display, "the API server answers again.")
+
+    ended = team.run(HEAD + "%worker=2\n" + numbered(1500), during=during)
+    well(team, ended)
+    figure(complete(ended.display, 1500, "worker-0", "worker-1"))
+
+
+@pytest.mark.slow
+def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure) -> None:
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000010", "worker-1")
+        await asyncio.to_thread(broken.stop, "kubelet")
+        await asyncio.to_thread(broken.start, "kubelet")
+
+    ended = team.run(HEAD + "%worker=2\n" + numbered(800), during=during)
+    well(team, ended)
+    figure(complete(ended.display, 800, "worker-0", "worker-1"))
+
+
+@pytest.mark.slow
+def test_credentials_that_end_are_read_again(
+    team: Team, own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    figure: Figure,
+) -> None:  # fmt: skip
+    with Proxy(own_cluster.at) as proxy:
+        like = proxy.kubeconfig(tmp_path / "like")
+        file, token = tmp_path / "short", team.user.token()
+        monkeypatch.setenv("KUBECONFIG", str(token.kubeconfig(file, like)))
+
+        async def during(display: Recorder, work: Work) -> None:
+            await wrote(display, "000010", "worker-1")
+            await asyncio.to_thread(token.invalidate)
+            await asyncio.sleep(10.5)  # So long the API server remembers whom it believed.
+            await asyncio.to_thread(proxy.reset)
+            await asyncio.to_thread(proxy.pass_on)
+            await asyncio.sleep(1)
+            fresh = await asyncio.to_thread(team.user.token)
+            new = fresh.kubeconfig(tmp_path / "new", like)
+            new.replace(file)
+
+        ended = team.run(HEAD + "%worker=2\n" + numbered(1800), during=during)
+        well(team, ended)
+        figure(complete(ended.display, 1800, "worker-0", "worker-1"))
+
+
+@pytest.mark.slow
+def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figure: Figure) -> None:
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000010", "worker-1")
+        await asyncio.to_thread(proxy.refuse)
+        await asyncio.wait({work}, timeout=60)
+        await asyncio.to_thread(proxy.pass_on)
+
+    text = HEAD + "%worker=2\n" + numbered(1000)
+    ended = team.run(text, during=during, follow_patience=3.0)
+    assert isinstance(ended.error, ClusterFault)
+    name = ended.job.name
+    assert f"{name} may well run on." in ended.error.message
+    assert f"`ciao attach {name}`" in ended.error.hint
+
+    async def attach() -> Recorder:
+        registry, display = Registry({}), Recorder()
+        session = Session(registry, None, team.settings())  # type: ignore[arg-type]
+        assert (await session.attach(name, display)).state is State.SUCCEEDED
+        backend, job, _ = await session.find(name)
+        await backend.delete(job)
+        await registry.close()
+        return display
+
+    figure(complete(asyncio.run(attach()), 1000, "worker-0", "worker-1"))
+    assert team.left() == [], ended.display.notices
+
+
+LAST_WORDS = (
+    "import os, signal\ndef end(*_):\n    print('last words', flush=True)\n    os._exit(143)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+)
+
+
+async def delete_worker(team: Team, display: Recorder, name: str) -> None:
+    await wrote(display, "000020", name)
+    assert display.job
+    argv = ("delete", f"pod/{display.job.name}-{name}", "--wait=false")
+    await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+
+@pytest.mark.slow
+def test_a_pod_that_is_deleted_under_its_job(team: Team, figure: Figure) -> None:
+    """The operator makes it again under its name; what both of them wrote arrives."""
+
+    async def during(display: Recorder, work: Work) -> None:
+        await delete_worker(team, display, "worker-0")
+
+    text = (
+        "%framework=pytorch\n%cleanPolicy=all\n%restartPolicy=OnFailure\n%runner=python\n"
+        f"%master=1\n%worker=1\n{LAST_WORDS}"
+        "if os.environ['CIAO_ROLE'] == 'master':\n    import time; time.sleep(12)\n"
+    )
+    ended = team.run(text + numbered(300), during=during)
+    well(team, ended)
+    got = ended.display.data("worker-0").decode().split("\n")
+    first = got[: got.index("last words")]
+    assert len(first) > 20
+    assert first == [f"{n:06d}" for n in range(len(first))]
+    assert got[len(first) + 1 :] == [*(f"{n:06d}" for n in range(300)), ""]
+    figure(f"{len(got) - 1} lines, 0 lost, 0 doubled; " + complete(ended.display, 300, "master-0"))
+
+
+def test_a_pod_that_is_deleted_under_a_job_without_restarts(team: Team, figure: Figure) -> None:
+    """For a TFJob a pod that is being deleted has failed, and the operator stops the others."""
+
+    async def during(display: Recorder, work: Work) -> None:
+        await delete_worker(team, display, "worker-1")
+
+    ended = team.run(HEAD + "%worker=2\n" + numbered(1000), during=during)
+    assert isinstance(ended.error, JobFailed)
+    got = ended.display.data("worker-1").decode().split()
+    assert len(got) > 20
+    assert got == [f"{n:06d}" for n in range(len(got))]
+    assert team.left() == [], ended.display.notices
+    figure(f"{len(got)} lines, 0 lost, 0 doubled")
+
+
+@pytest.mark.slow
+def test_a_container_that_starts_again_in_its_pod(team: Team, figure: Figure) -> None:
+    """The first wait is short, the second is ten seconds: the kubelet's."""
+    program = (
+        "import os\nruns = len(os.listdir('/ciao'))\nopen(f'/ciao/run-{runs}', 'w')\n"
+        "again = os.environ['CIAO_REPLICA'] == 'worker-1' and not os.path.exists('/ciao/third')\n"
+        "third = sum(name.startswith('run-') for name in os.listdir('/ciao')) == 3\n"
+        "if again:\n    for n in range(100): print(f'{n:06d}', flush=True)\n"
+        "    raise SystemExit(0 if third else 1)\n"
+    )
+    head = HEAD + "%restartPolicy=OnFailure\n%successPolicy=allWorkers\n%worker=2\n"
+    ended = team.run(head + program + numbered(100))
+    well(team, ended)
+    got = ended.display.data("worker-1").decode().split()
+    assert got == [f"{n:06d}" for n in range(100)] * 3
+    figure(f"{len(got)} lines, 0 lost, 0 doubled; " + complete(ended.display, 100, "worker-0"))
+
+
+@pytest.mark.slow
+def test_a_replica_that_starts_long_after_the_others(
+    team: Team, broken: Cluster, figure: Figure
+) -> None:
+    def node(operation: str, **value: str) -> None:
+        # Allocatable too, which the kubelet else makes of the capacity some ten seconds later.
+        paths = [f"/status/{one}/example.com~1late" for one in ("capacity", "allocatable")]
+        patch = json.dumps([{"op": operation, "path": path, **value} for path in paths])
+        argv = ("--subresource=status", "--type=json", "-p", patch)
+        broken.kubectl("patch", "node", broken.at.node, *argv)
+
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000300", "worker-0")
+        (chief, _) = display.status.replicas
+        assert chief.state is State.PENDING
+        assert "Insufficient example.com/late" in chief.reason
+        await asyncio.to_thread(node, "add", value="1")
+
+    try:
+        text = HEAD + "%chief=1;%gpu=example.com/late:1\n%worker=1\n" + numbered(400)
+        ended = team.run(text, during=during)
+    finally:
+        node("remove")
+    well(team, ended)
+    figure(complete(ended.display, 400, "chief-0", "worker-0"))
+
+
+@pytest.fixture
+def without_webhooks(broken: Cluster, team: Team) -> Iterator[None]:
+    """The operator's webhooks do not ask about this namespace: else it cannot be away."""
+    name = "validatingwebhookconfiguration/validator.training-operator.kubeflow.org"
+    webhooks = json.loads(broken.kubectl("get", name, "-o", "json"))["webhooks"]
+
+    def select(selector: object) -> None:
+        patch = [
+            {"op": "add", "path": f"/webhooks/{number}/namespaceSelector", "value": selector}
+            for number in range(len(webhooks))
+        ]
+        broken.kubectl("patch", name, "--type=json", "-p", json.dumps(patch))
+
+    other = {"key": "kubernetes.io/metadata.name", "operator": "NotIn"}
+    select({"matchExpressions": [{**other, "values": [team.namespace.name]}]})
+    yield
+    select({})
+
+
+@pytest.mark.usefixtures("without_webhooks")
+@pytest.mark.slow
+def test_an_operator_that_is_away_when_a_job_is_submitted(
+    team: Team, broken: Cluster, figure: Figure
+) -> None:
+    operator = PodPart(broken, "training-operator")
+    said_of: set[str] = set()
+
+    async def during(display: Recorder, work: Work) -> None:
+        await wait(lambda: bool(display.begun), 60)
+        async with asyncio.timeout(60):
+            while "no pod yet: the training operator does not answer" not in said_of:
+                await asyncio.sleep(0.2)
+                if any(isinstance(event, Status) for event in display.events):
+                    said_of.update(one.reason for one in display.status.replicas)
+        await asyncio.to_thread(operator.thaw)
+
+    operator.freeze()
+    try:
+        ended = team.run(HEAD + "%worker=2\n" + numbered(100), during=during)
+    finally:
+        operator.thaw()
+    well(team, ended)
+    figure(complete(ended.display, 100, "worker-0", "worker-1"))

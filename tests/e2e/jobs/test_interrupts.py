@@ -1,0 +1,228 @@
+"""The stop button at any moment: the cell ends soon, and nothing of its job is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.cells import Lifetime
+from ciao_kernel.model import Owner
+from ciao_kernel.registry import Registry
+from ciao_kernel.session import Session
+from tests.cluster.cluster import Cluster
+from tests.cluster.faults.proxy import Proxy
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team
+from tests.helpers.jobs import Recorder, wait
+
+pytestmark = pytest.mark.timeout(240)
+Figure = Callable[[str], None]
+
+COUNT = int(os.environ.get("CIAO_TEST_INTERRUPTS", "30"))
+AT_ONCE = 5
+HEAD = "%framework=tensorflow\n%worker=2\n"
+WAIT = HEAD + "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
+SHORT = HEAD + "import time\nprint('here', flush=True)\ntime.sleep(.5)\n"
+
+
+def kernel_session(team: Team, registry: Registry, **settings: float) -> Session:
+    """As a kernel has it: a shutdown may follow an interrupt, so a stop waits a moment."""
+    return Session(registry, Owner("a test", os.getpid()), team.settings(**settings), Lifetime())
+
+
+async def interrupted(work: asyncio.Task[object]) -> float:
+    """Press stop; return the seconds that the cell takes to end."""
+    began = time.monotonic()
+    work.cancel()
+    async with asyncio.timeout(20):  # four times what is promised
+        await asyncio.wait({work})
+    if not work.cancelled():
+        assert work.exception() is None, work.exception()  # it had ended just before
+    return time.monotonic() - began
+
+
+async def said(display: Recorder, text: str) -> None:
+    """Wait until the cell has said something, be it after its end."""
+    await wait(lambda: text in display.notices, 60)
+
+
+async def wrote(display: Recorder, text: str, *replicas: str) -> None:
+    """Wait until replicas have written something; a busy cluster starts pods slowly."""
+    data = text.encode()
+    await wait(lambda: all(data in display.data(replica) for replica in replicas), 60)
+
+
+@pytest.mark.slow
+def test_at_any_moment(team: Team, figure: Figure) -> None:
+    chance = random.Random(COUNT)
+    # Checks, dry run and creation take some tenths of a second, then comes the rest.
+    moments = [chance.choice((0.4, 1.5, 5.0)) * chance.random() for _ in range(COUNT)]
+    took: list[float] = []
+
+    async def press(number: int, session: Session, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            display, ends = Recorder(), number % 3 == 0
+            text = SHORT if ends else WAIT
+            work = asyncio.ensure_future(session.run(text, display, team.folder))
+            if ends:  # press about when it ends by itself
+                await wait(lambda: work.done() or b"here" in display.data("worker-0"), 60)
+            await asyncio.wait({work}, timeout=moments[number] / 2 if ends else moments[number])
+            took.append(await interrupted(work))
+
+    async def main() -> None:
+        registry = Registry({})
+        session = kernel_session(team, registry, shutdown_wait=0.2)
+        gate = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as presses:
+            for number in range(COUNT):
+                presses.create_task(press(number, session, gate))
+        await registry.close()
+
+    asyncio.run(main())
+    # What had ended before it was interrupted stays, as every job that is over.
+    over = [
+        job["metadata"]["name"]
+        for job in team.namespace.get("tfjobs")["items"]
+        if any(c["type"] == "Succeeded" for c in job["status"].get("conditions", ()))
+    ]
+    until(
+        lambda: not [one for one in team.left() if not any(name in one for name in over)],
+        "everything to be gone",
+        30,
+    )
+    figure(f"{COUNT} interrupts, {len(over)} came too late; worst {max(took):.1f} s to the end")
+
+
+@pytest.mark.slow
+def test_what_is_still_ending_is_named(team: Team) -> None:
+    """A replica that takes its time is named when the cell ends, and goes later."""
+    text = HEAD + (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('here', flush=True)\ntime.sleep(300)\n"
+    )
+
+    async def main() -> Recorder:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry, stop_grace=4.0)
+        work = asyncio.ensure_future(session.run(text, display, team.folder))
+        await wrote(display, "here", "worker-0", "worker-1")
+        await interrupted(work)
+        assert display.job
+        name = display.job.name
+        assert f"{name} is stopping: it is deleted; still ending: pod {name}-worker-0" in (
+            display.notices
+        )
+        await said(display, f"{name} is stopped; it is deleted from")
+        await registry.close()
+        return display
+
+    asyncio.run(main())
+    assert team.left() == []
+
+
+@pytest.fixture
+def proxy(
+    own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Proxy]:
+    """What stands between the user and the API server."""
+    with Proxy(own_cluster.at) as made:
+        own = Path(os.environ["KUBECONFIG"])
+        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "proxied", own)))
+        yield made
+
+
+@pytest.mark.slow
+def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
+    """The cell ends and says that the job may run; it is deleted when the server is back."""
+
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry)
+        work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+        await wrote(display, "here", "worker-1")
+        proxy.refuse()
+        await interrupted(work)
+        assert display.job
+        name = display.job.name
+        assert f"{name} is stopping: the API server has not answered yet." in display.notices
+        assert f"`ciao delete {name}` asks again" in display.notices
+        assert f"TFJob/{name}" in team.left()
+        proxy.pass_on()
+        await said(display, f"{name} is stopped; it is deleted from")
+        await registry.close()
+
+    asyncio.run(main())
+    assert team.left() == []
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.15, 0.25])
+def test_without_an_api_server_while_the_job_is_made(
+    team: Team, proxy: Proxy, moment: float
+) -> None:
+    """Nobody knows what exists then; when the server is back, it is removed again."""
+
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry)
+        await session.jobs()  # What is slow the first time is behind it.
+        work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+        await asyncio.sleep(moment)
+        proxy.stall()
+        await asyncio.sleep(0.2)
+        await interrupted(work)
+        proxy.pass_on()
+        if "may exist" in display.notices:
+            await said(display, "is removed again.")
+        else:
+            await asyncio.sleep(1)
+        await registry.close()
+
+    asyncio.run(main())
+    until(lambda: not team.left(), "everything to be gone", 60)
+
+
+def test_a_deletion_that_fails_is_told(team: Team, proxy: Proxy) -> None:
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry, request_patience=6.0)
+        work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+        await wrote(display, "here", "worker-1")
+        proxy.refuse()
+        await interrupted(work)
+        assert display.job
+        name = display.job.name
+        await said(display, f"{name} could not be stopped: the cluster of")
+        assert f"It may still run; `ciao delete {name}` tries again." in display.notices
+        proxy.pass_on()
+        backend, job, _ = await session.find(name)
+        await backend.delete(job)
+        await registry.close()
+
+    asyncio.run(main())
+    assert team.left() == []
+
+
+def test_a_second_press_ends_the_cell_at_once(team: Team) -> None:
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry, shutdown_wait=2.0)
+        work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+        await wrote(display, "here", "worker-0")
+        work.cancel()
+        while "unless the kernel is being shut down" not in display.notices:
+            await asyncio.sleep(0.01)
+        assert display.job
+        name = display.job.name
+        await interrupted(work)
+        assert f"{name} is stopped" not in display.notices
+        await said(display, f"{name} is stopped; it is deleted from")
+        await registry.close()
+
+    asyncio.run(main())
+    assert team.left() == []

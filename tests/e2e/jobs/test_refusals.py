@@ -1,0 +1,189 @@
+"""What a cluster refuses is known before anything exists, and said with what helps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import CiaoError, ClusterFault, UsageError
+from ciao_kernel.model import State
+from tests.cluster.faults import policies
+from tests.cluster.faults.users import Rule
+from tests.e2e.jobs.conftest import Team, rules
+from tests.helpers.jobs import Ended, Recorder
+
+pytestmark = pytest.mark.timeout(180)
+CELL = "%framework=tensorflow\n%name=asked\n%worker=2;%cpu=300m;%memory=32Mi\nprint('ran')\n"
+
+
+def refused(team: Team, text: str, kind: type[CiaoError]) -> CiaoError:
+    """The error of a cell of which nothing exists afterwards."""
+    ended = team.run(text)
+    assert isinstance(ended.error, kind), ended.error
+    assert team.left() == []
+    return ended.error
+
+
+# ------------------------------------------------------------------------------- quota
+
+
+def test_a_job_that_no_quota_has_room_for_is_refused_as_a_whole(team: Team) -> None:
+    policies.put_quota(team.namespace, limits_cpu="500m", requests_memory="1Gi", pods="5")
+    error = refused(team, CELL, UsageError)  # one pod of it would fit
+    assert "the quota quota of the namespace" in error.message
+    assert "limits.cpu: it asks for 600m, and 0 of 500m are used" in error.message
+    assert "memory" not in error.message
+    fits = team.run(CELL.replace("300m", "200m"))
+    assert fits.error is None, fits.error
+
+
+def test_without_the_right_to_see_quotas_the_pods_are_tried_by_those_who_may(team: Team) -> None:
+    policies.put_quota(team.namespace, limits_cpu="200m")
+    kept = [rule for rule in rules() if "resourcequotas" not in rule.resources]
+    team.user.allow(*kept, Rule(["pods"], ["create"]))
+    error = refused(team, CELL, UsageError)
+    assert "exceeded quota: quota, requested: limits.cpu=300m" in error.message
+
+
+def test_a_quota_of_what_is_beside_the_job_leaves_no_job_behind(team: Team) -> None:
+    policies.put_quota(team.namespace, **{"count/configmaps": "1"})  # kube-root-ca.crt is one
+    kept = [rule for rule in rules() if "resourcequotas" not in rule.resources]
+    team.user.allow(*kept)
+    error = refused(team, CELL, ClusterFault)
+    assert "exceeded quota" in error.message
+
+
+# ------------------------------------------------------------------------ Pod Security
+
+
+@pytest.fixture
+def restricted(team: Team) -> Team:
+    """The team, in a namespace of Pod Security's strictest level."""
+    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
+    team.namespace.cluster.kubectl("label", "namespace", team.namespace.name, *labels)
+    return team
+
+
+def test_a_restricted_namespace_gets_pods_that_ask_for_no_rights(restricted: Team) -> None:
+    (restricted.folder / "data").mkdir()
+    (restricted.folder / "data" / "a.txt").write_text("a")
+    said: list[str] = []
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        while not said:
+            found = await asyncio.to_thread(restricted.namespace.get, "pods")
+            for pod in found["items"]:
+                for one in pod["status"].get("initContainerStatuses", ()):
+                    why = one["state"].get("waiting", {}).get("message", "")
+                    said.extend([why] if why else [])
+            await asyncio.sleep(0.2)
+        work.cancel()
+
+    cell = "%framework=tensorflow\n%name=asked\n%worker=1\n%files=data/\nprint()\n"
+    with pytest.raises(asyncio.CancelledError):
+        restricted.run(cell, during=look)
+    # It was let in. The image's user is root, which the kubelet alone can know.
+    assert "image will run as root" in said[0]
+
+
+def test_an_image_with_a_user_of_its_own_runs_in_a_restricted_namespace(restricted: Team) -> None:
+    (restricted.folder / "data").mkdir()
+    (restricted.folder / "data" / "a.txt").write_text("a")
+    ended = restricted.run(
+        "%framework=tensorflow\n%worker=2\n%files=data/\nimport os, pathlib\n"
+        "pathlib.Path('data/b.txt').write_text('b')\nprint(os.getuid(), os.listdir('data'))\n",
+        images={"tensorflow": restricted.namespace.cluster.image("s2i-python")},
+    )
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-1").startswith(b"1001 [")
+
+
+def test_those_who_may_not_look_at_the_namespace_learn_it_from_a_trial(restricted: Team) -> None:
+    kept = [rule for rule in rules() if "namespaces" not in rule.resources]
+    restricted.user.allow(*kept, Rule(["pods"], ["create"]))
+    shown = restricted.run("%framework=tensorflow\n%worker=1\n%detach\nprint()\n")
+    assert shown.error is None, shown.error
+    (job,) = restricted.namespace.get("tfjobs")["items"]
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+
+
+# --------------------------------------------------------------------------- namespace
+
+
+def test_a_namespace_that_is_going_takes_no_job(team: Team) -> None:
+    name = team.namespace.name
+    meta = {"name": "holds", "finalizers": ["ciao-kernel/test"]}
+    team.namespace.create_objects({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    team.namespace.cluster.kubectl("delete", "namespace", name, "--wait=false")
+    try:
+        ended = team.run(CELL)
+    finally:
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        team.namespace.kubectl("patch", "configmap", "holds", "--type=merge", "-p", patch)
+    assert isinstance(ended.error, ClusterFault)
+    # The rights go first: whichever it was, nothing was created and the namespace is named.
+    assert name in ended.error.message
+
+
+def test_a_namespace_that_does_not_exist_is_named(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = team.run("%namespace=no-such-team\n" + CELL).error
+    assert isinstance(error, ClusterFault)
+    assert "in the namespace no-such-team" in error.message
+    assert "if there is one" in error.message
+    monkeypatch.setenv("KUBECONFIG", team.namespace.cluster.environment["KUBECONFIG"])
+    error = team.run("%namespace=no-such-team\n" + CELL).error  # as somebody who may know
+    assert isinstance(error, ClusterFault)
+    assert error.message == "there is no namespace no-such-team."
+
+
+def test_a_namespace_that_goes_with_the_kernel_is_said(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_ID", "1234-5678")
+    ended = team.run(CELL.replace("%worker", "%detach\n%worker"))
+    assert "goes with it" not in ended.display.notices
+    monkeypatch.setenv("KERNEL_POD_NAME", team.namespace.name)
+    ended = team.run(CELL.replace("%worker", "%detach\n%worker"))
+    assert f"the namespace {team.namespace.name} was made for this kernel" in ended.display.notices
+
+
+# ------------------------------------------------------------------------ who one is
+
+
+def test_a_client_certificate_is_enough(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", team.namespace.cluster.environment["KUBECONFIG"])
+    ended = team.run(CELL)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c["users"][0]["user"].update(token="x.y.z"), "not accept these credentials"),
+        (lambda c: c["clusters"][0]["cluster"].update({"tls-server-name": "elsewhere"}),
+         "is not trusted"),
+        (lambda c: c["clusters"][0]["cluster"].pop("certificate-authority-data"), "is not trusted"),
+        (lambda c: c["clusters"][0]["cluster"].update(server="https://no-such-host.invalid"),
+         "nobody knows that name"),
+    ],
+    ids=["token", "name", "authority", "host"],
+)  # fmt: skip
+def test_what_no_waiting_mends_is_said_at_once(
+    team: Team, tmp_path: Path, change: Callable[[dict[str, object]], object], said: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    error = team.run(CELL, request_patience=3600.0).error  # the test's own limit would end it
+    assert isinstance(error, CiaoError)
+    assert said in error.message

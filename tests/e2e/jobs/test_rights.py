@@ -1,0 +1,158 @@
+"""Each verb of deploy/rbac/role.yaml is needed: without it a feature fails, or does less."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+import yaml
+
+from ciao_kernel.errors import CiaoError, ClusterFault, UsageError
+from ciao_kernel.model import Owner, Replica
+from ciao_kernel.queries import Streams
+from ciao_kernel.registry import Registry
+from ciao_kernel.session import Session
+from tests.cluster.faults import policies
+from tests.cluster.faults.users import Rule
+from tests.e2e.jobs.conftest import Team, rules
+
+pytestmark = pytest.mark.timeout(180)
+CELL = "%framework={}\n%worker=1\nprint('ran')\n"
+
+REQUIRED = [
+    ("kubeflow.org", "tfjobs", ("create", "get", "list", "watch", "delete")),
+    ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),
+    ("", "configmaps", ("create", "get")),
+    ("", "pods", ("get", "list", "watch")),
+    ("", "pods/log", ("get",)),
+]
+OPTIONAL = {
+    ("", "events", "list"),
+    ("", "resourcequotas", "list"),
+    ("", "namespaces", "get"),
+    ("", "pods/exec", "create"),
+    ("", "pods/exec", "get"),
+}
+
+
+def verbs() -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules()
+        for group in rule.groups
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+
+
+def without(*taken: tuple[str, str, str]) -> list[Rule]:
+    """The Role with some verbs taken away."""
+    left = sorted(verbs() - set(taken))
+    assert len(left) == len(verbs()) - len(taken)
+    return [Rule([resource], [verb], [group]) for group, resource, verb in left]
+
+
+def test_every_verb_of_the_role_is_tried_here() -> None:
+    tried = {(group, name, verb) for group, name, found in REQUIRED for verb in found}
+    assert verbs() == tried | OPTIONAL
+
+
+def test_without_any_one_verb_a_cell_says_which_and_who_can_help(team: Team) -> None:
+    for group, resource, found in REQUIRED:
+        for verb in found:
+            team.user.allow(*without((group, resource, verb)))
+            framework = "pytorch" if resource == "pytorchjobs" else "tensorflow"
+            error = team.run(CELL.format(framework)).error
+            right = f"{verb} {resource}" + (f".{group}" if group else "")
+            assert isinstance(error, ClusterFault), right
+            assert error.message.endswith(f"not allowed are {right}.")
+            assert "apply -f -" in error.hint
+    assert team.left() == []
+
+
+def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it(
+    team: Team,
+) -> None:
+    taken = [("kubeflow.org", "tfjobs", "delete"), ("", "pods", "watch"), ("", "pods/log", "get")]
+    team.user.allow(*without(*taken))
+    error = team.run(CELL.format("tensorflow")).error
+    assert isinstance(error, ClusterFault)
+    assert "not allowed are delete tfjobs.kubeflow.org, watch pods, get pods/log." in error.message
+    shown = error.hint.partition("\n\n")[2]
+    role, binding = yaml.safe_load_all(shown)
+    assert [(r["apiGroups"], r["resources"], r["verbs"]) for r in role["rules"]] == [
+        ([group], [resource], [verb]) for group, resource, verb in taken
+    ]
+    assert binding["subjects"][0]["name"].endswith(f":{team.namespace.name}:user")
+    team.namespace.kubectl("apply", "-f", "-", text=shown)
+    ended = team.run(CELL.format("tensorflow"))
+    assert ended.error is None, ended.error
+
+
+# ------------------------------------------------------------------------- optional verbs
+
+
+def test_without_events_a_replica_that_waits_has_no_reason_of_its_job(team: Team) -> None:
+    team.user.allow(*without(("", "events", "list")))
+    ended = team.run(CELL.format("tensorflow"))
+    assert ended.error is None, ended.error
+
+
+def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -> None:
+    policies.put_quota(team.namespace, pods="0")
+    assert isinstance(team.run(CELL.format("tensorflow")).error, UsageError)
+    team.user.allow(*without(("", "resourcequotas", "list")))
+    ended = team.run("%detach\n" + CELL.format("tensorflow"))
+    assert ended.error is None, ended.error
+    assert "TFJob" in str(team.left())
+
+
+def test_without_the_namespace_pod_security_is_found_out_later(team: Team) -> None:
+    name = team.namespace.name
+    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
+    team.namespace.cluster.kubectl("label", "namespace", name, *labels)
+    team.user.allow(*without(("", "namespaces", "get")))
+    assert team.run("%name=plain\n%detach\n" + CELL.format("tensorflow")).error is None
+    team.user.allow(*rules())
+    assert team.run("%name=secured\n%detach\n" + CELL.format("tensorflow")).error is None
+    for job, context in (("plain", False), ("secured", True)):
+        spec = team.namespace.get(f"tfjob/{job}")["spec"]["tfReplicaSpecs"]["Worker"]
+        assert ("securityContext" in spec["template"]["spec"]) is context
+
+
+def test_a_command_in_a_replica_needs_the_right_to_run_one(team: Team) -> None:
+    team.user.allow(*rules())
+    cell = "%framework=tensorflow\n%name=shell\n%worker=1\n%detach\nimport time; time.sleep(600)\n"
+    assert team.run(cell).error is None
+    team.namespace.wait_for_pod("shell-worker-0", "Running")
+
+    def run() -> bytes:  # a new client each time: rights are remembered for some minutes
+        said = bytearray()
+        streams = Streams(said.extend, said.extend)
+
+        async def main() -> None:
+            registry = Registry({})
+            session = Session(registry, Owner("a test", os.getpid()), team.settings())
+            try:
+                backend, job, *_ = await session.find("shell")
+                await backend.execute(job, Replica("worker", 0), ["echo", "hello"], streams)
+            finally:
+                await registry.close()
+
+        asyncio.run(main())
+        return bytes(said)
+
+    assert run() == b"hello\n"
+    # Which of the two verbs a server asks for depends on its version: up to 1.34 it is get.
+    team.user.allow(*without(("", "pods/exec", "get"), ("", "pods/exec", "create")))
+    with pytest.raises(CiaoError, match="pods/exec"):
+        run()
+    allowed = []
+    for verb, other in (("get", "create"), ("create", "get")):
+        team.user.allow(*without(("", "pods/exec", other)))
+        with contextlib.suppress(CiaoError):
+            allowed += [verb] if run() == b"hello\n" else []
+    assert allowed
+    print("pods/exec is enough with one verb:", allowed)

@@ -1,0 +1,194 @@
+"""A kernel's end leaves its job on the cluster, though every orderly end begins as a stop does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.faults.proxy import Proxy
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.test_kernel import environment
+from tests.helpers.kernels import Kernel, Place
+
+pytestmark = pytest.mark.timeout(240)
+Start = Callable[..., Kernel]
+Figure = Callable[[str], None]
+
+COUNT = int(os.environ.get("CIAO_TEST_SHUTDOWNS", "4"))
+AT_ONCE = 4
+BURNERS = 2 * (os.cpu_count() or 1)
+
+
+def cell(name: str) -> str:
+    return (
+        f"%framework=tensorflow\n%name={name}\n%worker=1\n"
+        "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
+    )
+
+
+def running(kernel: Kernel, name: str) -> None:
+    """Start a job and see it run; its cell goes on."""
+    request = kernel.execute(cell(name))
+    kernel.wait_text(request, "here", 90)
+
+
+def ended(kernel: Kernel) -> bool:
+    return not kernel.process.is_running() or kernel.process.status() == "zombie"
+
+
+def terminate(kernel: Kernel) -> None:
+    """As a container is stopped: SIGTERM to the process, and no message."""
+    kernel.process.send_signal(signal.SIGTERM)
+    until(lambda: ended(kernel), "the kernel to end", 20)
+
+
+def roll_out(kernel: Kernel) -> None:
+    """As Enterprise Gateway ends all kernels when it is replaced: no shutdown request comes."""
+    kernel.process.send_signal(signal.SIGINT)
+    time.sleep(2)
+    terminate(kernel)
+
+
+ENDS: dict[str, Callable[[Kernel], None]] = {
+    "shutdown": Kernel.shutdown,
+    "restart": Kernel.restart,
+    "terminated": terminate,
+    "rolled-out": roll_out,
+}
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """Keep all processors busy."""
+    argv = [sys.executable, "-c", "while True: pass"]
+    burners = [subprocess.Popen(argv) for _ in range(BURNERS)]
+    try:
+        yield
+    finally:
+        for one in burners:
+            one.kill()
+            one.wait()
+
+
+def jobs(team: Team) -> set[str]:
+    return {one.removeprefix("TFJob/") for one in team.left() if one.startswith("TFJob/")}
+
+
+@pytest.mark.slow
+def test_every_end_leaves_the_job(team: Team, start_kernel: Start) -> None:
+    for name, end in ENDS.items():
+        more = {"RESPONSE_ADDRESS": "10.0.0.1:8877"} if name == "rolled-out" else {}
+        kernel = start_kernel("ciao-signal", {**environment(team), **more})
+        running(kernel, name)
+        end(kernel)
+    time.sleep(1.5)  # A stop would have come after one.
+    assert jobs(team) == set(ENDS)
+    assert {p["status"]["phase"] for p in team.namespace.get("pods")["items"]} == {"Running"}
+
+
+def test_a_kernel_that_is_culled_leaves_its_job(team: Team, place: Place) -> None:
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+    async def main() -> None:
+        specs = KernelSpecManager(kernel_dirs=[str(place.kernels)], ensure_native_kernel=False)
+        manager = AsyncMappingKernelManager(
+            kernel_spec_manager=specs, root_dir=str(place.work), connection_dir=str(place.folder),
+            cull_idle_timeout=60, cull_interval=1, cull_busy=True, cull_connected=True,
+        )  # fmt: skip
+        env = {**place.env, **environment(team)}
+        one = await manager.start_kernel(kernel_name="ciao", env=env)
+        kernel = manager.get_kernel(one)
+        client: Any = kernel.client()
+        client.start_channels()
+        try:
+            await client.wait_for_ready(timeout=60)
+            client.execute(cell("mine"))
+            text = ""
+            async with asyncio.timeout(90):
+                while "here" not in text:
+                    message = await client.get_iopub_msg(timeout=90)
+                    text += message["content"].get("text", "")
+            async with asyncio.timeout(30):
+                while one in manager:  # The table moves, which counts as activity.
+                    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+                    kernel.last_activity = long_ago
+                    await asyncio.sleep(0.05)
+        finally:
+            client.stop_channels()
+            await manager.shutdown_all(now=True)
+
+    asyncio.run(main())
+    time.sleep(1.5)
+    assert jobs(team) == {"mine"}
+
+
+@pytest.mark.slow
+def test_shutdowns_under_load_lose_no_job(team: Team, start_kernel: Start, figure: Figure) -> None:
+    """Orderly shutdowns and restarts by turns, while nothing gets the processor in time."""
+    names = [f"job-{number}" for number in range(COUNT)]
+    for some in (names[at : at + AT_ONCE] for at in range(0, COUNT, AT_ONCE)):
+        kernels = []
+        for number, name in enumerate(some):
+            mode = ("ciao-signal", "ciao-message")[number % 2]
+            kernels.append(start_kernel(mode, environment(team)))
+            running(kernels[-1], name)
+        with busy():
+            for number, kernel in enumerate(kernels):
+                (Kernel.shutdown, Kernel.restart)[number % 2](kernel)
+                kernel.shutdown(now=True)
+            time.sleep(1.5)
+    assert jobs(team) == set(names)
+    figure(f"{COUNT} shutdowns with {BURNERS} busy processes, {COUNT - len(jobs(team))} jobs lost")
+
+
+@pytest.mark.slow
+def test_a_shutdown_while_the_job_is_made_leaves_all_of_it_or_nothing(
+    team: Team, start_kernel: Start
+) -> None:
+    for number in range(4):
+        kernel = start_kernel("ciao", environment(team))
+        kernel.run("%ciao jobs")  # What is slow the first time is behind it.
+        request = kernel.execute(cell(f"early-{number}"))
+        kernel.wait(lambda r=request: "execute_input" in r.events, "start of the cell")
+        kernel.take(0.1 * number)
+        kernel.shutdown()
+    for job in team.namespace.get("tfjobs")["items"]:
+        template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+        (name,) = [v["configMap"]["name"] for v in template["spec"]["volumes"] if "configMap" in v]
+        assert f"ConfigMap/{name}" in team.left()
+
+
+@pytest.mark.parametrize("end", ["shutdown", "terminated"])
+def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
+    own_cluster: Cluster,
+    team: Team,
+    start_kernel: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+) -> None:
+    """The process ends after the API server has taken the order, however slow that is."""
+    with Proxy(own_cluster.at) as proxy:
+        own = Path(os.environ["KUBECONFIG"])
+        monkeypatch.setenv("KUBECONFIG", str(proxy.kubeconfig(tmp_path / "proxied", own)))
+        kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
+        running(kernel, "mine")
+        proxy.delay(0.2)
+        ENDS[end](kernel)
+        assert ended(kernel)
+        proxy.refuse()
+        until(lambda: not team.left(), "everything to be gone", 30)

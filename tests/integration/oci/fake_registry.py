@@ -1,0 +1,395 @@
+"""A registry on the loopback that can be made to misbehave in every way that was seen.
+
+It keeps to the specification and judges what it gets: digests, manifests whose parts are missing.
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import re
+import secrets
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+PASSWORD = "hunter2 of ü"
+REFRESH = "refresh-hunter2"
+USER = "jane"
+OCI = "application/vnd.oci.image"
+MANIFEST, INDEX = f"{OCI}.manifest.v1+json", f"{OCI}.index.v1+json"
+
+
+@dataclass
+class Behaviour:
+    """How a registry behaves; plain and well unless something is set."""
+
+    auth: str = ""
+    """`basic`, `token`, or nothing."""
+    rights: dict[str, set[str]] = field(default_factory=dict)
+    """What the user may do with a repository; with those that are not named, everything."""
+    anonymous: set[str] = field(default_factory=set)
+    """What a token lets anybody do."""
+    first_scope_only: bool = False
+    token_seconds: int = 300
+    realm: str = ""
+    mount: int = 201
+    relative: bool = False
+    query: bool = True
+    storage: str = ""
+    """Where blobs are sent for; "" gives them itself."""
+    digest_header: bool = True
+    location: Callable[[str], str] = lambda place: place
+    dies_at: int = 0
+    """Bytes of an upload after which the connection is reset."""
+    deaths: int = 1
+    early: int = 0
+    """Status that an upload is answered with before its body is read, as servers in Go do."""
+    blobs_break: int = 0
+    """How many times a blob that is asked for ends half way."""
+    before: Callable[[Handler], bool] = lambda handler: False
+    """Answers instead of the registry, where it returns true."""
+
+
+@dataclass
+class Seen:
+    """A request that came.
+
+    Args:
+        line: Method and path with its query.
+        authorization: What it said of who asks.
+        size: Bytes of its body.
+    """
+
+    line: str
+    authorization: str
+    size: int
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: FakeRegistry  # type: ignore[assignment]
+
+    def handle_one_request(self) -> None:
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            super().handle_one_request()
+            return
+        self.close_connection = True
+
+    def do_GET(self) -> None:
+        how, fake = self.server.how, self.server
+        length = int(self.headers.get("Content-Length") or 0)
+        fake.seen.append(
+            Seen(f"{self.command} {self.path}", self.headers.get("Authorization") or "", length)
+        )
+        self.parts = urlsplit(self.path)
+        self.query = dict(parse_qsl(self.parts.query, keep_blank_values=True))
+        if "/blobs/uploads/" in self.path and self.command == "PUT" and how.dies_at and how.deaths:
+            how.deaths -= 1
+            self.rfile.read(min(how.dies_at, length))
+            self.reset()
+            return
+        if "/blobs/uploads/" in self.path and self.command == "PUT" and how.early:
+            self.say(how.early, Connection="close")
+            self.connection.shutdown(socket.SHUT_WR)
+            self.close_connection = True
+            return
+        self.body = self.rfile.read(length)
+        if how.before(self):
+            return
+        if self.parts.path == "/token":
+            self.token()
+            return
+        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs|blobs/uploads)/([^/]*)", self.parts.path)
+        if not found:
+            self.say(404, b"404 page not found\n", kind="text/plain")
+            return
+        repository, kind, name = found.groups()
+        action = "pull" if self.command in ("GET", "HEAD") else "push"
+        if not self.may(repository, action):
+            return
+        getattr(self, f"{self.command.lower()}_{kind.replace('/', '_')}")(repository, name)
+
+    do_HEAD = do_POST = do_PUT = do_GET
+
+    # Who asks.
+
+    def basic(self) -> str:
+        """The user of a Basic header: "" for nobody, "?" for a wrong password."""
+        kind, _, coded = (self.headers.get("Authorization") or "").partition(" ")
+        if kind != "Basic":
+            return ""
+        return USER if base64.b64decode(coded).decode() == f"{USER}:{PASSWORD}" else "?"
+
+    def may(self, repository: str, action: str) -> bool:
+        how = self.server.how
+        wanted = [(repository, action)]
+        if origin := self.query.get("from"):
+            wanted.append((origin, "pull"))
+        if how.auth == "basic" and self.basic() != USER:
+            self.error(401, "UNAUTHORIZED", **{"WWW-Authenticate": 'Basic realm="fake"'})
+            return False
+        if how.auth == "basic":
+            for one, what in wanted:
+                if what not in how.rights.get(one, {"pull", "push"}):
+                    self.error(403, "DENIED", f"no {what} on {one}")
+                    return False
+        if how.auth == "token":
+            held = self.server.tokens.get((self.headers.get("Authorization") or "")[7:], set())
+            if not {(one, what) for one, what in wanted} <= held:
+                scope = " ".join(f"repository:{one}:{what}" for one, what in wanted)
+                realm = how.realm or f"{self.server.url}/token"
+                asks = f'Bearer realm="{realm}",service="fake",scope="{scope}"'
+                if held:
+                    asks += ',error="insufficient_scope"'
+                self.error(401, "UNAUTHORIZED", **{"WWW-Authenticate": asks})
+                return False
+        return True
+
+    def token(self) -> None:
+        how = self.server.how
+        if self.command == "POST":
+            form = {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+            right = (form.get("grant_type"), form.get("refresh_token")) == (
+                "refresh_token",
+                REFRESH,
+            )
+            user, scopes = USER if right else "?", form.get("scope", "").split()
+        else:
+            user = self.basic()
+            scopes = " ".join(v for n, v in parse_qsl(self.parts.query) if n == "scope").split()
+        if user == "?":
+            self.error(401, "UNAUTHORIZED", "incorrect username or password")
+            return
+        held = set()
+        for scope in scopes[:1] if how.first_scope_only else scopes:
+            _, name, actions = scope.split(":")
+            allowed = how.rights.get(name, {"pull", "push"}) if user else how.anonymous
+            held |= {(name, one) for one in actions.split(",") if one in allowed}
+        token = secrets.token_hex(8)
+        self.server.tokens[token] = held or {("nothing", "")}
+        self.say(200, json.dumps({"token": token, "expires_in": how.token_seconds}).encode())
+
+    # Manifests.
+
+    def get_manifests(self, repository: str, name: str) -> None:
+        found = self.server.manifests.get((repository, name))
+        if not found:
+            self.error(404, "MANIFEST_UNKNOWN")
+            return
+        kind, raw = found
+        told = {"Docker-Content-Digest": digest(raw)} if self.server.how.digest_header else {}
+        self.say(200, raw, kind=kind, **told)
+
+    head_manifests = get_manifests
+
+    def put_manifests(self, repository: str, name: str) -> None:
+        body = json.loads(self.body)
+        if body.get("mediaType") != self.headers["Content-Type"]:
+            self.error(400, "MANIFEST_INVALID")
+            return
+        for part in [body["config"], *body["layers"]]:
+            known = self.server.blobs.get((repository, part["digest"]))
+            if not part.get("urls") and (known is None or len(known) != part["size"]):
+                self.error(400, "MANIFEST_BLOB_UNKNOWN", "blob unknown to registry")
+                return
+        for one in (name, digest(self.body)):
+            self.server.manifests[repository, one] = (body["mediaType"], self.body)
+        told = {"Docker-Content-Digest": digest(self.body)} if self.server.how.digest_header else {}
+        self.say(201, **told)
+
+    # Blobs.
+
+    def get_blobs(self, repository: str, name: str) -> None:
+        found = self.server.blobs.get((repository, name))
+        how = self.server.how
+        if found is None:
+            self.error(404, "BLOB_UNKNOWN")
+        elif how.storage and self.command == "GET":
+            self.say(307, Location=f"{how.storage}/v2/{repository}/blobs/{name}?signed=1")
+        elif how.blobs_break and self.command == "GET" and len(found) > 1000:
+            how.blobs_break -= 1
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(found)))
+            self.end_headers()
+            self.wfile.write(found[: len(found) // 2])
+            self.wfile.flush()
+            self.reset()
+        else:
+            self.say(200, found)
+
+    head_blobs = get_blobs
+
+    def post_blobs_uploads(self, repository: str, name: str) -> None:
+        how, fake = self.server.how, self.server
+        if origin := self.query.get("from"):
+            wanted = self.query["mount"]
+            if how.mount == 201 and (origin, wanted) in fake.blobs:
+                fake.blobs[repository, wanted] = fake.blobs[origin, wanted]
+                self.say(201)
+                return
+            if how.mount not in (201, 202):
+                self.error(how.mount, "UNAUTHORIZED")
+                return
+        upload = secrets.token_hex(4)
+        fake.uploads.add(upload)
+        place = f"/v2/{repository}/blobs/uploads/{upload}" + (
+            "?_state=a%3D%3D" if how.query else ""
+        )
+        place = place if how.relative else fake.url + place
+        self.say(202, Location=how.location(place))
+
+    def put_blobs_uploads(self, repository: str, name: str) -> None:
+        fake = self.server
+        if name not in fake.uploads:
+            self.error(404, "BLOB_UPLOAD_UNKNOWN")
+            return
+        fake.uploads.discard(name)
+        if digest(self.body) != self.query["digest"]:
+            self.error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
+            return
+        fake.blobs[repository, self.query["digest"]] = self.body
+        self.say(201)
+
+    # Answers.
+
+    def error(self, status: int, code: str, message: str = "", **headers: str) -> None:
+        body = json.dumps({"errors": [{"code": code, "message": message or code.lower()}]})
+        self.say(status, body.encode(), **headers)
+
+    def say(
+        self, status: int, body: bytes = b"", kind: str = "application/json", **headers: str
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def reset(self) -> None:
+        """End the connection as a killed process does."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.rfile.close()
+        with contextlib.suppress(OSError):
+            self.wfile.close()
+        self.connection.close()
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+class FakeRegistry(ThreadingHTTPServer):
+    """The registry: what it has, and what came.
+
+    Args:
+        how: It behaves.
+        tls: Its certificate and key; None speaks http.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, how: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.how = how
+        self.host = f"127.0.0.1:{self.server_address[1]}"
+        self.url = f"{'https' if tls else 'http'}://{self.host}"
+        self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.uploads: set[str] = set()
+        self.tokens: dict[str, set[tuple[str, str]]] = {}
+        self.seen: list[Seen] = []
+
+    def handle_error(self, request: Any, client_address: Any) -> None: ...
+
+    def push(self, repository: str, tag: str, raw: bytes, kind: str = MANIFEST) -> str:
+        """Put a manifest there, as it is."""
+        for name in (tag, digest(raw)):
+            self.manifests[repository, name] = (kind, raw)
+        return digest(raw)
+
+    def put(self, repository: str, blob: bytes) -> dict[str, Any]:
+        """Put a blob there, and return how a manifest names it."""
+        self.blobs[repository, digest(blob)] = blob
+        return {"digest": digest(blob), "size": len(blob)}
+
+    def lines(self) -> list[str]:
+        """The requests that came, without their queries; the next call begins anew."""
+        lines = [seen.line.partition("?")[0] for seen in self.seen]
+        self.seen.clear()
+        return lines
+
+
+@contextlib.contextmanager
+def serving(
+    how: Behaviour | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[FakeRegistry]:
+    """A registry for as long as the block runs."""
+    fake = FakeRegistry(how or Behaviour(), tls)
+    thread = threading.Thread(target=fake.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield fake
+    finally:
+        fake.shutdown()
+        thread.join()
+        fake.server_close()
+
+
+def digest(raw: bytes) -> str:
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def push_base(
+    fake: FakeRegistry,
+    repository: str = "bases/python",
+    tag: str = "1",
+    layers: int = 2,
+    kind: str = MANIFEST,
+    config: dict[str, Any] | None = None,
+    layer_type: str = f"{OCI}.layer.v1.tar+gzip",
+    **more: Any,
+) -> str:
+    """Push an image to begin with, and return the digest of its manifest."""
+    blobs = [hashlib.sha256(f"{i}".encode()).digest() * 4000 for i in range(layers)]
+    described = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {
+            "Env": ["PATH=/bin", "A=1", "B=x=y"],
+            "Labels": {"base": "1"},
+            "User": "1001",
+            "Entrypoint": ["/bin/sh"],
+        },
+        "rootfs": {"type": "layers", "diff_ids": [digest(blob) for blob in blobs]},
+        "history": [{"created_by": "base"}],
+        **(config or {}),
+    }
+    body = {
+        "schemaVersion": 2,
+        "mediaType": kind,
+        "config": {
+            "mediaType": f"{OCI}.config.v1+json",
+            **fake.put(repository, json.dumps(described).encode()),
+        },
+        "layers": [{"mediaType": layer_type, **fake.put(repository, blob)} for blob in blobs],
+        "annotations": {"of": "the base"},
+        **more,
+    }
+    return fake.push(repository, tag, json.dumps(body).encode(), kind)

@@ -1,0 +1,102 @@
+"""Layers are looked into as they come, however they are packed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.oci.contents import Installed
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.reference import parse
+from tests.integration.oci.conftest import User
+from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, push_base
+
+Serve = Callable[..., FakeRegistry]
+Make = Callable[..., User]
+LARGE = 128 << 20
+
+
+def layer(large: int = 0) -> bytes:
+    """A tar of a Python with two packages, and a file of zeros that packs to nothing."""
+    site = "usr/lib/python3.13/site-packages"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, size in [
+            ("bin/python3.13", 0),
+            ("zeros", large),
+            (f"{site}/numpy-2.1.dist-info/METADATA", 3),
+            (f"{site}/scikit_learn-1.5.dist-info", 0),
+        ]:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            tar.addfile(member, io.BytesIO(bytes(size)))
+    return buffer.getvalue()
+
+
+def push(fake: FakeRegistry, blob: bytes) -> None:
+    push_base(fake, layers=1)
+    body = json.loads(fake.manifests["bases/python", "1"][1])
+    body["layers"] = [{"mediaType": "layer", **fake.put("bases/python", blob)}]
+    fake.push("bases/python", "1", json.dumps(body).encode(), MANIFEST)
+
+
+def look(kernel: User, fake: FakeRegistry, cache: Path) -> Installed:
+    base = parse(f"{fake.host}/bases/python:1")
+    image = kernel.appender.inspect(base, Platform())
+    return kernel.appender.installed(base, image, cache, lambda text: None)
+
+
+PACKED: list[Callable[[bytes], bytes]] = [
+    lambda raw: raw,
+    gzip.compress,
+    lambda raw: gzip.compress(raw[:5000]) + gzip.compress(raw[5000:]),
+]
+
+
+@pytest.mark.parametrize("packed", PACKED, ids=["tar", "gzip", "members"])
+def test_packages_are_found(
+    serve: Serve, user: Make, tmp_path: Path, packed: Callable[[bytes], bytes]
+) -> None:
+    fake = serve(auth="token")
+    push(fake, packed(layer()))
+    kernel = user(fake)
+
+    found = look(kernel, fake, tmp_path)
+
+    assert found == Installed("3.13", {"numpy": "2.1", "scikit-learn": "1.5"})
+    fake.lines()
+    assert look(user(fake), fake, tmp_path) == found
+    assert sum("/blobs/" in line for line in fake.lines()) == 1  # the config
+
+
+def test_zeros_do_not_fill_the_memory(serve: Serve, user: Make, tmp_path: Path) -> None:
+    fake = serve()
+    push(fake, gzip.compress(layer(LARGE)))
+    kernel = user(fake)
+    kernel.appender.inspect(parse(f"{fake.host}/bases/python:1"), Platform())
+
+    tracemalloc.start()
+    try:
+        assert look(kernel, fake, tmp_path).packages["numpy"] == "2.1"
+        assert tracemalloc.get_traced_memory()[1] < LARGE // 8
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("blob", [b"\x1f\x8bbroken" * 10, b"\x28\xb5\x2f\xfd" * 10, b"x" * 600])
+def test_a_layer_that_cannot_be_read(serve: Serve, user: Make, tmp_path: Path, blob: bytes) -> None:
+    fake = serve()
+    push(fake, blob)
+    kernel = user(fake)
+
+    fault = kernel.fault(lambda: look(kernel, fake, tmp_path))
+
+    assert "cannot be read" in fault.message
+    assert not list(tmp_path.rglob("*.json"))

@@ -1,0 +1,374 @@
+"""Which cluster and as whom, from kubeconfigs as they are found in the wild."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import stat
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.kube import access
+
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"
+CA = "-----BEGIN CERTIFICATE-----\nca\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kubeconfig and no pod but those that a test makes."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(access, "_ACCOUNT", tmp_path / "account")
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def content(
+    user: dict[str, Any] | None = None, *, name: str = "one", **cluster: Any
+) -> dict[str, Any]:
+    cluster = {"server": f"https://{name}.example.com:6443", **cluster}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": f"c-{name}", "cluster": cluster}],
+        "users": [{"name": f"u-{name}", "user": {"token": TOKEN} if user is None else user}],
+        "contexts": [
+            {
+                "name": name,
+                "context": {"cluster": f"c-{name}", "user": f"u-{name}", "namespace": f"ns-{name}"},
+            }
+        ],
+        "current-context": name,
+    }
+
+
+@pytest.fixture
+def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes kubeconfigs, and names them all in KUBECONFIG."""
+    made: list[Path] = []
+
+    def write(what: Any, name: str = "") -> Path:
+        path = tmp_path / (name or f"kubeconfig-{len(made)}")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(what if isinstance(what, str) else yaml.safe_dump(what))
+        made.append(path)
+        monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, made)))
+        return path
+
+    return write
+
+
+def load(context: str = "") -> access.Access:
+    return asyncio.run(access.load(context))
+
+
+def token(found: access.Access) -> str:
+    settings = asyncio.run(found.configuration.auth_settings())
+    return str(settings["BearerToken"]["value"]).strip() if settings else ""
+
+
+def fault(context: str = "") -> str:
+    with pytest.raises(ClusterFault) as caught:
+        load(context)
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert TOKEN not in said
+    return said
+
+
+# ------------------------------------------------------------------------------ which file
+
+
+def test_without_any_file_there_is_no_cluster() -> None:
+    assert not access.configured()
+    assert "no cluster is configured" in fault()
+
+
+def test_a_name_that_is_no_file_is_a_slip_and_no_wish_to_run_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "typo"))
+    assert access.configured()
+    assert f"KUBECONFIG names {tmp_path}/typo, and there is no such file" in fault()
+
+
+def test_dev_null_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
+    assert not access.configured()
+
+
+def test_a_file_that_does_not_exist_is_left_out_beside_one_that_does(
+    put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(content())
+    monkeypatch.setenv("KUBECONFIG", f"/nowhere{os.pathsep}{path}")
+    assert load().context == "one"
+
+
+def test_of_several_files_the_first_that_says_something_wins(put: Any) -> None:
+    first = content(name="one")
+    del first["current-context"]
+    put(first)
+    put(content(name="two"))
+    third = content(name="three")
+    third["contexts"].append({"name": "two", "context": {"cluster": "nowhere"}})
+    put(third)
+    assert load().context == "two"
+    assert load().configuration.host == "https://two.example.com:6443"
+    assert load("three").namespace == "ns-three"
+    assert "has one, three, two" in fault("four")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it holds no kubeconfig"),
+        ("- a\n- b\n", "it holds no kubeconfig"),
+        ("a: [\nb: }", "line 2 is no YAML"),
+        ("\0", "is no YAML"),
+        ("current-context: x\ncontexts: [{context: {}}]\n", "cannot be used"),
+        ("current-context: x\ncontexts: [7]\n", "cannot be used"),
+        ("current-context: x\ncontexts: {x: 1}\n", "cannot be used"),
+    ],
+)
+def test_a_broken_file_is_named(put: Any, text: str, said: str) -> None:
+    path = put(text)
+    found = fault()
+    assert said in found
+    assert str(path) in found
+
+
+# ------------------------------------------------------------------------------ contexts
+
+
+def test_an_unknown_context_is_answered_with_those_that_exist(put: Any) -> None:
+    put(content(name="staging"))
+    found = fault("stagging")
+    assert "there is no context stagging" in found
+    assert "has staging" in found
+    assert "Did you mean staging?" in found
+
+
+def test_a_file_without_a_current_context_asks_for_one(put: Any) -> None:
+    put({**content(), "current-context": ""})
+    assert "has no current context; it has one" in fault()
+    assert load("one").namespace == "ns-one"
+
+
+def test_a_user_that_does_not_exist_is_said_and_nobody_goes_on_as_nobody(put: Any) -> None:
+    put({**content(), "users": []})
+    assert "it has no user u-one" in fault()
+
+
+def test_a_proxy_of_kubectl_needs_no_user(put: Any) -> None:
+    made = content(server="http://127.0.0.1:8001")
+    del made["contexts"][0]["context"]["user"]
+    put(made)
+    assert load().configuration.host == "http://127.0.0.1:8001"
+    assert token(load()) == ""
+
+
+# -------------------------------------------------------------------------- who one is
+
+
+def test_certificates_as_data_become_files_that_only_their_owner_reads(put: Any) -> None:
+    user = {"client-certificate-data": b64("cert"), "client-key-data": b64("key")}
+    put(content(user, **{"certificate-authority-data": b64(CA)}))
+    found = load().configuration
+    assert [Path(f).read_text() for f in (found.cert_file, found.key_file)] == ["cert", "key"]
+    assert Path(found.ssl_ca_cert).read_text() == CA
+    assert stat.S_IMODE(Path(found.key_file).stat().st_mode) == 0o600
+
+
+def test_certificates_as_files_lie_relative_to_their_kubeconfig(put: Any, tmp_path: Path) -> None:
+    user = {"client-certificate": "pki/me.crt", "client-key": str(tmp_path / "me.key")}
+    put(content(name="first"))
+    put(content(user, name="second", **{"certificate-authority": "ca.crt"}), "sub/config")
+    (tmp_path / "sub" / "pki").mkdir()
+    for path in ("sub/pki/me.crt", "me.key", "sub/ca.crt"):
+        (tmp_path / path).write_text(path)
+    found = load("second").configuration
+    assert Path(found.cert_file).read_text() == "sub/pki/me.crt"
+    assert Path(found.key_file).read_text() == "me.key"
+    assert Path(found.ssl_ca_cert).read_text() == "sub/ca.crt"
+    (tmp_path / "me.key").unlink()
+    assert str(tmp_path / "me.key") in fault("second")
+
+
+def test_a_token_in_a_file_is_read_again_each_time(put: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    put(content({"tokenFile": "token"}))
+    assert token(load()) == "Bearer first"
+    (tmp_path / "token").write_text("second\n")
+    assert token(load()) == "Bearer second"
+
+
+def test_name_and_password_and_tls_and_proxy(put: Any) -> None:
+    put(
+        content(
+            {"username": "ada", "password": "pw"},
+            **{
+                "insecure-skip-tls-verify": True,
+                "tls-server-name": "inner.example.com",
+                "proxy-url": "http://proxy:3128",
+            },
+        )
+    )
+    found = load()
+    assert token(found) == "Basic " + b64("ada:pw")
+    assert found.configuration.verify_ssl is False
+    assert found.configuration.tls_server_name == "inner.example.com"
+    assert found.configuration.proxy == "http://proxy:3128"
+
+
+def test_what_cannot_work_is_said(put: Any) -> None:
+    put(content(**{"proxy-url": "socks5://proxy:1080"}))
+    assert "proxy-url is neither http:// nor https://" in fault()
+    put({**content({"auth-provider": {"name": "azure"}}, name="old")})
+    assert "auth-provider azure" in fault("old")
+
+
+# ---------------------------------------------------------------------------- plug-ins
+
+
+def plugin(path: Path, body: str) -> Path:
+    path.write_text(f"#!{sys.executable}\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def exec_user(command: str, **more: Any) -> dict[str, Any]:
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": command, **more}}
+
+
+def answer(**status: str) -> str:
+    said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    return f"print({json.dumps({**said, 'status': status})!r})"
+
+
+def test_a_plugin_is_asked_for_a_token(put: Any, tmp_path: Path) -> None:
+    ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    body = (
+        "import json, os, sys\n"
+        "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        "assert info['spec']['cluster']['server'] == 'https://one.example.com:6443'\n"
+        "assert info['spec']['interactive'] is False and not sys.stdin.read()\n"
+        "assert (sys.argv[1:], os.environ['PROFILE']) == (['get', 'token'], 'mine')\n"
+    )
+    plugin(tmp_path / "sign-in", body + answer(token=TOKEN, expirationTimestamp=ends))
+    user = exec_user(
+        "./sign-in", args=["get", "token"], env=[{"name": "PROFILE", "value": "mine"}],
+        provideClusterInfo=True,
+    )  # fmt: skip
+    put(content(user))
+    assert token(load()) == f"Bearer {TOKEN}"
+
+
+def test_a_plugin_may_give_a_certificate(put: Any, tmp_path: Path) -> None:
+    plugin(tmp_path / "p", answer(clientCertificateData="PEM", clientKeyData="KEY"))
+    put(content(exec_user("./p"), **{"certificate-authority-data": b64(CA)}))
+    found = load().configuration
+    assert Path(found.cert_file).read_text() == "PEM"
+    assert Path(found.key_file).read_text() == "KEY"
+
+
+LONG = "A1b2" * 20
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (f"import sys; print('{TOKEN}'); sys.exit('session ended; token: {LONG} {TOKEN}')",
+         "exit code 1: session ended; token…"),
+        ("import sys; sys.exit(3)", "exit code 3."),
+        (f"print('{TOKEN}')", "it printed no JSON"),
+        ("print('[]')", "no ExecCredential with a status"),
+        (answer(), "neither a token nor a certificate"),
+        (answer(clientCertificateData="PEM"), "neither a token nor a certificate"),
+        (answer(token=TOKEN, expirationTimestamp="2020-01-01T00:00:00Z"),
+         "what it gave ended at 2020-01-01"),
+        (answer(token=TOKEN).replace("k8s.io/v1", "k8s.io/v1beta1"), "another version"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_fails_is_said_in_its_own_words(
+    put: Any, tmp_path: Path, body: str, said: str
+) -> None:
+    plugin(tmp_path / "p", body)
+    put(content(exec_user("./p")))
+    found = fault()
+    assert said in found
+    assert LONG not in found
+
+
+def test_a_plugin_that_is_not_there_is_said_with_its_own_hint(put: Any) -> None:
+    put(content(exec_user("no-such-program", installHint="Get it from the portal.")))
+    found = fault()
+    assert "no-such-program of the kubeconfig cannot be started: No such file" in found
+    assert "Get it from the portal." in found
+
+
+def test_a_plugin_that_says_nothing_is_not_waited_for_for_ever(
+    put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ciao_kernel.kube.sign_in._TIMEOUT", 0.2)
+    plugin(tmp_path / "p", "import time; time.sleep(60)")
+    put(content(exec_user("./p")))
+    assert "it gave no answer" in fault()
+
+
+# ------------------------------------------------------------------------------- in a pod
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A service account as it is mounted."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    for name, text in (("token", "first\n"), ("ca.crt", CA), ("namespace", "team\n")):
+        (folder / name).write_text(text)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    return folder
+
+
+def test_a_pod_uses_its_account_and_reads_a_new_token(account: Path) -> None:
+    assert access.configured()
+    found = load()
+    assert (found.namespace, found.source) == ("team", "service account")
+    assert found.configuration.host == "https://10.0.0.1:443"
+    assert token(found) == "bearer first"
+    (account / "token").write_text("second\n")
+    # The library looks at the file again when a minute has passed; a 401 makes it at once.
+    hook = found.configuration.refresh_api_key_hook
+    loader = next(
+        c.cell_contents for c in hook.__closure__ if hasattr(c.cell_contents, "_token_filename")
+    )
+    loader.token_expires_at = datetime.now()
+    assert token(found) == "bearer second"
+    (account / "token").write_text("third\n")
+    assert token(load()) == "bearer third"
+
+
+def test_a_stray_kubeconfig_variable_does_not_take_the_account_away(
+    account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/home/of/the/server/config")
+    assert load().source == "service account"
+    assert "there is no context staging" in fault("staging")
+
+
+def test_an_account_without_a_certificate_is_said(account: Path) -> None:
+    (account / "ca.crt").unlink()
+    assert "the pod's service account cannot be used" in fault()

@@ -1,0 +1,123 @@
+"""What an answer means: a refusal, something that passes, or no API server at all."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.kube import answers
+from ciao_kernel.kube.access import Access
+
+
+def status(reason: str, message: str = "because") -> bytes:
+    return json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "passes"),
+    [
+        (429, b"", True),
+        (502, b"<html>", True),
+        (503, b"", True),
+        (504, status("Timeout"), True),
+        (500, status("InternalError", 'failed calling webhook "x"'), True),
+        (500, status("InternalError", "etcdserver: leader changed"), True),
+        (500, status("InternalError", "panic"), False),
+        (409, status("Conflict"), True),
+        (409, status("AlreadyExists"), False),
+        (403, status("Forbidden"), False),
+        (404, b"404 page not found", False),
+        (422, status("Invalid"), False),
+    ],
+)
+def test_what_passes_by_waiting(code: int, data: bytes, passes: bool) -> None:
+    assert answers.passes(answers.refused(code, data, "/x")) is passes
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (status("Forbidden", "no"), "no"),
+        (b"", "/x: no reason given"),
+        (b"  ", "/x: no reason given"),
+        (b"plain words", "/x: 'plain words'"),
+        (b"[1]", "/x: '[1]'"),
+        (b"<html><title> Log\n in </title><p>x</p>", "/x: 'Log in'"),
+        (b"<p>Bad <b>gateway</b></p>", "/x: 'Bad gateway'"),
+        (b"[" * 100_000, "/x: '" + "[" * 200 + "'"),
+    ],
+)
+def test_the_words_of_a_refusal(data: bytes, message: str) -> None:
+    assert answers.refused(400, data, "/x").message == message
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"null", b"{", b"\xff", b"<html></html>"])
+def test_what_is_no_object(data: bytes) -> None:
+    with pytest.raises(ClusterFault, match="no Kubernetes object"):
+        answers.object_of(data, "/x")
+
+
+GOOD: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "a",
+        "namespace": "b",
+        "uid": "c",
+        "labels": {"x": "1"},
+        "ownerReferences": [{"uid": "d"}],
+        "generation": 3,
+    },
+    "spec": {"containers": []},
+    "status": {},
+}
+
+
+def test_an_object_as_it_should_be_stays_as_it_is() -> None:
+    text = json.dumps(GOOD)
+    assert answers.object_of(text.encode(), "/x") == GOOD
+    listed = answers.object_of(json.dumps({"metadata": {}, "items": [GOOD]}).encode(), "/x")
+    assert listed["items"] == [GOOD]
+
+
+@pytest.mark.parametrize("value", [None, 7, "text", [], [None], True])
+def test_a_part_that_is_something_else_is_as_if_it_were_not_there(value: Any) -> None:
+    meta = {"name": value, "labels": value, "annotations": {"a": value}, "ownerReferences": value}
+    found = answers.shaped({"metadata": meta, "spec": value, "status": value})
+    said = value if isinstance(value, str) else ""
+    assert found["metadata"]["name"] == said
+    assert found["metadata"]["labels"] == {}
+    assert found["metadata"]["annotations"] == ({"a": said} if said else {})
+    assert found["metadata"]["ownerReferences"] == []
+    assert (found["spec"], found["status"]) == ({}, {})
+    assert answers.shaped({"metadata": value})["metadata"]["uid"] == ""
+
+
+def test_a_list_drops_what_is_no_object() -> None:
+    text = json.dumps({"items": [None, 7, {"metadata": 3}]}).encode()
+    (item,) = answers.object_of(text, "/x")["items"]
+    assert item["metadata"]["name"] == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "patient"),
+    [
+        (ConnectionRefusedError(111, "refused"), "nobody listens there", True),
+        (TimeoutError(), "no answer in time", True),
+        (ConnectionResetError(104, "reset by peer"), "reset by peer", True),
+        (socket.gaierror(-2, "Name or service not known"), "nobody knows that name", False),
+        (ValueError("Bearer s3cret"), "cannot be asked: ValueError", False),
+    ],
+)
+def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None:
+    from kubernetes.aio.client.configuration import Configuration
+
+    access = Access(Configuration(host="https://there"), "", "context one", "one")
+    fault, seconds = answers.away(error, access)
+    assert said in fault.message
+    assert "the cluster of context one (https://there)" in fault.message
+    assert "s3cret" not in fault.message
+    assert (seconds > 60) is patient
