@@ -91,7 +91,7 @@ class LogRequest:
             ) as answer:
                 if answer.status != 200:
                     self.end = _ENDS.get(answer.status, End.UNWELL)
-                    text = await answer.text(errors="replace")
+                    text = await answer.text(encoding="utf-8", errors="replace")
                     self.refusal = refused(answer.status, text, self._path)
                     return
                 answered = True

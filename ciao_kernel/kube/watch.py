@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import answers
 from ciao_kernel.kube.client import Client, Object, refused
 
 _TURN = 240
@@ -97,6 +98,8 @@ class Watched:
                 self._away(error)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, ClusterFault) as error:
                 self._away(error)
+            except RecursionError as error:  # an answer that is nothing but brackets
+                self._away(error)
             if time.monotonic() - began > 5:
                 wait = _FIRST_WAIT
             await asyncio.sleep(wait * (0.5 + random.random()))
@@ -113,7 +116,7 @@ class Watched:
                     items[uid] = self._trim(item)
             meta = found.get("metadata")
             meta = meta if isinstance(meta, dict) else {}
-            if not (more := meta.get("continue")):
+            if not (more := meta.get("continue")) or more == query.get("continue"):
                 break
             query["continue"] = str(more)
         old, self.items = self.items, items
@@ -130,11 +133,11 @@ class Watched:
 
         timeout = aiohttp.ClientTimeout(total=30, sock_connect=5)
         async with self._client.request("GET", self._path, query, timeout=timeout) as answer:
-            text = await answer.text(errors="replace")
+            data = await answers.body(answer)
             if answer.status != 200:
-                raise refused(answer.status, text, self._path)
-        found = json.loads(text)
-        if not isinstance(found, dict) or not isinstance(found.get("items"), list):
+                raise refused(answer.status, data, self._path)
+        found = answers.object_of(data, self._path)
+        if not isinstance(found.get("items"), list):
             raise ValueError(f"{self._path} answered with no list")
         return found
 
@@ -152,7 +155,7 @@ class Watched:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=_SILENCE)
         async with self._client.request("GET", self._path, query, timeout=timeout) as answer:
             if answer.status != 200:
-                raise refused(answer.status, await answer.text(errors="replace"), self._path)
+                raise refused(answer.status, await answers.body(answer), self._path)
             self._here()
             rest, came = b"", False
             async for piece in answer.content.iter_any():
@@ -198,7 +201,7 @@ class Watched:
 def _shape(event: Any) -> tuple[str, Object]:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
         raise ValueError("a watch answered with something that is no event")
-    return str(event.get("type")), event["object"]
+    return str(event.get("type")), answers.shaped(event["object"])
 
 
 def _uid(item: Any) -> str:

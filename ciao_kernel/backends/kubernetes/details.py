@@ -15,7 +15,8 @@ _MOST = 20
 
 def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
     """Names and values of what was asked for; what nobody asked for is left out."""
-    policy = status.get(item, "spec", "runPolicy") or {}
+    found = status.get(item, "spec", "runPolicy")
+    policy = found if isinstance(found, dict) else {}
     spec = next(iter(_pod_specs(item).values()), {})
     pulls = [str(one.get("name")) for one in status.many(spec, "imagePullSecrets")]
     labels = status.get(spec, "nodeSelector")

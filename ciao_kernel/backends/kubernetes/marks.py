@@ -100,7 +100,12 @@ def decider(item: Manifest) -> Replica | None:
 def container(pod: Manifest) -> str:
     """The name of the container that is the program; others may have been put beside it."""
     named = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
-    return str(named or pod["spec"]["containers"][0]["name"])
+    if named:
+        return str(named)
+    try:
+        return str(pod["spec"]["containers"][0]["name"])
+    except (KeyError, IndexError, TypeError):
+        return ""  # then the server takes the only one
 
 
 def is_part_of(pod: Manifest, uid: str) -> bool:

@@ -217,7 +217,7 @@ async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit
                 await client.delete(path, uid=item["metadata"]["uid"])
         except BackendError as error:
             text = f"{name} could not be removed again, and may exist: {error.message}"
-            emit(Notice(f"{text} `ciao delete {name}` tries again."))
+            emit(Notice(f"{text} `%ciao delete {name}` tries again."))
         else:
             if late:
                 emit(Notice(f"{name} is removed again."))
@@ -231,7 +231,7 @@ async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit
         if not undoing.done():
             late = True
             text = f"{name} may exist, for the API server has not answered yet. When it does, the "
-            emit(Notice(f"{text}job is removed again; `ciao delete {name}` does so too."))
+            emit(Notice(f"{text}job is removed again; `%ciao delete {name}` does so too."))
 
 
 def _at_least(version: Manifest, major: int, minor: int) -> bool:

@@ -171,7 +171,7 @@ def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figur
     assert isinstance(ended.error, ClusterFault)
     name = ended.job.name
     assert f"{name} may well run on." in ended.error.message
-    assert f"`ciao attach {name}`" in ended.error.hint
+    assert f"`%ciao attach {name}`" in ended.error.hint
 
     async def attach() -> Recorder:
         registry, display = Registry({}), Recorder()

@@ -151,7 +151,7 @@ def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
         assert display.job
         name = display.job.name
         assert f"{name} is stopping: the API server has not answered yet." in display.notices
-        assert f"`ciao delete {name}` asks again" in display.notices
+        assert f"`%ciao delete {name}` asks again" in display.notices
         assert f"TFJob/{name}" in team.left()
         proxy.pass_on()
         await said(display, f"{name} is stopped; it is deleted from")
@@ -198,7 +198,7 @@ def test_a_deletion_that_fails_is_told(team: Team, proxy: Proxy) -> None:
         assert display.job
         name = display.job.name
         await said(display, f"{name} could not be stopped: the cluster of")
-        assert f"It may still run; `ciao delete {name}` tries again." in display.notices
+        assert f"It may still run; `%ciao delete {name}` tries again." in display.notices
         proxy.pass_on()
         backend, job, _ = await session.find(name)
         await backend.delete(job)

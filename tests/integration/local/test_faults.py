@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.builders.folder import FolderBuilder
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     BackendError,
     CiaoError,
@@ -27,6 +28,7 @@ from ciao_kernel.errors import (
     SourceError,
 )
 from ciao_kernel.model import State
+from ciao_kernel.plugins import Build
 from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
 
 
@@ -315,12 +317,12 @@ class Slow(FolderBuilder):
 
 def session_with(place: Place, builder: FolderBuilder) -> Any:
     session = place.session()
-    session.registry.builder = lambda name: builder  # type: ignore[method-assign]
+    session.registry.builder = lambda name, settings: builder  # type: ignore[method-assign]
     return session
 
 
 def test_a_failing_builder_leaves_nothing(jobs: Place) -> None:
-    ended = jobs.run("%framework=tensorflow\nprint()\n", session_with(jobs, Failing()))
+    ended = jobs.run("%framework=tensorflow\nprint()\n", session_with(jobs, Failing(Settings())))
     assert isinstance(ended.error, EnvironmentFault)
     assert "the disk is full" in ended.error.message
     assert jobs.leftovers() == []
@@ -328,14 +330,14 @@ def test_a_failing_builder_leaves_nothing(jobs: Place) -> None:
 
 def test_a_supervisor_that_cannot_start_leaves_nothing(jobs: Place) -> None:
     class Breaking(FolderBuilder):
-        async def build(self, source: Any, python: str, job: str, folder: Path, emit: Any) -> Any:
-            (folder / "status.json").mkdir()  # its first word cannot be written there
-            (folder / "status.json" / "x").touch()
-            made = await super().build(source, python, job, folder, emit)
-            (folder / "job.json").mkdir()
+        async def build(self, ask: Build, emit: Any) -> Any:
+            (ask.folder / "status.json").mkdir()  # its first word cannot be written there
+            (ask.folder / "status.json" / "x").touch()
+            made = await super().build(ask, emit)
+            (ask.folder / "job.json").mkdir()
             return made
 
-    ended = jobs.run("%framework=tensorflow\nprint()\n", session_with(jobs, Breaking()))
+    ended = jobs.run("%framework=tensorflow\nprint()\n", session_with(jobs, Breaking(Settings())))
     assert isinstance(ended.error, EnvironmentFault | BackendError)
     assert jobs.leftovers() == []
 
@@ -346,7 +348,7 @@ def test_a_replica_that_cannot_be_started_fails_the_job(jobs: Place) -> None:
             return replace(await super().build(*arguments), python="/gone/python")
 
     text = "%framework=tensorflow\n%worker=3\nprint()\n"
-    ended = jobs.run(text, session_with(jobs, Wrong()))
+    ended = jobs.run(text, session_with(jobs, Wrong(Settings())))
     assert isinstance(ended.error, JobFailed)
     assert "worker-0 cannot be started: No such file or directory" in ended.error.message
     assert ended.display.state("worker-0") is State.FAILED
@@ -356,7 +358,7 @@ def test_a_replica_that_cannot_be_started_fails_the_job(jobs: Place) -> None:
 def test_an_interrupt_while_building_leaves_nothing(jobs: Place) -> None:
     async def main() -> None:
         work = asyncio.ensure_future(
-            jobs.ended("%framework=tensorflow\nprint()\n", session_with(jobs, Slow()))
+            jobs.ended("%framework=tensorflow\nprint()\n", session_with(jobs, Slow(Settings())))
         )
         await wait(lambda: list(jobs.storage.glob("jobs/*/work/ciao_cell.py")))
         await interrupted(work)
@@ -419,7 +421,7 @@ from tests.helpers.jobs import Place, Recorder
 from tests.integration.local.test_faults import Slow, session_with
 place = Place(Path({str(jobs.folder.parent)!r}), {jobs.mark!r})
 text = "%framework=tensorflow\\n%name=killed\\nprint()\\n"
-asyncio.run(session_with(place, Slow()).run(text, Recorder(), place.folder))
+asyncio.run(session_with(place, Slow(Settings())).run(text, Recorder(), place.folder))
 """
     submit = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
     left = jobs.storage / "jobs" / "killed"
@@ -447,7 +449,7 @@ asyncio.run(session_with(place, Slow()).run(text, Recorder(), place.folder))
 def test_two_interrupts_leave_nothing_either(jobs: Place) -> None:
     async def main() -> None:
         work = asyncio.ensure_future(
-            jobs.ended("%framework=tensorflow\nprint()\n", session_with(jobs, Slow()))
+            jobs.ended("%framework=tensorflow\nprint()\n", session_with(jobs, Slow(Settings())))
         )
         await wait(lambda: list(jobs.storage.glob("jobs/*/work/ciao_cell.py")))
         work.cancel()

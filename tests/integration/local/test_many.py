@@ -150,7 +150,7 @@ def test_other_vendors_gpus_are_for_clusters(jobs: Place) -> None:
 
 def test_a_gpu_is_free_again_when_its_job_is_stopped_or_its_submit_fails(jobs: Place) -> None:
     class Broken:
-        name, backend = "folder", "local"
+        name, backend, installs = "folder", "local", True
 
         async def build(self, *_: Any) -> Any:
             raise OSError(28, "No space left on device")
@@ -159,7 +159,7 @@ def test_a_gpu_is_free_again_when_its_job_is_stopped_or_its_submit_fails(jobs: P
         one = "%framework=tensorflow\n%gpu=1\n%detach\nimport time\ntime.sleep(600)\n"
         for _ in range(2):
             session = jobs.session(devices=("0",))
-            session.registry.builder = lambda name: Broken()  # type: ignore[method-assign,assignment,return-value]
+            session.registry.builder = lambda name, settings: Broken()  # type: ignore[method-assign,assignment,return-value]
             assert (await jobs.ended(one, session)).error is not None
             session = jobs.session(devices=("0",))
             ended = await jobs.ended(one, session)

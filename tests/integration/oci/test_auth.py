@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,13 @@ from ciao_kernel.oci.credentials import Credentials
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.oci.registries import Registries
 from tests.integration.oci.conftest import JANE, User
-from tests.integration.oci.fake_registry import PASSWORD, USER, FakeRegistry, push_base
+from tests.integration.oci.fake_registry import (
+    PASSWORD,
+    REFRESH,
+    USER,
+    FakeRegistry,
+    push_base,
+)
 
 Serve = Callable[..., FakeRegistry]
 Make = Callable[..., User]
@@ -65,6 +72,22 @@ def test_an_identity_token_buys_tokens(serve: Serve, user: Make) -> None:
     go(user(fake, token=True), fake)
 
     assert "POST /token" in fake.lines()
+
+
+@pytest.mark.parametrize("kind", ["basic", "token", "identity"])
+def test_no_secret_is_in_what_is_pushed(serve: Serve, user: Make, kind: str) -> None:
+    fake = serve(auth="basic" if kind == "basic" else "token")
+    push_base(fake)
+
+    go(user(fake, token=kind == "identity"), fake)
+
+    secrets = {PASSWORD, REFRESH, *fake.tokens}
+    secrets |= {seen.authorization.partition(" ")[2] for seen in fake.seen if seen.authorization}
+    assert len(secrets) > 2
+    everything = [*fake.blobs.values(), *(raw for _, raw in fake.manifests.values())]
+    for raw in everything:
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        assert not [secret for secret in secrets if secret.encode() in text]
 
 
 def test_a_token_server_that_looks_at_the_first_scope_alone(serve: Serve, user: Make) -> None:

@@ -33,7 +33,7 @@ class Answer:
             raise aiohttp.ClientPayloadError
         return data
 
-    async def text(self, errors: str) -> str:
+    async def text(self, encoding: str, errors: str) -> str:
         return b"".join(self._body).decode()
 
 

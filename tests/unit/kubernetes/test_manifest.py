@@ -16,8 +16,8 @@ from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import parse
-from ciao_kernel.model import Artifact, Job, Manifest, Owner, Source, SourceFile
-from ciao_kernel.plugins import Plan
+from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Source, SourceFile
+from ciao_kernel.plugins import Build, Plan
 from ciao_kernel.registry import Registry
 
 REGISTRY = Registry(third_party={})
@@ -32,7 +32,9 @@ def source(program: bytes = b"print()\n", **files: bytes) -> Source:
 
 
 def build(what: Source, python: str = "python3", job: str = "job") -> Artifact:
-    return asyncio.run(ConfigMapBuilder().build(what, python, job, Path("/nowhere"), print))
+    nowhere = Path("/nowhere")
+    ask = Build(what, JobSpec("tensorflow"), python, job, nowhere, nowhere)
+    return asyncio.run(ConfigMapBuilder(Settings()).build(ask, print))
 
 
 def objects(text: str, artifact: Artifact | None = None, **options: Any) -> manifest.Objects:

@@ -17,6 +17,7 @@ from ciao_kernel.magics.explain import explain
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.render import render
 from ciao_kernel.model import (
+    BuildSpec,
     CleanPolicy,
     ClusterSpec,
     DryRun,
@@ -161,16 +162,15 @@ LABELS = st.dictionaries(
     st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,9}[a-z0-9])?|", fullmatch=True),
     max_size=3,
 ).map(lambda pairs: tuple(pairs.items()))
+IMAGES = st.from_regex(
+    r"([a-z]{1,9}\.example(:[0-9]{4})?/)?[a-z]{1,9}(/[a-z]{1,9})?(:[a-z0-9][a-z0-9.]{0,9})?"
+    r"(@sha256:[0-9a-f]{64})?",
+    fullmatch=True,
+)
 CLUSTER = {
     "context": maybe(st.text(LINE, min_size=1, max_size=12)),
     "namespace": maybe(NAMES),
-    "image": maybe(
-        st.from_regex(
-            r"([a-z]{1,9}\.example(:[0-9]{4})?/)?[a-z]{1,9}(/[a-z]{1,9})?(:[a-z0-9][a-z0-9.]{0,9})?"
-            r"(@sha256:[0-9a-f]{64})?",
-            fullmatch=True,
-        )
-    ),
+    "image": maybe(IMAGES),
     "env_secrets": st.lists(NAMES, max_size=3).map(tuple),
     "service_account": maybe(NAMES),
     "pull_secrets": st.lists(NAMES, max_size=3).map(tuple),
@@ -188,6 +188,13 @@ CLUSTER = {
     "backoff_limit": maybe(st.integers(0, 1000)),
     "ttl": maybe(SECONDS),
     "success_policy": maybe(st.sampled_from(SuccessPolicy)),
+}
+BUILD = {
+    "base": maybe(IMAGES),
+    "registry": maybe(IMAGES),
+    "packages": st.lists(st.text(LINE, min_size=1, max_size=12), max_size=3).map(tuple),
+    "requirements": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "pip_index": maybe(st.text(LINE, min_size=1, max_size=12)),
 }
 
 
@@ -208,18 +215,21 @@ def specs(draw: st.DrawFn) -> JobSpec:
         follow=draw(st.lists(st.sampled_from(followed), max_size=3).map(tuple)),
         **{field: draw(strategy) for field, strategy in OTHERS.items()},
         cluster=ClusterSpec(**{field: draw(strategy) for field, strategy in CLUSTER.items()}),
+        build=BuildSpec(**{field: draw(strategy) for field, strategy in BUILD.items()}),
     )
 
 
 def test_the_specs_of_these_tests_have_every_field() -> None:
-    known = {"framework", "groups", "resources", "follow", "cluster", *OTHERS}
+    known = {"framework", "groups", "resources", "follow", "cluster", "build", *OTHERS}
     assert {field.name for field in fields(JobSpec)} == known
     assert {field.name for field in fields(ClusterSpec)} == {*CLUSTER}
+    assert {field.name for field in fields(BuildSpec)} == {*BUILD}
 
 
 def test_every_field_has_its_directive() -> None:
     written = {"framework", "cpu", "memory", "gpu", "follow", *OTHERS}
     written |= {f"cluster.{field}" for field in CLUSTER}
+    written |= {f"build.{field}" for field in BUILD}
     roles = {role for roles in TABLE.names.frameworks.values() for role in roles}
     assert {entry.field for entry in TABLE.entries} == written | roles
 
