@@ -101,6 +101,6 @@ def _sdk(at: Place, interpreter: str) -> float:
     with sdk.reader(interpreter, at, "first") as reader:
         first = reader.find("]: first")
         took = first - sdk.said(reader.lines, "began")
-        reader.wait()
+        reader.wait(10)
     at.remove()
     return took

@@ -180,9 +180,13 @@ class Reader:
         self.process.kill()
         self.wait()
 
-    def wait(self) -> None:
-        """Wait until the program has ended and all of it is read."""
-        self.process.wait()
+    def wait(self, most: float | None = None) -> None:
+        """Wait until the program has ended and all of it is read; end it after so many seconds."""
+        try:
+            self.process.wait(most)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self._thread.join()
 
     def find(self, word: str) -> float:

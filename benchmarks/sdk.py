@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -42,5 +43,6 @@ def reader(interpreter: str, at: Place, work: str) -> Reader:
 
 
 def said(lines: list[tuple[float, str]], word: str) -> float:
-    """The seconds that the client wrote after a word; `began` or `returned`."""
-    return next(float(line.split()[1]) for _, line in lines if line.startswith(f"{word} "))
+    """The seconds that the client wrote after `began` or `returned`; infinity if it did not."""
+    found = (float(line.split()[1]) for _, line in lines if line.startswith(f"{word} "))
+    return next(found, math.inf)

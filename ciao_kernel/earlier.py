@@ -98,10 +98,10 @@ def _lives(number: str) -> bool:
 
 
 def _sentence(jobs: Sequence[Job]) -> str:
-    ages = {job.name: age(time.time() - job.created) for job in jobs[-_NAMED:]}
+    ages = [(job, age(time.time() - job.created)) for job in jobs[-_NAMED:]]
     if len(jobs) == 1:
-        ((name, old),) = ages.items()
-        return f"still running from before: {name} ({old}, %ciao attach {name})"
+        ((job, old),) = ages
+        return f"still running from before: {job.name} ({old}, `%ciao attach {job.reference}`)"
     more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
-    text = ", ".join(f"{name} ({old})" for name, old in ages.items())
-    return f"still running from before: {text}{more} (%ciao attach NAME)"
+    text = ", ".join(f"{job.name} ({old})" for job, old in ages)
+    return f"still running from before: {text}{more} (`%ciao attach NAME`)"

@@ -22,8 +22,10 @@ from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault
 
-_NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "rich", "argcomplete")
+_NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "requests", "rich", "argcomplete")
 _LITTLE = 1 << 30
+_PATIENCE = 3.0
+"""Seconds for which a cluster that does not answer is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     found += _settings(settings, faults)
     found += [finding async for finding in _frameworks(face, settings)]
     found += [finding async for finding in _kernelspecs()]
-    found += [*_storage(settings), *_cluster()]
+    found += _storage(settings)
+    found += [finding async for finding in _cluster(settings)]
     if args.output == "json":
         records = [{"level": f.level, "what": f.what, "fix": f.fix} for f in found]
         face.write(json.dumps(records, indent=2) + "\n")
@@ -181,15 +184,25 @@ def _storage(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", text)
 
 
-def _cluster() -> Iterator[Finding]:
-    """Which cluster jobs go to. Nothing is asked over the network."""
+async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
+    """Which cluster jobs go to, whether it answers, and whether it knows them."""
     from ciao_kernel.kube import access
+    from ciao_kernel.kube.client import Client
 
-    if files := access.kubeconfigs():
-        names = ", ".join(str(file) for file in files)
-        yield Finding("ok", f"jobs go to the Kubernetes cluster of {names}")
-    elif access.configured():
-        yield Finding("ok", "jobs go to the Kubernetes cluster that this pod runs in")
-    else:
+    if not access.configured():
         text = "no Kubernetes cluster is set up: jobs run on this machine"
         yield Finding("note", text, "to use one, set KUBECONFIG")
+        return
+    try:
+        async with Client(await access.load(settings.context), _PATIENCE) as client:
+            version = await client.get("/version")
+            served = await client.find("/apis/kubeflow.org/v1")
+            source = client.access.source
+    except CiaoError as error:
+        fix = error.hint.rstrip(".") or "ask who runs the cluster"
+        yield Finding("wrong", error.message.rstrip("."), fix)
+        return
+    yield Finding("ok", f"jobs go to Kubernetes {version.get('gitVersion', '')} of {source}")
+    if served is None:
+        text = "the Kubeflow training operator is not installed there, so no job would start"
+        yield Finding("wrong", text, "an administrator installs it; a job cell says how")

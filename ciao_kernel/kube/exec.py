@@ -52,7 +52,8 @@ async def execute(
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
     for renewed in (False, True):
-        async with _connections(client) as connections:
+        # Connections of this command alone: closing them ends all that belongs to it.
+        async with client.access.connections() as connections:
             try:
                 channel = await _open(client, connections, f"{path}/exec", query)
             except aiohttp.WSServerHandshakeError as error:
@@ -67,40 +68,20 @@ async def execute(
     raise AssertionError("the second round returns or raises")
 
 
-@contextlib.asynccontextmanager
-async def _connections(client: Client) -> Any:
-    """Connections of this command alone: closing them ends all that belongs to it."""
-    from kubernetes.aio.client.rest import RESTClientObject
-
-    session = RESTClientObject(client.access.configuration)._create_pool_manager()
-    try:
-        yield session
-    finally:
-        await session.close()
-
-
 async def _open(
     client: Client, session: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
 ) -> aiohttp.ClientWebSocketResponse:
-    configuration = client.access.configuration
-    auth: Any = await configuration.auth_settings()
-    headers = {one["key"]: str(one["value"]).strip() for one in auth.values()}
-    options: dict[str, Any] = {}
-    if configuration.tls_server_name:
-        options["server_hostname"] = configuration.tls_server_name
-    if configuration.proxy:
-        options["proxy"] = configuration.proxy
     async with asyncio.timeout(_CONNECT):
         channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
-            configuration.host + path,
+            client.access.configuration.host + path,
             params=query,
-            headers=headers,
+            headers=await client.access.headers(),
             protocols=(_V5, _V4),
             max_msg_size=0,
             # A server that waits for the command to read answers no ping: TCP looks after the
             # connection.
             heartbeat=None,
-            **options,
+            **client.access.options(),
         )
     connection = channel.get_extra_info("socket")
     if connection is not None:

@@ -71,7 +71,7 @@ def gone() -> int:
 
 def test_it_is_said_once(gone: int) -> None:
     earlier, session = Earlier(OWN), Known(job("mine", f"ada@laptop kernel {gone}"))
-    sentence = "still running from before: mine (12m, %ciao attach mine)"
+    sentence = "still running from before: mine (12m, `%ciao attach mine`)"
     assert told(earlier, session) == [sentence]
     assert told(earlier, session) == []
     assert session.asked == 1
@@ -81,7 +81,7 @@ def test_several_are_named_and_many_counted(gone: int) -> None:
     owner = f"ada@laptop kernel {gone}"
     jobs = [job(f"job-{n}", owner, 7200) for n in range(7)]
     (text,) = told(Earlier(OWN), Known(*jobs[:2]))
-    assert text == "still running from before: job-0 (2h), job-1 (2h) (%ciao attach NAME)"
+    assert text == "still running from before: job-0 (2h), job-1 (2h) (`%ciao attach NAME`)"
     (text,) = told(Earlier(OWN), Known(*jobs))
     assert "job-6 (2h) and 2 more" in text
 

@@ -109,7 +109,7 @@ class Members:
         if one.pod and one.pod["metadata"]["uid"] == uid:
             one.pod = None
             if not one.status.state.over:
-                one.status = replace(one.status, state=State.STOPPED, reason="deleted")
+                one.status = replace(one.status, state=State.STOPPED, reason=status.DELETED)
 
     # --------------------------------------------------------------------------- what is known
 

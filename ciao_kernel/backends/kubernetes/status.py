@@ -30,6 +30,10 @@ HOPELESS = frozenset(
 )
 
 
+DELETED = "deleted"
+"""The reason of a replica whose pod was deleted while it ran."""
+
+
 def stamp(text: Any) -> float:
     """Seconds since the epoch of a time as the API writes it; 0 where there is none."""
     with contextlib.suppress(TypeError, ValueError):
@@ -97,7 +101,8 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
         if leaves and isinstance(over := one.get("terminated"), dict):  # its phase says it late
             done = over.get("exitCode") == 0
             state = State.SUCCEEDED if done else State.STOPPED
-            return ReplicaStatus(replica, state, stamp(over.get("finishedAt")) or began)
+            why = "" if done else DELETED
+            return ReplicaStatus(replica, state, stamp(over.get("finishedAt")) or began, None, why)
     return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1])
 
 
@@ -172,6 +177,8 @@ def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...]) -> str:
         return "the job ran longer than its %deadline."
     if any(one.state is State.FAILED for one in replicas):
         return ""
+    if gone := [str(one.replica) for one in replicas if one.reason == DELETED]:
+        return f"somebody deleted the pod of {gone[0]}."
     return str(condition.get("message") or "")
 
 

@@ -32,8 +32,13 @@ class Target:
 
     async def kinds(self) -> list[str]:
         """The job kinds that the operator serves, as they stand in paths: ``tfjobs``."""
-        served = await self.client.find(marks.API)
-        names = [one.get("name") for one in (served or {}).get("resources") or ()]
+        try:
+            served = await self.client.known(marks.API)
+        except Refused as error:
+            if error.code != 404:
+                raise
+            return []
+        names = [one.get("name") for one in served.get("resources") or ()]
         return [name for name in names if isinstance(name, str) and "/" not in name]
 
     async def find(

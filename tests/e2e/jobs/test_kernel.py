@@ -18,6 +18,7 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 
 pytestmark = pytest.mark.timeout(240)
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 ROOT = Path(__file__).parents[3]
 CELL = (
     "%framework=tensorflow\n%name=mine\n%worker=2\n"
@@ -50,26 +51,40 @@ def ciao(team: Team, *words: str) -> str:
 
 
 @pytest.mark.frameworks
-def test_the_quickstart_notebook_runs_on_the_cluster(
-    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("notebook", "framework", "kind", "said", "result"),
+    [
+        ("quickstart", "tensorflow", "tfjob", "worker 0 is done", r"State.SUCCEEDED|Succeeded"),
+        ("pytorch_ddp", "pytorch", "pytorchjob", "rank 0 of 2 wrote", r"worker-0: loss 2\.\d+ at"),
+        ("mixed", "pytorch", "pytorchjob", "[worker-0] epoch 40 loss 0.", "<Figure"),
+    ],
+)
+def test_the_notebooks_run_on_the_cluster_as_they_stand(
+    team: Team,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    notebook: str,
+    framework: str,
+    kind: str,
+    said: str,
+    result: str,
 ) -> None:
-    team.images["tensorflow"] = team.namespace.cluster.image("tensorflow")
+    team.images[framework] = team.namespace.cluster.image(framework)
     for name, value in environment(team).items():
         monkeypatch.setenv(name, value)
     folder = tmp_path / "notebooks"
     shutil.copytree(ROOT / "notebooks", folder)
-    notebook = nbformat.read(folder / "quickstart.ipynb", as_version=4)
+    made = nbformat.read(folder / f"{notebook}.ipynb", as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, kernel_name="ciao", timeout=200, resources=resources).execute()
-    texts = [
-        "".join(out.text for out in cell.outputs if out.output_type == "stream")
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    ]
-    assert "worker 0 is done" in texts[0]
-    name = re.search(r"tensorflow-\w{5}", texts[1])
-    assert name, texts
-    assert team.namespace.condition(f"tfjob/{name[0]}", "Succeeded")
+    NotebookClient(made, kernel_name="ciao", timeout=200, resources=resources).execute()
+    cells = [cell for cell in made.cells if cell.cell_type == "code"]
+    training = next(cell for cell in cells if cell.source.startswith("%framework"))
+    assert said in ANSI.sub("", "".join(out.get("text", "") for out in training.outputs))
+    table = training.outputs[0].data["text/plain"]
+    name = table.partition(":")[0]
+    assert team.namespace.condition(f"{kind}/{name}", "Succeeded")
+    last = [out.get("text") or out.data["text/plain"] for out in cells[-1].outputs]
+    assert re.search(result, "".join(last)), last
 
 
 def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
@@ -129,7 +144,7 @@ def test_the_next_kernel_says_once_what_runs_from_before(
     last = start_kernel(env=environment(team))
     assert "from before" not in last.run("%ciao config").text
     told = last.run(short, 60)
-    assert re.search(r"^still running from before: mine \(\d+[sm], %ciao attach mine\)$",
+    assert re.search(r"^still running from before: mine \(\d+[sm], `%ciao attach mine`\)$",
                      told.text, re.M)  # fmt: skip
     kinds = [event for event in told.events if event in ("stream", "display_data")]
     assert kinds[0] == "stream"  # before the job's table

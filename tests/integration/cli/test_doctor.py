@@ -127,3 +127,19 @@ def test_install_and_uninstall_say_what_is_wrong(ciao: User) -> None:
         done = ciao(*words)
         assert (done.code, done.out) == (code, ""), words
         assert says in done.err
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_cluster_that_cannot_be_used_is_wrong(ciao: User, tmp_path: Path) -> None:
+    (fault,) = wrong(ciao, KUBECONFIG=str(tmp_path / "typo"))
+    assert str(tmp_path / "typo") in fault["what"]
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: far\n"
+        "clusters: [{name: far, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "users: [{name: ada, user: {token: secret-1}}]\n"
+        "contexts: [{name: far, context: {cluster: far, user: ada}}]\n"
+    )
+    (fault,) = wrong(ciao, KUBECONFIG=str(config))
+    assert "the cluster of context far does not answer" in fault["what"]
+    assert "secret-1" not in str(fault)
