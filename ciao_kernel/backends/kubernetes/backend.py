@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, details, logs, marks, status, submit
+from ciao_kernel.backends.kubernetes import checks, details, logs, manifest, marks, status, submit
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.places import Places
@@ -58,8 +58,8 @@ class KubernetesBackend:
                 "Leave %builder out.",
                 directive="builder",
             )
-        made = plan.framework.manifest(plan.spec, _no_pods(plan))
-        await checks.check(await self._targets.of(plan.spec.cluster), made)
+        target = await self._targets.of(plan.spec.cluster)
+        await checks.check(target, manifest.kind_of(plan))
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """The objects that a run would create, as YAML that kubectl takes.
@@ -92,7 +92,9 @@ class KubernetesBackend:
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
-        path, _ = await self._lookup.object(job.name, target, job.resource)
+        path = f"{marks.API}/namespaces/{job.place}/{job.resource}/{job.name}"
+        if not job.resource:
+            path, _ = await self._lookup.object(job.name, target)
         folder = self._places.folder(job)
         events = follow(target.client, job, path, folder, self._settings, since=since)
         async with contextlib.aclosing(events):
@@ -211,14 +213,9 @@ class KubernetesBackend:
 
 async def _free(plan: Plan, target: Target) -> str:
     """The name that a submission would take."""
+    path = manifest.collection(manifest.kind_of(plan), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if not await target.has(name):
+        if not await submit.taken(target, path, name):
             break
     return name
-
-
-def _no_pods(plan: Plan) -> dict[str, Manifest]:
-    """Templates that are looked at by nobody: only the kind is wanted."""
-    empty: Manifest = {"metadata": {}, "spec": {"containers": [{}]}}
-    return {group.role: empty for group in plan.spec.groups}

@@ -31,6 +31,17 @@ class Objects:
     """Whether its pods ask for no rights, as :func:`secured` makes them."""
 
 
+def kind_of(plan: Plan) -> JobManifest:
+    """What kind of job it will be. Its pods are empty: nobody looks at them."""
+    empty: Manifest = {"metadata": {}, "spec": {"containers": [{}]}}
+    return plan.framework.manifest(plan.spec, {group.role: empty for group in plan.spec.groups})
+
+
+def collection(made: JobManifest, namespace: str) -> str:
+    """The path that jobs of a kind are created at."""
+    return f"/apis/{made.api_version}/namespaces/{namespace}/{made.plural}"
+
+
 def objects(
     plan: Plan, job: Job, artifact: Artifact, settings: Settings, run: str, *, sleeps: bool
 ) -> Objects:
@@ -77,7 +88,7 @@ def objects(
         }
         for item in artifact.objects
     )
-    return Objects(beside, body, f"/apis/{made.api_version}/namespaces/{job.place}/{made.plural}")
+    return Objects(beside, body, collection(made, job.place))
 
 
 def pods_of(body: Manifest) -> dict[str, Manifest]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import tempfile
 import time
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas
+from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
-from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
@@ -97,12 +99,17 @@ async def submit(
         SpecError, ClusterFault: The cluster refuses it; nothing of it exists.
         BackendError: No name is free.
     """
+    path = manifest.collection(manifest.kind_of(plan), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if plan.name and await _taken(target, name):
-            continue  # asked first: what follows is work for nothing then
-        job, made = await prepare(plan, builder, target, settings, emit, name)
-        made = await try_out(target, made)
+        async with _asked(taken(target, path, name) if plan.name else _free()) as answer:
+            # The first name is free as a rule, so the answer is not waited for.
+            if number > 1 and await answer:
+                continue
+            job, made = await prepare(plan, builder, target, settings, emit, name)
+            made = await try_out(target, made)
+            if await answer:
+                continue
         try:
             uid = await _create(target, made, emit)
         except Refused as error:
@@ -116,20 +123,29 @@ async def submit(
     )
 
 
-async def _taken(target: Target, name: str) -> bool:
-    """Whether there is a job of that name, of any kind that this user may see: all at once."""
-    kinds = await target.kinds()
-    group = marks.API.split("/")[2]
-    wanted = [Right("get", kind, group) for kind in kinds]
-    may = await allowed(target.client, target.namespace, *wanted)
-    found = await asyncio.gather(
-        *(
-            target.client.find(f"{marks.API}/namespaces/{target.namespace}/{kind}/{name}")
-            for kind, has in zip(kinds, may, strict=True)
-            if has
-        )
+@contextlib.asynccontextmanager
+async def _asked(question: Coroutine[Any, Any, bool]) -> AsyncIterator[asyncio.Task[bool]]:
+    """Ask beside what is done within; an answer that nobody needs any more is dropped."""
+    task = asyncio.get_running_loop().create_task(question)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _free() -> bool:
+    return False
+
+
+async def taken(target: Target, path: str, name: str) -> bool:
+    """Whether a job has that name, or pods of another kind of job have those of ours."""
+    pods = f"/api/v1/namespaces/{target.namespace}/pods"
+    query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", "limit": "1"}
+    job, listed = await asyncio.gather(
+        target.client.find(f"{path}/{name}"), target.client.get(pods, **query)
     )
-    return any(found)
+    return job is not None or bool(status.many(listed, "items"))
 
 
 async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:

@@ -75,12 +75,6 @@ class Target:
                 reason=closed.reason,
             )
 
-    async def has(self, name: str) -> bool:
-        """Whether there is a job of that name, of any kind and by whomever."""
-        async for _ in self.find(name):
-            return True
-        return False
-
 
 class Targets:
     """Opens clients when they are needed, and keeps them for the next cell.

@@ -169,7 +169,7 @@ def test_a_dry_run_shows_what_kubectl_makes_the_same_job_of(team: Team) -> None:
     assert [item["kind"] for item in items] == ["ConfigMap", "TFJob"]
     team.namespace.kubectl("create", "-f", "-", text=shown.display.notices)
     team.namespace.wait_for_job("tfjob/shown")
-    assert team.namespace.kubectl("logs", "shown-worker-1") == "ran\n"
+    assert team.namespace.kubectl("logs", "shown-worker-0") == "ran\n"
     made = team.namespace.get("tfjob/shown")["spec"]
     ran = team.run(text + "print('ran')\n")
     again = team.namespace.get(f"tfjob/{ran.job.name}")["spec"]
