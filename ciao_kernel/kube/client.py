@@ -51,6 +51,8 @@ class Client:
         self.access = access
         self.patience = patience
         self._reload = reload
+        self.trouble = ""
+        """Why a request was last asked for again; whoever waits for long may tell its user."""
         self._session: aiohttp.ClientSession | None = None
         self._retired: list[tuple[float, aiohttp.ClientSession]] = []
         self._renewing = asyncio.Lock()
@@ -224,6 +226,7 @@ class Client:
                 uncertain()
                 fault, worth = answers.away(error, self.access)
                 patience = min(self.patience, worth)
+            self.trouble = str(fault)
             pause = again or wait * (0.5 + random.random())
             if time.monotonic() + pause - began > patience:
                 raise fault

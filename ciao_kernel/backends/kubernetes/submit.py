@@ -25,6 +25,9 @@ from ciao_kernel.plugins import Build, Builder, Emit, Plan
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until what it made is removed again."""
 
+_SILENT = 3.0
+"""Seconds of asking again after which the cell says so."""
+
 _undoing: set[asyncio.Future[None]] = set()
 """What goes on after its cell; the loop itself holds tasks by weak references alone."""
 
@@ -188,8 +191,12 @@ async def _create(target: Target, made: Objects, emit: Emit) -> str:
     leaves a job that waits for its source, in every list of jobs.
     """
     stopped = asyncio.Event()
+    target.client.trouble = ""
     making = asyncio.ensure_future(_make(target.client, made, stopped))
     try:
+        await asyncio.wait({making}, timeout=_SILENT)
+        if not making.done() and (why := target.client.trouble):
+            emit(Notice(f"the cluster has not taken the job yet, and is asked again: {why}"))
         # A request is let end even if the cell is interrupted: only then is it known what exists.
         return await asyncio.shield(making)
     except BaseException:
