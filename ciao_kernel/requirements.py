@@ -3,54 +3,182 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import BuildSpec
 
+_LARGE = 1 << 20
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
+_USER = re.compile(r"//[^/@\s]+@")
+_ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
+
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Packages, and the file that may name more.
+    """Packages, those that files name among them.
 
     Args:
-        arguments: Of ``pip install``.
-        key: Tells these wishes from any others: the file's text is part of it.
-        label: The same for a reader.
+        lines: Of a requirements file that says all; it names no other file.
+        constraints: The same of a file of constraints.
+        label: The wishes for a reader.
         index: Address of the package index; "" means pip's own setting.
     """
 
-    arguments: tuple[str, ...]
-    key: str
+    lines: tuple[str, ...]
+    constraints: tuple[str, ...]
     label: str
     index: str
 
+    @property
+    def key(self) -> str:
+        """Tells these wishes from any others."""
+        return json.dumps([self.lines, self.constraints, self.index])
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The lines that say where and how pip looks."""
+        return tuple(line for line in self.lines if line.startswith("-"))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The lines that name packages."""
+        return tuple(line for line in self.lines if not line.startswith("-"))
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Write the files for ``pip install`` to a folder, and return what names them."""
+        wanted, held = folder / "requirements.txt", folder / "constraints.txt"
+        wanted.write_text("".join(f"{line}\n" for line in self.lines))
+        held.write_text("".join(f"{line}\n" for line in self.constraints))
+        return ["-r", str(wanted), *(["-c", str(held)] if self.constraints else [])]
+
 
 def read(wanted: BuildSpec, work: Path) -> Requirements:
-    """Return what a cell asks for.
+    """Return what a cell asks for; files are read now, with those that they name.
 
     Args:
         wanted: The directives.
         work: Where the user works: the file is found from there.
 
     Raises:
-        SourceError: The file cannot be read.
+        SourceError: A file cannot be read, or a line asks for what only this machine has.
     """
-    arguments, text, words = wanted.packages, "", list(wanted.packages)
+    for word in wanted.packages:
+        _check(word, "%packages", strict=True)
+    lines, constraints = list(wanted.packages), list[str]()
+    label = list(wanted.packages)
     if wanted.requirements:
+        label.append(wanted.requirements)
         file = work / wanted.requirements
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise SourceError(
-                f"{wanted.requirements} cannot be read: {why}.",
-                "%requirements names a file beside the notebook.",
-            ) from None
-        arguments += ("-r", str(file))
-        words.append(wanted.requirements)
+        for line, holds in _flat(file, wanted.requirements, False, {file.resolve()}):
+            (constraints if holds else lines).append(line)
     index = wanted.pip_index or ""
-    return Requirements(
-        arguments, json.dumps([wanted.packages, text, index]), " ".join(words), index
-    )
+    if index:  # it is said to be the one
+        lines = [line for line in lines if _option(line)[0] not in ("-i", "--index-url")]
+    return Requirements(tuple(lines), tuple(constraints), " ".join(label), index)
+
+
+def _flat(file: Path, name: str, holds: bool, seen: set[Path]) -> Iterator[tuple[str, bool]]:
+    """The lines of a file and of those that it names, each with whether it is a constraint."""
+    for number, line in _lines(file, name):
+        option, value = _option(line)
+        place = f"{name}, line {number}"
+        if option in ("-r", "--requirement", "-c", "--constraint"):
+            if "://" in value:
+                raise SourceError(
+                    f"{place}: files of requirements are read from this machine alone.",
+                    "Download it beside the notebook.",
+                )
+            other = file.parent / value
+            if other.resolve() in seen:
+                continue
+            seen.add(other.resolve())
+            yield from _flat(other, value, holds or "c" in option[:3], seen)
+        elif option in ("-e", "--editable"):
+            raise SourceError(
+                f"{place}: {value or 'it'} lies on this machine, and replicas may be elsewhere.",
+                "Modules beside the notebook go along by themselves; %files takes other folders.",
+            )
+        elif option in ("-f", "--find-links") and "://" not in value:
+            yield f"--find-links {(file.parent / value).resolve()}", holds
+        elif option:
+            yield line, holds
+        else:
+            _check(line, place)
+            yield line, holds
+
+
+def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The lines that say something, with their numbers; continued ones are one."""
+    why = ""
+    try:
+        if file.exists() and not file.is_file():
+            why = "it is no file"
+        elif file.stat().st_size > _LARGE:
+            why = "it is larger than a megabyte"
+        else:
+            text = file.read_bytes().decode("utf-8-sig")
+            why = "it is no text" if "\0" in text else ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = str(error.strerror) if isinstance(error, OSError) else "it is no text"
+    if why:
+        raise SourceError(
+            f"{name} cannot be read: {why}.", "%requirements names a file beside the notebook."
+        )
+    number, rest = 0, ""
+    for raw in text.splitlines():
+        number += 1
+        if raw.endswith("\\"):
+            rest += raw[:-1]
+            continue
+        line, rest = _COMMENT.sub("", rest + raw).strip(), ""
+        if line:
+            yield number, line
+    if line := _COMMENT.sub("", rest).strip():
+        yield number, line
+
+
+def _option(line: str) -> tuple[str, str]:
+    """The option that a line begins with and what stands behind it; "" where it is a package."""
+    if not line.startswith("-"):
+        return "", line
+    if not line.startswith("--"):
+        return line[:2], line[2:].lstrip(" =")
+    name, _, value = re.sub(r"[=\s]+", " ", line, count=1).partition(" ")
+    return name, value.strip()
+
+
+def _check(line: str, place: str, *, strict: bool = False) -> None:
+    """See that a line names a package as another machine understands it.
+
+    Args:
+        line: As pip takes it.
+        place: Where it stands.
+        strict: It stands in a cell: it becomes part of the program and of the job's header.
+    """
+    if strict and line.startswith("-"):
+        raise SourceError(
+            f"{place} takes packages, and {line} is an option of pip.",
+            "Options stand in a file: %requirements=requirements.txt.",
+        )
+    if strict and _USER.search(line):
+        raise SourceError(
+            f"{place} names a user or a password, and the cell's text goes where the job goes.",
+            "Keep them in ~/.netrc or in pip's own configuration, and name the address alone.",
+        )
+    if "://" in line and not re.search(r"\bfile:", line):
+        return
+    if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
+        raise SourceError(
+            f"{place}: {line} is a path on this machine, and replicas may be elsewhere.",
+            "Name a package of an index, or let `--find-links FOLDER` stand in the file.",
+        )
+    if not _NAMED.match(line):
+        raise SourceError(
+            f"{place}: {line!r} is no package.",
+            "Write each without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
+        )

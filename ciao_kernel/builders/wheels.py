@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 import sys
@@ -18,20 +18,24 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from ciao_kernel import pip
+from ciao_kernel.builders import elsewhere
 from ciao_kernel.errors import SourceError
 from ciao_kernel.requirements import Requirements
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
-_GLIBC = (34, 31, 28, 27, 24, 17)
+_GLIBC = (28, 27, 24, 17)
 """Minor versions of the C library for which wheels are taken: Debian 10 has 2.28."""
-_NEWEST = 28
-_SECONDS = 1800
-_NO_WHEEL = re.compile(
-    r"No matching distribution found for|Could not find a version|from versions: none"
-)
+_MUSL = (2, 1)
+_NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")
+_UNFIT = re.compile(r"(\S+\.whl) is not a supported wheel")
 _CONFLICT = re.compile(r"ResolutionImpossible|conflicting dependencies")
+_VERSION = re.compile(
+    r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
+)
+"""As pip understands it; a distribution's own packages have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ class Target:
         python: Its version, ``3.13``.
         architecture: Of its machine, in Go's words.
         packages: What it has, by normalised name.
+        musl: Its C library is musl, as in Alpine.
     """
 
     python: str
     architecture: str
     packages: Mapping[str, str]
+    musl: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,17 @@ class Wheels:
 
 
 class NoWheel(Exception):
-    """A package has no wheel for the target; the text names it, in pip's words."""
+    """A package has no wheel for the target, or is unknown; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """One package; the digest of its wheel and its own address are "" where there is none."""
+
+    name: str
+    version: str
+    sha256: str
+    address: str
 
 
 async def bring(
@@ -82,124 +98,176 @@ async def bring(
     Raises:
         NoWheel: A package, or a version of it, has none.
         SourceError: pip says that the requirements are wrong, or cannot reach its index.
+        EnvironmentFault: There is no pip, or no room.
     """
-    chosen = await _chosen(wanted, target, cache)
+    for line in wanted.lines:
+        if "git+" in line or re.search(r"://\S+\.(zip|tar\.\w+|tgz)\b", line):
+            raise NoWheel(line.partition("@")[0].strip())
+        if line.startswith("--no-binary"):
+            raise NoWheel(line)
+    try:
+        chosen = await _chosen(wanted, target, cache)
+        return await _unpacked(chosen, wanted, target, cache, emit)
+    except pip.Failed as error:
+        raise _fault(error, emit) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise pip.full() from None
+        raise
+
+
+async def _chosen(wanted: Requirements, target: Target, cache: Path) -> list[_Chosen]:
+    """What pip chose the first time that this was asked: the same wishes are the same image."""
+    if not wanted.packages:
+        return []
+    have = sorted(target.packages.items())
+    asked = json.dumps([wanted.key, target.python, target.architecture, target.musl, have])
+    kept = cache / "chosen" / f"{hashlib.sha256(asked.encode()).hexdigest()[:24]}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return [_Chosen(*one) for one in json.loads(kept.read_text())]
+    async with pip.alone(kept.with_suffix(".lock"), lambda: None) as lock:
+        if not kept.exists():
+            found = await _choose(wanted, target, kept.parent, lock)
+            partial = kept.with_suffix(".part")
+            partial.write_text(json.dumps(found))
+            partial.replace(kept)
+        return [_Chosen(*one) for one in json.loads(kept.read_text())]
+
+
+async def _choose(
+    wanted: Requirements, target: Target, cache: Path, lock: IO[str]
+) -> list[tuple[str, str, str, str]]:
+    """What pip would install there, sorted by name."""
+    with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        installed, report = place / "installed", place / "report.json"
+        installed.mkdir()
+        for package, version in target.packages.items():
+            if _VERSION.fullmatch(version):
+                told = installed / f"{package.replace('-', '_')}-{version}.dist-info"
+                told.mkdir()
+                text = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+                (told / "METADATA").write_text(text)
+        options = ["--dry-run", "--report", str(report), *wanted.arguments(place)]
+        await _pip(options, target, installed, wanted.index, lock)
+        found: Any = json.loads(report.read_text())
+    return sorted(_entry(one) for one in found["install"])
+
+
+def _entry(one: Any) -> tuple[str, str, str, str]:
+    """A package of pip's report: https://pip.pypa.io/en/stable/reference/installation-report/."""
+    told, origin = one["metadata"], one["download_info"]
+    archive = origin.get("archive_info") or {}
+    digest = (archive.get("hashes") or {}).get("sha256", "")
+    if not digest and str(archive.get("hash", "")).startswith("sha256="):
+        digest = archive["hash"].removeprefix("sha256=")
+    address = origin["url"] if one.get("is_direct") else ""
+    name = re.sub(r"[-_.]+", "-", told["name"]).lower()
+    return name, str(told["version"]), str(digest), str(address)
+
+
+async def _unpacked(
+    chosen: Sequence[_Chosen],
+    wanted: Requirements,
+    target: Target,
+    cache: Path,
+    emit: Callable[[str], None],
+) -> Wheels:
     have = target.packages
-    missing = {name: version for name, version in chosen.items() if have.get(name) != version}
-    names = tuple(f"{name}=={version}" for name, version in sorted(missing.items()))
+    missing = [one for one in chosen if have.get(one.name) != one.version or one.address]
+    names = tuple(f"{one.name}=={one.version}" for one in missing)
     replaced = tuple(
-        f"{name} {have[name]} by {version}" for name, version in missing.items() if name in have
+        f"{one.name} {have[one.name]} by {one.version}"
+        for one in missing
+        if have.get(one.name, one.version) != one.version
     )
-    key = hashlib.sha256(json.dumps([target.python, target.architecture, names]).encode())
-    folder = cache / "wheels" / key.hexdigest()[:24]
+    lines = _pinned(missing)
+    facts = json.dumps([target.python, target.architecture, target.musl, lines])
+    folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
     if names and not folder.is_dir():
-        emit(f"bringing {len(names)} packages: {', '.join(names)} …")
-        await _unpack(names, target, folder, wanted.index)
+
+        def wait() -> None:
+            emit("another cell brings the same packages; waiting for it …")
+
+        async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
+            if not folder.is_dir():
+                emit(f"bringing {', '.join(names)} …")
+                await _unpack([*wanted.options, *lines], target, folder, wanted.index, lock)
     return Wheels(folder, names, replaced)
 
 
-async def _chosen(wanted: Requirements, target: Target, cache: Path) -> dict[str, str]:
-    """What pip chose the first time that this was asked: the same wishes are the same image."""
-    have = sorted(target.packages.items())
-    asked = json.dumps([wanted.key, target.python, target.architecture, have])
-    kept = cache / "chosen" / f"{hashlib.sha256(asked.encode()).hexdigest()[:24]}.json"
-    with contextlib.suppress(OSError, ValueError):
-        return dict(json.loads(kept.read_text()))
-    chosen = await _choose(wanted, target, cache)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(chosen))
-    return chosen
+def _pinned(chosen: Sequence[_Chosen]) -> list[str]:
+    """Lines that bring these very wheels, where their digests are known."""
+    known = all(one.sha256 and not one.address for one in chosen)  # pip wants all or none
+    return [
+        f"{one.name} @ {one.address}"
+        if one.address
+        else f"{one.name}=={one.version}" + (f" --hash=sha256:{one.sha256}" if known else "")
+        for one in chosen
+    ]
 
 
-async def _choose(wanted: Requirements, target: Target, cache: Path) -> dict[str, str]:
-    """What pip would install, by name: first with what the target has as it is."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as place:
-        held = Path(place) / "installed.txt"
-        held.write_text(
-            "".join(f"{name}=={version}\n" for name, version in target.packages.items())
-        )
-        report = Path(place) / "report.json"
-        options = ["--dry-run", "--report", str(report), "--target", place]
-        options += wanted.arguments
-        try:
-            await _pip(["--constraint", str(held), *options], target, wanted.index)
-        except _Conflict:
-            try:
-                await _pip(options, target, wanted.index)
-            except _Conflict as error:
-                raise SourceError(
-                    f"the packages do not go together: {error}", "pip install tells more of it."
-                ) from None
-        found: Any = json.loads(report.read_text())
-    return {
-        re.sub(r"[-_.]+", "-", one["metadata"]["name"]).lower(): str(one["metadata"]["version"])
-        for one in found["install"]
-    }
-
-
-async def _unpack(names: Sequence[str], target: Target, folder: Path, index: str) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+async def _unpack(
+    lines: Sequence[str], target: Target, folder: Path, index: str, lock: IO[str]
+) -> None:
+    partial = folder.with_suffix(".part")
+    await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
     try:
-        options = ["--no-deps", "--no-compile", "--target", str(partial), *names]
-        await _pip(options, target, index)
-        shutil.rmtree(partial / "bin", ignore_errors=True)  # scripts for this machine's Python
-        try:
-            partial.rename(folder)
-        except OSError:  # another kernel was faster
-            if not folder.is_dir():
-                raise
+        nothing, site = partial / "nothing", partial / "site"
+        nothing.mkdir(parents=True)
+        asked = partial / "requirements.txt"
+        asked.write_text("".join(f"{line}\n" for line in lines))
+        options = ["--no-deps", "--no-compile", "--target", str(site), "-r", str(asked)]
+        await _pip(options, target, nothing, index, lock)
+        shutil.rmtree(site / "bin", ignore_errors=True)  # scripts for this machine's Python
+        site.rename(folder)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        await asyncio.shield(asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True))
 
 
-class _Conflict(Exception):
-    """The requirements do not go together."""
-
-
-async def _pip(options: Sequence[str], target: Target, index: str) -> None:
+async def _pip(
+    options: Sequence[str], target: Target, installed: Path, index: str, lock: IO[str]
+) -> None:
+    """Run ``pip install`` for the target."""
     machine = _MACHINES.get(target.architecture, target.architecture)
-    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC if minor <= _NEWEST]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input"]
-    command += ["--disable-pip-version-check", "--no-warn-conflicts", "--only-binary=:all:"]
-    command += ["--ignore-installed", "--implementation", "cp", "--python-version", target.python]
-    for platform in [*platforms, f"manylinux2014_{machine}", f"linux_{machine}"]:
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC]
+    platforms += [f"manylinux2014_{machine}"]
+    if target.musl:
+        platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
+    markers = {
+        "implementation_name": "cpython",
+        # The least that it can be: with it more of what newer ones have is brought.
+        "implementation_version": f"{target.python}.0",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": f"{target.python}.0",
+        "python_version": target.python,
+        "sys_platform": "linux",
+    }
+    place = str(pip.check())
+    command = [sys.executable, "-I", "-S", str(elsewhere.__file__), place, str(installed)]
+    command += [json.dumps(markers), "install", "--no-warn-conflicts"]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", target.python]
+    for platform in [*platforms, f"linux_{machine}"]:
         command += ["--platform", platform]
-    if index:
-        command += ["--index-url", index]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *options,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"PIP_PROGRESS_BAR": "off", "PYTHONNOUSERSITE": "1"},
-    )
-    try:
-        async with asyncio.timeout(_SECONDS):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise _fault(output.decode(errors="replace"))
+    await pip.run([*command, *options], index, lock=lock)
 
 
-def _fault(output: str) -> Exception:
+def _fault(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
     """What pip's complaint means."""
-    lines = [line for line in output.splitlines() if line.startswith("ERROR")] or ["no reason"]
-    said = re.sub(r"//[^/@\s]+@", "//…@", lines[-1].removeprefix("ERROR: "))
-    if _CONFLICT.search(output):
-        return _Conflict(said)
-    if "Temporary failure" in output or "ConnectionError" in output or "NewConnection" in output:
+    text = "\n".join(error.lines)
+    if _CONFLICT.search(text):
+        for line in error.latest:
+            emit(f"[pip] {line}")
         return SourceError(
-            f"the package index does not answer: {said}",
-            "Can this machine reach it? %pipIndex=URL names another one.",
+            f"the packages do not go together: {error.said}.", "Change a version that is asked for."
         )
-    if _NO_WHEEL.search(output):
-        return NoWheel(said)
-    return SourceError(
-        f"pip does not take the requirements: {said}", "See %packages, %requirements."
-    )
+    explained = error.explained()
+    lacks = _NO_WHEEL.search(text) or _UNFIT.search(text)
+    if lacks and "cannot bring" in explained.message:
+        return NoWheel(lacks[1])
+    for line in error.latest:
+        emit(f"[pip] {line}")
+    return explained

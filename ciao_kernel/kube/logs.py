@@ -12,10 +12,11 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import stamps
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.instances import Seen, over, seen
@@ -109,7 +110,6 @@ class ContainerLog:
 
         Raises:
             Refused: The server does not let us read logs.
-            ClusterFault: The credentials are not good any more, and there are no new ones.
         """
         known: _Instance | None = None
         while one := await self._next(known):
@@ -197,7 +197,8 @@ class ContainerLog:
                     yield piece
                 return
             if request.refusal and request.refusal.code == 401:
-                await self._client.renew()
+                with suppress(ClusterFault):  # not now; whoever watches the pod gives up in time
+                    await self._client.renew()
             await self._wait(one)
 
     def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
@@ -213,6 +214,8 @@ class ContainerLog:
         if time.monotonic() - one.refused_since < _PATIENCE[request.end]:
             return False
         if request.end is End.DENIED:
+            if request.refusal.code == 401:
+                return False
             raise request.refusal
         return ended
 

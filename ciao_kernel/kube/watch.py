@@ -26,6 +26,8 @@ _SILENCE = 90
 _PAGE = 500
 """Objects that one answer holds at most: a thousand pods are ten megabytes."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+_DENIED = 20.0
+"""Seconds for which a refusal is not believed that comes after the list was read."""
 
 
 class Watched:
@@ -76,30 +78,40 @@ class Watched:
         """
         import aiohttp
 
-        wait = _FIRST_WAIT
+        wait, denied = _FIRST_WAIT, 0.0
         while True:
             began = time.monotonic()
             try:
                 if not self._version:
                     await self._list()
-                if await self._watch():
+                came = await self._watch()
+                denied = 0.0
+                if came:
                     wait = _FIRST_WAIT
                     continue
             except Refused as error:
                 if error.code == 410:
                     self._version = ""
                     await asyncio.sleep(wait)
+                    wait = min(_LONGEST_WAIT, wait * 2)
                     continue
                 if error.code == 401:
                     with contextlib.suppress(ClusterFault):  # not now; it is tried again
                         await self._client.renew()
                 elif 400 <= error.code < 500 and error.code != 429:
-                    raise
+                    # A server that has just started may know neither rights nor kinds yet.
+                    denied = denied or time.monotonic()
+                    if not self.listed or time.monotonic() - denied > _DENIED:
+                        raise
                 self._away(error)
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, ClusterFault) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, ClusterFault) as error:
                 self._away(error)
+            except ValueError as error:  # what cannot be understood would come again from here
+                self._away(error)
+                self._version = ""
             except RecursionError as error:  # an answer that is nothing but brackets
                 self._away(error)
+                self._version = ""
             if time.monotonic() - began > 5:
                 wait = _FIRST_WAIT
             await asyncio.sleep(wait * (0.5 + random.random()))

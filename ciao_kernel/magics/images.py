@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from ciao_kernel.magics import kinds
 from ciao_kernel.magics.cluster import ImageName
 from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.words import one_word, quote
+
+_ADDRESS = re.compile(r"(https?|file)://[^\s@]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a package index: without a password, for a cell's text goes far.
+
+    The program keeps its directives as comments, and it is part of an image that others read.
+    """
+
+    expected: str = (
+        "the address of a package index, such as https://pypi.example.com/simple (a password "
+        "stands in ~/.netrc or in pip's configuration, never in a cell)"
+    )
+
+    def parse(self, text: str) -> str:
+        """Check the form."""
+        word = one_word(text, self.expected)
+        if not _ADDRESS.fullmatch(word):
+            raise ValueError(self.expected)
+        return word
+
+    def render(self, value: str) -> str:
+        """Quote it."""
+        return quote(value)
 
 
 def directives() -> list[Directive]:
@@ -28,7 +58,7 @@ def directives() -> list[Directive]:
         Directive(
             "pipIndex",
             "build.pip_index",
-            kinds.Word("the address of a package index"),
+            Address(),
             "Where pip looks for packages, instead of its own setting.",
             "%pipIndex=https://pypi.example.com/simple",
         ),

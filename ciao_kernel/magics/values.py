@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ciao_kernel.errors import DirectiveError, UsageError
 from ciao_kernel.magics import header
 from ciao_kernel.magics.header import Line, Token
+from ciao_kernel.magics.images import Address
 from ciao_kernel.magics.kinds import Choice, Flag, Pairs
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.words import words
@@ -119,7 +120,7 @@ def value_of(token: Token, entry: Directive, table: Table) -> Any:
     try:
         return entry.kind.parse(text)
     except ValueError as error:
-        if not isinstance(entry.kind, Pairs):
+        if not isinstance(entry.kind, Pairs | Address):
             value = _short(shown(Line(0, 0, text, ""), table).text)
             message = f"{_named(token)} cannot be {value!r}: expected {error}."
         elif str(error) == entry.kind.expected:
@@ -294,7 +295,7 @@ def shown(line: Line, table: Table, column: int = 0, end: int = 0) -> Shown:
 
 def _secrets(line: Line, table: Table) -> Iterator[tuple[int, int]]:
     """Where values of variables stand in a line, those of a misspelt %envvar too."""
-    names = [key(entry.name) for entry in table.entries if isinstance(entry.kind, Pairs)]
+    names = [key(e.name) for e in table.entries if isinstance(e.kind, Pairs | Address)]
     last = 0
     for match in _MARKED.finditer(line.text):
         name = key(match[1])

@@ -73,14 +73,22 @@ class Appender:
         )
 
     def installed(
-        self, base: Reference, image: Image, cache: Path, emit: Callable[[str], None]
+        self,
+        base: Reference,
+        image: Image,
+        cache: Path,
+        emit: Callable[[str], None],
+        python: str = "python3",
+        heard: Callable[[], None] = lambda: None,
     ) -> contents.Installed:
         """Read which Python and packages an image has; :func:`contents.installed` says more.
 
         Raises:
             RegistryFault: A layer cannot be read.
         """
-        return self._patiently(lambda: contents.installed(self._readable(base), image, cache, emit))
+        return self._patiently(
+            lambda: contents.installed(self._readable(base), image, cache, emit, python, heard)
+        )
 
     def find(self, target: Reference, tag: str) -> Reference | None:
         """The image of a tag, if it is there.

@@ -6,8 +6,10 @@ No pod is started for it. Layers are read once and kept by digest: they never ch
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -21,31 +23,44 @@ from ciao_kernel.oci.repository import Repository
 
 # Names that tell of a package: that of a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
-_PACKAGE = re.compile(
-    r"(?P<site>.*/(?:site|dist)-packages)/(?P<name>[^/]+)\.(?:dist|egg)-info(?:/|$)"
+_PACKAGE = re.compile(r"(?P<site>.+)/(?P<name>[^/]+)\.(?:dist|egg)-info(?:/|$)")
+_SITE = re.compile(
+    r"(?P<prefix>.*)/lib(?:32|64)?/python(?P<version>3(?:\.\d+)?)/(?:site|dist)-packages"
 )
 _PYTHON = re.compile(r"(?P<folder>.*/bin)/python3\.(?P<minor>\d+)$")
-_LINK = re.compile(r"(?:.*/)?python3\.(\d+)$")
+_VERSION = re.compile(r"(?:.*/)?python3\.(\d+)$")
+_MUSL = re.compile(r"/(?:usr/)?lib/ld-musl-")
+_ENVIRONMENT = "/pyvenv.cfg"
+_SYSTEM = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _PIECE = 1 << 20
+_LINKS = 16
+"""Links behind one another that are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The Python that ``python3`` is, and what it can import.
+    """The Python that a name stands for, and what it can import.
 
     Args:
         python: Its version, ``3.13``; "" where none was found.
         packages: Versions by normalised name.
+        musl: The C library is musl, for which there are other wheels.
     """
 
     python: str
     packages: Mapping[str, str] = field(default_factory=dict)
+    musl: bool = False
 
 
 def installed(
-    repository: Repository, image: Image, cache: Path, emit: Callable[[str], None]
+    repository: Repository,
+    image: Image,
+    cache: Path,
+    emit: Callable[[str], None],
+    python: str = "python3",
+    heard: Callable[[], None] = lambda: None,
 ) -> Installed:
     """Read what an image has installed.
 
@@ -54,6 +69,8 @@ def installed(
         image: Which one.
         cache: Folder that keeps what was read.
         emit: Is told before something is read that takes long.
+        python: The interpreter, as the replicas start it: a command or a path.
+        heard: Is called for each piece that came; what it raises ends the work.
 
     Raises:
         RegistryFault: A layer cannot be read.
@@ -70,13 +87,10 @@ def installed(
                     f"reading once what {repository.reference.name} has installed "
                     f"({size / 1e6:,.0f} MB) …"
                 )
-            found = _names(repository, layer)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_suffix(".part")
-            partial.write_text(json.dumps(found))
-            partial.replace(kept)
+            found = _names(repository, layer, heard)
+            _keep(kept, found)
         names = _over(names, found)
-    return _of(names, image.env.get("PATH", "/usr/local/bin:/usr/bin:/bin"))
+    return _of(names, image.env, python)
 
 
 def normalised(name: str) -> str:
@@ -92,11 +106,27 @@ def _read(kept: Path) -> dict[str, str] | None:
     return None
 
 
-def _names(repository: Repository, layer: dict[str, Any]) -> dict[str, str]:
+def _keep(kept: Path, found: dict[str, str]) -> None:
+    """Write what was read; where that cannot be, it is read again next time."""
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
+            try:
+                json.dump(found, file)
+                file.close()
+                Path(file.name).replace(kept)
+            except OSError:
+                Path(file.name).unlink(missing_ok=True)
+
+
+def _names(
+    repository: Repository, layer: dict[str, Any], heard: Callable[[], None]
+) -> dict[str, str]:
     """The paths in a layer that matter, each with what it is a link to, or ""."""
     found: dict[str, str] = {}
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
+        blob.heard = lambda done: heard()
         try:
             stream = cast(IO[bytes], _Unpacked(iter(blob)))
             with tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE) as tar:
@@ -104,8 +134,16 @@ def _names(repository: Repository, layer: dict[str, Any]) -> dict[str, str]:
                     path = "/" + member.name.removeprefix("./").strip("/")
                     if match := _PACKAGE.match(path):
                         found[f"{match['site']}/{match['name']}.info"] = ""
-                    elif "/bin/python" in path or _WHITEOUT in path:
-                        found[path] = member.linkname if member.issym() or member.islnk() else ""
+                    elif path.endswith(_ENVIRONMENT) and member.isfile():
+                        config = tar.extractfile(member)
+                        text = config.read(4096) if config else b""
+                        found[path] = "system" if _SYSTEM.search(text) else ""
+                    elif "/bin/python" in path or _WHITEOUT in path or _MUSL.match(path):
+                        # A hard link names its target from the root on.
+                        root = "/" if member.islnk() else ""
+                        target = member.linkname.removeprefix("./")
+                        linked = member.issym() or member.islnk()
+                        found[path] = root + target if linked else ""
         except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
             raise RegistryFault(
                 f"a layer of {repository.reference.name} cannot be read: {error}.",
@@ -132,37 +170,91 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
     return seen | {path: to for path, to in above.items() if _WHITEOUT not in path}
 
 
-def _of(names: dict[str, str], search: str) -> Installed:
-    python = _python(names, search.split(":"))
+def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed:
+    musl = any(map(_MUSL.match, names))
+    search = [] if "/" in python else env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+    path = _found(names, python, search)
+    version = _version(names, path)
+    if not version and posixpath.basename(python) in ("python", "python3"):
+        # A script may choose one, as pyenv's does: where there is one alone it will be that.
+        all_of_them = {one for one in names if _PYTHON.match(one)}
+        versions = {_version(names, one) for one in all_of_them}
+        if len(versions) == 1:
+            path, version = min(all_of_them), versions.pop()
+    if not version:
+        return Installed("", musl=musl)
+    prefixes = _prefixes(names, path)
+    added = {folder.rstrip("/") for folder in env.get("PYTHONPATH", "").split(":")}
     packages: dict[str, str] = {}
-    for path in names:
-        if not path.endswith(".info"):
+    for one in names:
+        if not one.endswith(".info"):
             continue
-        site, _, name = path.removesuffix(".info").rpartition("/")
+        site, _, name = one.removesuffix(".info").rpartition("/")
         # Debian's own packages stand in python3/, the others' in python3.13/.
-        version = re.search(r"/python(3(?:\.\d+)?)/", site + "/")
-        if version and version[1] not in ("3", python):
+        match = _SITE.fullmatch(site)
+        seen = match and match["prefix"] in prefixes and match["version"] in ("3", version)
+        if not seen and site not in added:
             continue
         name, _, version_of_it = re.sub(r"-py3\.\d+$", "", name).rpartition("-")
-        if name:
+        # The PYTHONPATH comes first.
+        if name and (site in added or normalised(name) not in packages):
             packages[normalised(name)] = version_of_it
-    return Installed(python, packages)
+    return Installed(version, packages, musl)
 
 
-def _python(names: dict[str, str], folders: list[str]) -> str:
-    """The version of the first ``python3`` on the PATH."""
-    for folder in folders:
-        target = names.get(f"{folder}/python3")
-        if target and (match := _LINK.match(target)):
-            return f"3.{match[1]}"
-        minors = [
-            int(match["minor"])
-            for path in names
-            if (match := _PYTHON.match(path)) and match["folder"] == folder
-        ]
-        if minors:
-            return f"3.{max(minors)}"
+def _found(names: dict[str, str], python: str, search: list[str]) -> str:
+    """The path that a command means; "" if there is none."""
+    for path in [f"{folder.rstrip('/')}/{python}" for folder in search] or [python]:
+        # Where /bin is a link to /usr/bin, a layer knows the files by their own folder alone.
+        for one in (path, f"/usr{path}"):
+            if one in names:
+                return one
+            folder, _, name = one.rpartition("/")
+            if name == "python3" and (near := _numbered(names, folder)):
+                return near
     return ""
+
+
+def _numbered(names: dict[str, str], folder: str) -> str:
+    """The newest ``python3.N`` of a folder."""
+    matches = [m for path in names if (m := _PYTHON.match(path)) and m["folder"] == folder]
+    newest = max(matches, key=lambda match: int(match["minor"]), default=None)
+    return newest[0] if newest else ""
+
+
+def _followed(names: dict[str, str], path: str) -> Iterator[str]:
+    """A path, and what it is a link to, to the end."""
+    for _ in range(_LINKS):
+        yield path
+        target = names.get(path, "")
+        if not target:
+            return
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if path not in names and f"/usr{path}" in names:
+            path = f"/usr{path}"
+
+
+def _version(names: dict[str, str], path: str) -> str:
+    """The version that a path's name tells, or that of what it is a link to."""
+    for one in _followed(names, path):
+        if match := _VERSION.match(one):
+            return f"3.{match[1]}"
+    near = _numbered(names, posixpath.dirname(path)) if path else ""
+    match = _VERSION.match(near)
+    return f"3.{match[1]}" if match else ""
+
+
+def _prefixes(names: dict[str, str], path: str) -> set[str]:
+    """The folders whose ``lib`` an interpreter looks into: a virtual environment's is its own."""
+    *_, last = _followed(names, path)
+    own, base = (posixpath.dirname(posixpath.dirname(one)).rstrip("/") for one in (path, last))
+    config = names.get(f"{own}{_ENVIRONMENT}")
+    if config == "":
+        return {own}
+    found = {base} if config is None else {own, base}
+    if base in ("", "/usr"):  # Debian's looks there as well
+        found |= {"/usr", "/usr/local"}
+    return found
 
 
 class _Unpacked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
@@ -52,13 +52,19 @@ class Layer:
         return self.content if isinstance(self.content, bytes) else self.content.open("rb")
 
 
-def pack(files: Iterable[File], place: Path | None = None, writable: Iterable[str] = ()) -> Layer:
+def pack(
+    files: Iterable[File],
+    place: Path | None = None,
+    writable: Iterable[str] = (),
+    heard: Callable[[], None] = lambda: None,
+) -> Layer:
     """Pack files into a layer; the folders above them belong to it, too.
 
     Args:
         files: In any order; of two of one path the last one counts.
         place: File that gets the layer; None keeps it in memory.
         writable: Folders that every user may write to: nobody knows as whom the image will run.
+        heard: Is called for each piece that is packed; what it raises ends the work.
 
     Raises:
         UsageError: A path cannot be one of an image's.
@@ -79,7 +85,7 @@ def pack(files: Iterable[File], place: Path | None = None, writable: Iterable[st
         with gzip.GzipFile(
             filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=0
         ) as zipped:
-            raw = _Counted(zipped)
+            raw = _Counted(zipped, heard)
             target = cast(IO[bytes], raw)
             with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
                 for path in sorted((folders - {".", ""}) | by_path.keys()):
@@ -129,8 +135,9 @@ def _add(tar: Any, member: Any, file: File) -> None:
 class _Counted:
     """A file that is written to, with the digest and size of what was."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, heard: Callable[[], None] = lambda: None) -> None:
         self._file = file
+        self._heard = heard
         self._hash = hashlib.sha256()
         self.size = 0
 
@@ -139,6 +146,7 @@ class _Counted:
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
+        self._heard()
         self._hash.update(data)
         self.size += len(data)
         self._file.write(data)

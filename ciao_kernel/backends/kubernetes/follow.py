@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import alterations, marks, status
+from ciao_kernel.backends.kubernetes.kept import Kept
 from ciao_kernel.backends.kubernetes.members import Members, trimmed
 from ciao_kernel.backends.kubernetes.reasons import Reasons
 from ciao_kernel.config import Settings
@@ -44,7 +45,6 @@ async def follow(
     Raises:
         ClusterFault: The server was away for too long; the job may well run on.
     """
-    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     follower = _Follower(client, job, path, logs, settings, since)
     try:
         async for event in follower.events():
@@ -68,19 +68,25 @@ class _Follower:
             client, pods, {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}, self._awake, trimmed
         )
         oldest = status.text(since) if since else None
-        self._members = Members(client, job, self._pods, logs, oldest, self._awake.set)
+        self._kept = Kept(logs, write=not since)
+        self._members = Members(client, job, self._pods, self._kept, oldest, self._awake.set)
         self._reasons = Reasons(client, job, settings.hopeless_wait, self._awake.set)
         self._tasks: list[asyncio.Task[None]] = []
         self._uid = job.uid
         self._item: Object | None = None
-        self._told_away = False
+        self._told_away = self._told_fault = self._complete = False
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._reasons.close()
-        await self._members.close()
+        try:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            try:
+                await self._reasons.close()
+            finally:
+                await self._members.close()
+                self._kept.close(complete=self._complete)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         loop = asyncio.get_running_loop()
@@ -97,7 +103,7 @@ class _Follower:
             for task in self._tasks:
                 if task.done() and (error := task.exception()):
                     raise error
-            if notice := self._speak_of_server():
+            if notice := self._speak_of_server() or self._speak_of_files():
                 yield notice
             listed = self._jobs.listed and self._pods.listed
             if not listed or time.monotonic() - looked < _PACE:
@@ -106,17 +112,22 @@ class _Follower:
             for text in self._look():
                 yield Notice(text)
             if self._item is None:
-                for event in self._members.output():
-                    yield event
-                yield self._deleted()
-                return
+                over_since = over_since or time.monotonic()
+                if self._gone(over_since):
+                    for event in self._members.output():
+                        yield event
+                    yield self._deleted()
+                    return
+                continue
             now = status.of_job(self._job, self._item, self._members.statuses())
-            now = self._reasons.explain(now, self._members.present(), self._uid)
+            noticed = bool(status.many(self._item, "status", "conditions"))
+            now = self._reasons.explain(now, self._members.present(), self._uid, noticed=noticed)
             if now.state.over:
                 over_since = over_since or time.monotonic()
                 if self._members.drained(time.monotonic() - over_since > _LAST_WORDS):
                     for event in self._members.output():
                         yield event
+                    self._complete = True
                     yield replace(now, settled=True, replicas=_stopped(now.replicas))
                     return
             if now != shown:
@@ -154,9 +165,22 @@ class _Follower:
 
     # ------------------------------------------------------------------------------- end
 
+    def _gone(self, since: float) -> bool:
+        """Whether the pods of a job that somebody deleted are gone, and their last lines read."""
+        grace = self._settings.stop_grace + self._settings.linger + _LAST_WORDS
+        pods = any(pod is not None for pod in self._members.present().values())
+        return time.monotonic() - since > grace or (not pods and self._members.drained(late=False))
+
     def _deleted(self) -> Status:
         replicas = _stopped(self._members.statuses().values())
         return Status(State.STOPPED, replicas, time.time(), message="deleted", settled=True)
+
+    def _speak_of_files(self) -> Notice | None:
+        """Say once that lines are not kept any more."""
+        if self._told_fault or not (why := self._kept.fault):
+            return None
+        self._told_fault = True
+        return Notice(f"the logs are not kept on this machine any more: {why}.")
 
     def _speak_of_server(self) -> Notice | None:
         """Say that the server is away, and that it is back; give up after long enough."""

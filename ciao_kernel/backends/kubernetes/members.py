@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import BinaryIO
 
 from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.backends.kubernetes.kept import Kept
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import Watched
@@ -18,6 +17,7 @@ from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus
 _WAITING = 64
 """Pieces of output that readers may be ahead of who takes them."""
 _MOST = 10_000
+_OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
 _REST, _LONGEST_REST, _QUICK = 0.05, 0.25, 16
 """Seconds for which each log rests after a read: with more than so many it rests longer, else
 most of the processor's time would go into waking up for a line or two."""
@@ -39,7 +39,7 @@ class Members:
         client: The API server.
         job: Whose replicas.
         pods: The job's pods, kept up to date by somebody else.
-        folder: Gets one file a replica.
+        kept: The files of the logs.
         since: RFC 3339 time of the oldest line that is wanted; None for all.
         wake: Called when :meth:`output` has something.
     """
@@ -49,14 +49,14 @@ class Members:
         client: Client,
         job: Job,
         pods: Watched,
-        folder: Path,
+        kept: Kept,
         since: str | None,
         wake: Callable[[], None],
     ) -> None:
         self._client, self._job, self._pods = client, job, pods
-        self._folder, self._since, self._wake = folder, since, wake
+        self._kept, self._since, self._wake = kept, since, wake
         self._members = {
-            replica: _Member(ReplicaStatus(replica, log=str(self._file(replica))))
+            replica: _Member(ReplicaStatus(replica, log=str(kept.path(replica))))
             for replica in job.replicas
         }
         self._owner: dict[str, Replica] = {}
@@ -93,7 +93,7 @@ class Members:
         if replica not in self._members:  # someone has scaled the job
             if len(self._members) >= _MOST:
                 return
-            log = str(self._file(replica))
+            log = str(self._kept.path(replica))
             self._members[replica] = _Member(ReplicaStatus(replica, log=log))
         one = self._members[replica]
         if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
@@ -165,30 +165,17 @@ class Members:
             since=self._since,
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
         )
-        with self._open(replica) as file:
-            async with contextlib.aclosing(log.read()) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Gap):
-                        await self._put(Notice(f"[{replica}] {piece.text}"))
-                        continue
-                    file.write(piece.data)
-                    file.flush()
-                    await self._put(Output(replica, piece.data, piece.count))
+        async with contextlib.aclosing(log.read()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Gap):
+                    await self._put(Notice(f"[{replica}] {piece.text}"))
+                    continue
+                self._kept.write(replica, piece.data)
+                await self._put(Output(replica, piece.data, piece.count))
 
     async def _put(self, event: Output | Notice) -> None:
         await self._output.put(event)
         self._wake()
-
-    def _open(self, replica: Replica) -> BinaryIO:
-        """Open the replica's file: anew for its first pod, to append for those that follow it."""
-        file = self._file(replica)
-        if len(self._members[replica].readers) == 1:
-            # A file of its own, not a shorter one: another cell may be writing to the old one.
-            file.unlink(missing_ok=True)
-        return file.open("ab")
-
-    def _file(self, replica: Replica) -> Path:
-        return self._folder / f"{replica}.log"
 
 
 def trimmed(pod: Object) -> Object:
@@ -198,8 +185,11 @@ def trimmed(pod: Object) -> Object:
     if isinstance(meta, dict):
         kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
     if isinstance(spec, dict):
-        containers = [{"name": one.get("name")} for one in status.many(spec, "containers")]
-        kept["spec"] = {"nodeName": spec.get("nodeName"), "containers": containers}
+        kept["spec"] = {key: spec[key] for key in ("nodeName", "restartPolicy") if key in spec}
+        kept["spec"]["containers"] = [
+            {key: one[key] for key in _OF_CONTAINERS if key in one}
+            for one in status.many(spec, "containers")
+        ]
     return kept
 
 

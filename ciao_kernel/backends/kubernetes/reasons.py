@@ -18,6 +18,8 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
 _OPERATOR_SILENT = 10.0
+_DENIALS = 3
+"""Refusals after which nothing more is asked: one may come from a server that just started."""
 
 
 class Reasons:
@@ -42,7 +44,8 @@ class Reasons:
         """What the events of an object said last, by its uid."""
         self._stuck: dict[Replica, float] = {}
         self._ran = False
-        self._may_ask = True
+        self._noticed = False
+        self._denied = 0
 
     async def close(self) -> None:
         """Ask no more."""
@@ -50,23 +53,27 @@ class Reasons:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    def explain(self, now: Status, pods: Mapping[Replica, Object | None], uid: str) -> Status:
+    def explain(
+        self, now: Status, pods: Mapping[Replica, Object | None], uid: str, *, noticed: bool = True
+    ) -> Status:
         """Return the status with reasons for what is pending, as far as they are known.
 
         Args:
             now: The status.
             pods: Each replica's pod, if it has one.
             uid: The job's.
+            noticed: The operator has said something of the job.
         """
+        self._noticed = self._noticed or noticed
         pending = [one for one in now.replicas if one.state is State.PENDING]
         self._ran = self._ran or len(pending) < len(now.replicas)
         if now.state.over or not pending:
             self._stuck.clear()
             return now
-        if self._may_ask and time.monotonic() - self._asked > _ASK_EVERY:
+        if self._denied < _DENIALS and time.monotonic() - self._asked > _ASK_EVERY:
             self._asked = time.monotonic()
             if self._asking is None or self._asking.done():
-                self._asking = asyncio.ensure_future(self._ask(_whom(pending, pods, uid)))
+                self._asking = asyncio.ensure_future(self._ask(_whom(pending, pods, uid), uid))
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
             replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
@@ -74,30 +81,22 @@ class Reasons:
         found = replace(now, replicas=replicas)
         return self._given_up(found, pods) or found
 
-    async def _ask(self, uids: list[str]) -> None:
-        """Read the newest warning of each of these objects."""
+    async def _ask(self, uids: list[str], job: str) -> None:
+        """Read the events of each of these objects; the job is one of another kind."""
         path = f"/api/v1/namespaces/{self._job.place}/events"
         for uid in uids:
             try:
                 async with asyncio.timeout(_ASK_FOR):
                     found = await self._client.get(path, fieldSelector=f"involvedObject.uid={uid}")
             except Refused as error:
-                self._may_ask = error.code != 403
+                self._denied += error.code == 403
                 return
             except (ClusterFault, TimeoutError):
                 return
-            warnings = [
-                event
-                for event in status.many(found, "items")
-                if event.get("type") == "Warning" and event.get("message")
-            ]
-            if warnings:
-                last = max(warnings, key=_when)
-                words = " ".join(str(last["message"]).split())
-                told = f"{last.get('reason', '')}: {words}"
-                if self._told.get(uid) != told:
-                    self._told[uid] = told
-                    self._learned()
+            told = _newest(status.many(found, "items"), of_job=uid == job)
+            if self._told.get(uid, "") != told:
+                self._told[uid] = told
+                self._learned()
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
         if pod is not None:
@@ -108,9 +107,9 @@ class Reasons:
                 return one.reason  # it has found its node since
             # The image's own error stands in the events; the status soon says "Back-off" alone.
             return said if not one.reason or "Back-off" in one.reason else one.reason
-        if uid in self._told:
+        if self._told.get(uid):
             return self._told[uid]
-        if time.monotonic() - self._began > _OPERATOR_SILENT:
+        if not self._noticed and time.monotonic() - self._began > _OPERATOR_SILENT:
             return "no pod yet: the training operator does not answer"
         return one.reason
 
@@ -149,6 +148,18 @@ def _whom(
     waiting = [pod for one in pending if (pod := pods[one.replica])]
     own = [uid] if uid and len(waiting) < len(pending) else []
     return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
+
+
+def _newest(events: list[Object], *, of_job: bool) -> str:
+    """The newest warning, unless something better has happened to a pod since."""
+    said = [event for event in events if event.get("message")]
+    if of_job:  # one pod may have been made after another could not be
+        said = [event for event in said if event.get("type") == "Warning"]
+    last = max(said, key=_when, default={})
+    if last.get("type") != "Warning":
+        return ""
+    words = " ".join(str(last["message"]).split())
+    return f"{last.get('reason', '')}: {words}"
 
 
 def _when(event: Object) -> str:

@@ -94,15 +94,20 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
         # Evicted before a container ran, for one.
         return ReplicaStatus(replica, state, began, None, _words(pod))
     leaves = get(pod, "metadata", "deletionTimestamp") is not None
+    once = get(pod, "spec", "restartPolicy") == "Never"
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began
             return ReplicaStatus(replica, State.RUNNING, since, None, "ending" if leaves else "")
-        if leaves and isinstance(over := one.get("terminated"), dict):  # its phase says it late
-            done = over.get("exitCode") == 0
-            state = State.SUCCEEDED if done else State.STOPPED
-            why = "" if done else DELETED
-            return ReplicaStatus(replica, state, stamp(over.get("finishedAt")) or began, None, why)
+        if (leaves or once) and isinstance(over := one.get("terminated"), dict):
+            # The pod's phase says it late, or not at all while another container runs.
+            code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
+            ended = stamp(over.get("finishedAt")) or began
+            if code == 0:
+                return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
+            if leaves:
+                return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
+            return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
     return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1])
 
 

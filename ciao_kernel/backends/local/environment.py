@@ -7,15 +7,16 @@ missing there is installed. Made once for the same wishes, and kept for every la
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-from ciao_kernel.errors import EnvironmentFault, SourceError
+from ciao_kernel import pip
+from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit
 from ciao_kernel.requirements import Requirements
@@ -25,6 +26,7 @@ _SITES = (
     "import json, sys; print(json.dumps([sys.version, "
     "[path for path in sys.path if path.endswith('-packages')]]))"
 )
+_NO_VENV = "On Debian it takes the package python3-venv."
 
 
 async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> str:
@@ -38,91 +40,85 @@ async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> s
 
     Raises:
         SourceError: pip cannot bring what is asked for.
-        EnvironmentFault: The interpreter does not run, or there is no room.
+        EnvironmentFault: The interpreter does not run, pip is missing, or there is no room.
     """
-    version, sites = json.loads(await _run([python, "-c", _SITES], python))
+    if not wanted.packages:
+        return python
+    version, sites = await _asked(python)
     key = json.dumps([python, version, sites, wanted.key])
     folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
-    with _alone(folder):
+    if (folder / _DONE).exists():
+        return str(folder / "bin" / "python")
+
+    def wait() -> None:
+        emit(Notice(f"another cell installs {wanted.label}; waiting for it …"))
+
+    async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
         if not (folder / _DONE).exists():
             emit(Notice(f"installing {wanted.label} …"))
             try:
-                await _make(python, folder, sites, wanted, emit)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+                await _make(python, folder, sites, wanted, emit, lock)
+            except BaseException as error:
+                await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+                if isinstance(error, OSError):
+                    raise _unwritable(error, folder) from None
                 raise
     return str(folder / "bin" / "python")
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time make an environment; the others find it made."""
-    import fcntl
-
+async def _asked(python: str) -> tuple[str, list[str]]:
+    """The interpreter's version, and the folders of its packages."""
+    said = await _run([python, "-c", _SITES], f"{python} does not run as a Python", "")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = folder.with_suffix(".lock").open("w")
-    except OSError as error:
+        version, sites = json.loads(said)
+    except ValueError:
         raise EnvironmentFault(
-            f"no environment can be made in {folder.parent}: {error.strerror}.",
-            "Name another place: `%ciao config storage=/some/folder`.",
+            f"{python} does not answer as a Python does.", "Name another one with %python=…."
         ) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return version, sites
 
 
 async def _make(
-    python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit
+    python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit, lock: IO[str]
 ) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    await _run([python, "-m", "venv", "--without-pip", str(folder)], python)
-    (own,) = folder.glob("lib/python3*/site-packages")
-    (own / "below.pth").write_text("".join(f"{site}\n" for site in sites))
+    pip.check()
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    command = [python, "-m", "venv", "--without-pip", str(folder)]
+    await _run(command, f"{python} cannot make a virtual environment", _NO_VENV)
+    own = next(folder.glob("lib/*/site-packages"), None)
+    if own is None:
+        raise EnvironmentFault(f"{python} makes environments of an unknown form.", _NO_VENV)
+    # Not a line for each: what their own .pth files name is to be found as well.
+    below = f"import site; list(map(site.addsitedir, {sites!r}))\n"
+    (own / "below.pth").write_text(below)
     command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
-    command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-    command += [
-        "--no-warn-script-location",
-        *(["--index-url", wanted.index] if wanted.index else []),
-    ]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *wanted.arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        limit=1 << 20,
-    )
-    said: list[str] = []
+
+    def say(line: str) -> None:
+        if line.startswith(pip.STEPS[:-1]):
+            emit(Notice(f"[pip] {line}"))
+
     try:
-        assert process.stdout is not None
-        async for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip()
-            said.append(line)
-            if line.startswith(("Collecting", "Downloading", "Building", "Installing", "Success")):
-                emit(Notice(f"[pip] {line}"))
-        code = await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if code:
-        errors = [line for line in said if line.startswith("ERROR")] or said[-1:] or ["no reason"]
-        raise SourceError(
-            f"pip cannot bring the packages: {errors[-1].removeprefix('ERROR: ')}",
-            "Are names and versions right, and can this machine reach the package index?",
-        )
+        arguments = wanted.arguments(folder)
+        options = ["--no-warn-script-location", *arguments]
+        await pip.run([*command, *options], wanted.index, say, lock)
+    except pip.Failed as error:
+        for line in error.latest:
+            emit(Notice(f"[pip] {line}"))
+        raise error.explained() from None
     (folder / _DONE).touch()
 
 
-async def _run(command: list[str], python: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd="/",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def _run(command: list[str], fault: str, hint: str) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd="/",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise EnvironmentFault(f"{fault}: {error.strerror}.", hint) from None
     try:
         out, err = await process.communicate()
     finally:
@@ -130,9 +126,15 @@ async def _run(command: list[str], python: str) -> str:
             process.kill()
             await process.wait()
     if process.returncode:
-        lines = err.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise EnvironmentFault(
-            f"{python} cannot make a virtual environment: {lines[-1][:200]}",
-            "On Debian it takes the package python3-venv.",
-        )
-    return out.decode()
+        lines = (err or out).decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise EnvironmentFault(f"{fault}: {lines[-1][:200].rstrip('.')}.", hint)
+    return out.decode(errors="replace")
+
+
+def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return pip.full()
+    return EnvironmentFault(
+        f"packages cannot be kept in {folder.parent}: {error.strerror}.",
+        "Name another place: `%ciao config storage=/some/folder`.",
+    )

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes.kept import Kept
 from ciao_kernel.backends.kubernetes.members import Members, trimmed
 from ciao_kernel.model import Job, Notice, Replica, State
 
 ZERO, ONE = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mine", "kubernetes", "tensorflow", (ZERO, ONE), 0.0, "team", uid="j")
+
+
+def kept(folder: Path) -> Kept:
+    return Kept(folder, write=True)
 
 
 class Pods:
@@ -44,7 +49,7 @@ def pod(uid: str, index: int, phase: str, second: int = 0, **state: Any) -> dict
 
 def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, tmp_path, None, lambda: None)  # type: ignore[arg-type]
+    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
 
     def now(*touched: dict[str, Any], gone: tuple[str, ...] = ()) -> list[State]:
         by_uid = {one["metadata"]["uid"]: one for one in touched}
@@ -73,7 +78,7 @@ def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
 
 def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, tmp_path, None, lambda: None)  # type: ignore[arg-type]
+    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
     old, new = pod("a", 0, "Running"), pod("b", 0, "Pending")
     old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
     pods.items = {"a": old, "b": new}
@@ -87,7 +92,7 @@ def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:
 
 def test_foreign_pods_are_left_out_and_added_ones_are_taken(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, tmp_path, None, lambda: None)  # type: ignore[arg-type]
+    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
     foreign = pod("x", 0, "Running")
     foreign["metadata"]["ownerReferences"] = [{"uid": "an earlier job"}]
     pods.items = {"x": foreign, "y": pod("y", 7, "Pending")}
@@ -106,7 +111,7 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
 
     async def main() -> str:
         pods, woken = Pods(), asyncio.Event()
-        members = Members(Client(), JOB, pods, tmp_path, None, woken.set)  # type: ignore[arg-type]
+        members = Members(Client(), JOB, pods, kept(tmp_path), None, woken.set)  # type: ignore[arg-type]
         one = pod("a", 0, "Running", running={})
         one["spec"]["nodeName"] = "n"
         one["status"]["containerStatuses"][0] |= {"containerID": "c://1", "restartCount": 0}

@@ -1,0 +1,183 @@
+"""Local jobs with packages of their own: an environment that is made once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import EnvironmentFault, SourceError
+from ciao_kernel.model import State
+from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
+from tests.helpers.packages import Index, serving
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
+    for name in list(os.environ):
+        if name.startswith("PIP_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "pip"))
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with serving() as made:
+        yield made
+
+
+def cell(index: Index, wish: str, code: str = "import app; print(app.version)") -> str:
+    return f"%framework=tensorflow\n%worker=2\n%pipIndex={index.url}\n{wish}\n{code}\n"
+
+
+def environments(place: Place) -> list[str]:
+    """Those that lie in the cache, whole or not."""
+    folder = place.storage / "cache" / "environments"
+    return [path.name for path in folder.glob("*") if path.is_dir()]
+
+
+def shown(ended: Ended) -> str:
+    assert ended.error is None, ended.error.message
+    assert ended.result is not None
+    assert ended.result.state is State.SUCCEEDED
+    data = ended.display.data("worker-0")
+    assert ended.display.data("worker-1") == data
+    return data.decode()
+
+
+def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> None:
+    index.add("app", "1.0", "lib")
+    index.add("lib", "3.0")
+    index.add("psutil", "0.1")
+    # Own and below: what the kernel's Python has stays as it is.
+    code = "import app, lib, psutil; print(app.version, lib.version, psutil.__version__ > '1')"
+
+    ended = jobs.run(cell(index, "%packages=app psutil", code))
+
+    assert shown(ended) == "1.0 3.0 True\n"
+    assert "installing app psutil …" in ended.display.notices
+    assert "[pip] Successfully installed app-1.0 lib-3.0" in ended.display.notices
+    index.asked.clear()
+    again = jobs.run(cell(index, "%packages=app psutil", code))
+    assert shown(again) == "1.0 3.0 True\n"
+    assert not index.asked
+    assert "installing" not in again.display.notices
+    assert len(environments(jobs)) == 1
+
+
+def test_a_file_of_requirements_is_read_again(jobs: Place, index: Index) -> None:
+    index.add("app", "1.0")
+    index.add("app", "2.0")
+    jobs.write("needs/requirements.txt", "-c held.txt\napp  # ours\n")
+    jobs.write("needs/held.txt", "app<2\n")
+    wish = "%requirements=needs/requirements.txt"
+
+    assert shown(jobs.run(cell(index, wish))) == "1.0\n"
+    jobs.write("needs/held.txt", "app<3\n")
+    assert shown(jobs.run(cell(index, wish))) == "2.0\n"
+
+
+def test_what_lies_below_is_found_by_its_own_path_files(
+    jobs: Place, index: Index, tmp_path: Path
+) -> None:
+    index.add("app", "1.0")
+    own = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", own], check=True)
+    (site,) = own.glob("lib/*/site-packages")
+    (tmp_path / "edited").mkdir()
+    (tmp_path / "edited" / "ours.py").write_text("")
+    (site / "edited.pth").write_text(f"{tmp_path / 'edited'}\n")
+    text = f"%framework=tensorflow\n%worker=2\n%python={own}\n%pipIndex={index.url}\n"
+
+    ended = jobs.run(text + "%packages=app\nimport app, ours\nprint(app.version)\n")
+
+    assert ended.error is None, ended.error.message
+    assert ended.display.data("worker-1") == b"1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ("%packages=nobody-has-it", "No matching distribution found for nobody-has-it"),
+        ("%packages=--pre", "is an option of pip"),
+        ("%requirements=gone.txt", "gone.txt cannot be read"),
+    ],
+)
+def test_what_cannot_be_had_is_one_error(jobs: Place, index: Index, wish: str, says: str) -> None:
+    ended = jobs.run(cell(index, wish))
+
+    assert isinstance(ended.error, SourceError)
+    assert says in ended.error.message
+    assert not jobs.leftovers()
+    assert not environments(jobs)
+
+
+def test_what_is_no_python_is_told(jobs: Place, index: Index) -> None:
+    ended = jobs.run(cell(index, "%packages=app\n%python=/bin/echo"))
+
+    assert isinstance(ended.error, EnvironmentFault)
+    assert "/bin/echo does not answer as a Python does" in ended.error.message
+    assert not jobs.leftovers()
+
+
+def test_an_interrupt_ends_pip_and_leaves_nothing(jobs: Place, index: Index) -> None:
+    index.add("app", "1.0")
+    index.stall.clear()
+
+    async def main() -> None:
+        session, display = jobs.session(), Recorder()
+        first = asyncio.ensure_future(jobs.ended(cell(index, "%packages=app"), session, display))
+        await wait(index.stalled.is_set)
+        second = Recorder()
+        other = asyncio.ensure_future(jobs.ended(cell(index, "%packages=app"), session, second))
+        await wait(lambda: "waiting for it" in second.notices)
+        assert jobs.alive()
+        await interrupted(first)
+        # The other one has its turn, and nothing of the first is in its way.
+        index.stall.set()
+        assert shown(await other) == "1.0\n"
+        await session.close()
+
+    asyncio.run(main())
+    assert len(environments(jobs)) == 1
+    assert len(jobs.leftovers()) == 1
+
+
+def test_an_interrupt_while_another_installs(jobs: Place, index: Index) -> None:
+    index.add("app", "1.0")
+    index.stall.clear()
+
+    async def main() -> None:
+        session, display, second = jobs.session(), Recorder(), Recorder()
+        first = asyncio.ensure_future(jobs.ended(cell(index, "%packages=app"), session, display))
+        await wait(index.stalled.is_set)
+        other = asyncio.ensure_future(jobs.ended(cell(index, "%packages=app"), session, second))
+        await wait(lambda: "waiting for it" in second.notices)
+        await interrupted(other)
+        await interrupted(first)
+
+    asyncio.run(main())
+    assert not environments(jobs)
+    assert not jobs.leftovers()
+    assert not jobs.alive()
+
+
+def test_an_installation_that_was_killed_is_done_anew(jobs: Place, index: Index) -> None:
+    index.add("app", "1.0")
+    index.stall.clear()
+
+    async def main() -> Ended:
+        session, display = jobs.session(), Recorder()
+        work = asyncio.ensure_future(jobs.ended(cell(index, "%packages=app"), session, display))
+        await wait(index.stalled.is_set)
+        for pid in jobs.alive():
+            os.kill(pid, signal.SIGKILL)
+        return await work
+
+    assert isinstance(asyncio.run(main()).error, SourceError)
+    index.stall.set()
+    assert shown(jobs.run(cell(index, "%packages=app"))) == "1.0\n"

@@ -1,0 +1,78 @@
+"""A log file that is there is never replaced by less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ciao_kernel.backends.kubernetes.kept import Kept
+from ciao_kernel.model import Replica
+
+ONE = Replica("worker", 0)
+
+
+def follow(folder: Path, *pieces: bytes, complete: bool = True, write: bool = True) -> None:
+    kept = Kept(folder, write=write)
+    for piece in pieces:
+        kept.write(ONE, piece)
+    kept.close(complete=complete)
+    assert not kept.fault
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "."}
+
+
+def test_the_first_follower_writes_as_it_reads(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "job", write=True)
+    kept.write(ONE, b"one\n")
+    assert kept.path(ONE).read_bytes() == b"one\n"
+    kept.close(complete=False)
+    assert files(tmp_path / "job") == {"worker-0.log": b"one\n"}
+
+
+def test_a_second_one_takes_over_once_it_has_as_much(tmp_path: Path) -> None:
+    follow(tmp_path, b"one\n", b"two\n")
+    follow(tmp_path, b"one\n", complete=False)  # interrupted
+    assert files(tmp_path) == {"worker-0.log": b"one\ntwo\n"}
+    follow(tmp_path, b"one\n", b"two\n", b"three\n", complete=False)
+    assert files(tmp_path) == {"worker-0.log": b"one\ntwo\nthree\n"}
+
+
+def test_what_the_node_has_dropped_stays_beside_the_rest(tmp_path: Path) -> None:
+    follow(tmp_path, b"one\n", b"two\n")
+    follow(tmp_path, b"three\n")
+    assert files(tmp_path) == {
+        "worker-0.earlier.log": b"one\ntwo\n",
+        "worker-0.log": b"three\n",
+    }
+
+
+def test_a_part_of_the_log_is_not_kept(tmp_path: Path) -> None:
+    follow(tmp_path, b"one\n", b"two\n")
+    follow(tmp_path, b"two\n", write=False)
+    assert files(tmp_path) == {"worker-0.log": b"one\ntwo\n"}
+
+
+def test_of_two_at_a_time_the_first_one_writes(tmp_path: Path) -> None:
+    first, second = Kept(tmp_path, write=True), Kept(tmp_path, write=True)
+    first.write(ONE, b"one\n")
+    second.write(ONE, b"one\ntwo\nthree\n")
+    second.close(complete=True)
+    first.write(ONE, b"two\n")
+    assert files(tmp_path) == {"worker-0.log": b"one\ntwo\n"}
+    first.close(complete=True)
+    follow(tmp_path, b"one\ntwo\nthree\n")
+    assert files(tmp_path) == {"worker-0.log": b"one\ntwo\nthree\n"}
+
+
+def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    kept = Kept(tmp_path / "file" / "job", write=True)
+    kept.write(ONE, b"one\n")
+    assert kept.fault == "Not a directory"
+    kept.close(complete=True)
+    full = Kept(tmp_path, write=True)
+    (tmp_path / "worker-0.log").symlink_to("/dev/full")
+    full.write(ONE, b"one\n")
+    assert full.fault == "No space left on device"
+    full.write(ONE, b"two\n")

@@ -1,0 +1,143 @@
+"""What pip is asked for: files of requirements are read whole, and say nothing of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import SourceError
+from ciao_kernel.magics.table import Table
+from ciao_kernel.model import BuildSpec
+from ciao_kernel.registry import Registry
+from ciao_kernel.requirements import Requirements, read
+
+
+@pytest.fixture
+def table() -> Table:
+    return Registry({}).table
+
+
+def of_file(folder: Path, text: str | bytes, **more: str) -> Requirements:
+    raw = text if isinstance(text, bytes) else text.encode()
+    (folder / "requirements.txt").write_bytes(raw)
+    return read(BuildSpec(requirements="requirements.txt", **more), folder)
+
+
+def test_packages_and_files_are_one_list(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "more.txt").write_text("-r ../requirements.txt\n-c held.txt\nlib\n")
+    (tmp_path / "deep" / "held.txt").write_text("lib<2\n")
+    (tmp_path / "requirements.txt").write_bytes(
+        b"\xef\xbb\xbf# what we need\r\napp[extra] >= 1 ; python_version > '3'  # why\r\n"
+        b"--requirement=deep/more.txt\n--pre\nother == \\\n  2\nx @ https://example.com/x.whl#sha256=1\n"
+    )
+
+    found = read(BuildSpec(packages=("numpy",), requirements="requirements.txt"), tmp_path)
+
+    assert found.packages == (
+        "numpy",
+        "app[extra] >= 1 ; python_version > '3'",
+        "lib",
+        "other ==   2",
+        "x @ https://example.com/x.whl#sha256=1",
+    )
+    assert found.options == ("--pre",)
+    assert found.constraints == ("lib<2",)
+    assert found.label == "numpy requirements.txt"
+    arguments = found.arguments(tmp_path)
+    assert [Path(one).read_text() for one in arguments[1::2]] == [
+        "".join(f"{line}\n" for line in found.lines),
+        "lib<2\n",
+    ]
+
+
+def test_the_text_of_files_is_part_of_the_key(tmp_path: Path) -> None:
+    first = of_file(tmp_path, "a\n")
+
+    assert of_file(tmp_path, "# said otherwise\na\n").key == first.key
+    assert of_file(tmp_path, "b\n").key != first.key
+    assert of_file(tmp_path, "a\n", pip_index="https://example.com").key != first.key
+
+
+def test_an_index_that_the_cell_names_is_the_one(tmp_path: Path) -> None:
+    text = "-i https://other.example.com\n--index-url=https://x.example.com\na\n"
+
+    assert of_file(tmp_path, text).options
+    assert not of_file(tmp_path, text, pip_index="https://example.com").options
+
+
+def test_wheels_in_a_folder_are_found_from_the_file_on(tmp_path: Path) -> None:
+    assert of_file(tmp_path, "-f wheels\na").options == (f"--find-links {tmp_path / 'wheels'}",)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n\n"])
+def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> None:
+    assert not of_file(tmp_path, text).packages
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"\x00\x01\x02", "requirements.txt cannot be read: it is no text"),
+        (b"\xff\xfe", "requirements.txt cannot be read: it is no text"),
+        (b"#" * (1 << 21), "larger than a megabyte"),
+        ("a\n-e .\n", "requirements.txt, line 2: . lies on this machine"),
+        ("./lib\n", "line 1: ./lib is a path"),
+        ("lib @ file:///srv/lib.whl\n", "is a path"),
+        ("lib-1.0-py3-none-any.whl", "is a path"),
+        ("-r https://example.com/x.txt", "from this machine alone"),
+        ("-r gone.txt", "gone.txt cannot be read: No such file"),
+        ("two words", None),
+        ("== 2", "line 1: '== 2' is no package"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str | bytes, says: str | None) -> None:
+    if says is None:
+        assert of_file(tmp_path, text).packages  # pip says what is wrong
+        return
+    with pytest.raises(SourceError) as raised:
+        of_file(tmp_path, text)
+    assert says in raised.value.message
+    assert raised.value.hint
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(SourceError, match="it is no file"):
+            read(BuildSpec(requirements=name), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("--pre", "--pre is an option of pip"),
+        (">=2", "is no package"),
+        ("pandas,numpy", "is no package"),
+        ("../lib", "is a path on this machine"),
+        ("x @ https://jane:hunter2@example.com/x.whl", "names a user or a password"),
+    ],
+)
+def test_bad_words(tmp_path: Path, word: str, says: str) -> None:
+    with pytest.raises(SourceError) as raised:
+        read(BuildSpec(packages=("fine", word)), tmp_path)
+    assert says in raised.value.message
+    assert "hunter2" not in raised.value.message
+
+
+def test_an_index_with_a_password_is_refused_and_not_shown(table: Table) -> None:
+    from ciao_kernel.errors import DirectiveError, describe
+    from ciao_kernel.magics import parse
+
+    text = "%framework=tensorflow\n%pipIndex=https://jane:hunter2@example.com/simple\nprint(1)\n"
+
+    with pytest.raises(DirectiveError) as raised:
+        parse.parse(text, table)
+
+    assert "~/.netrc" in raised.value.message
+    assert "hunter2" not in "\n".join(describe(raised.value))
+    fine = text.replace("jane:hunter2@", "")
+    assert parse.parse(fine, table).spec.build.pip_index == "https://example.com/simple"
