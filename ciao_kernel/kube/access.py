@@ -73,7 +73,24 @@ class Access:
                 "Fetch a new kubeconfig: a certificate or its key is damaged.",
             ) from None
         session: aiohttp.ClientSession = rest._create_pool_manager()
+        session.trace_configs.append(_no_redirects())
         return session
+
+
+def _no_redirects() -> aiohttp.TraceConfig:
+    """Refuse to be sent elsewhere: no API server does, but a proxy's login page would get it all.
+
+    A WebSocket's handshake follows redirects, and has no option against it.
+    """
+    import aiohttp
+
+    async def refuse(_: object, __: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
+        raise aiohttp.ClientError(f"it sends elsewhere: {sent.response.headers.get('Location')}")
+
+    found = aiohttp.TraceConfig()
+    found.on_request_redirect.append(refuse)
+    found.freeze()
+    return found
 
 
 def configured(environment: Mapping[str, str] | None = None) -> bool:

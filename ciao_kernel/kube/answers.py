@@ -157,9 +157,15 @@ def passes(error: Refused) -> bool:
     """Whether a refusal passes by waiting."""
     return (
         error.code in _PASSING
-        or error.reason == "Conflict"  # two wrote at the same time, as to a quota's count
+        # Two wrote at the same time, as to a quota's count.
+        or (error.reason == "Conflict" and not is_another(error))
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
+
+
+def is_another(error: Refused) -> bool:
+    """Whether what was to be deleted is gone, and something else has its name."""
+    return error.code == 409 and "Precondition failed: UID" in error.message
 
 
 def retry_after(answer: aiohttp.ClientResponse) -> float | None:

@@ -181,7 +181,7 @@ class Client:
         try:
             await self._call("DELETE", path, {}, options)
         except Refused as error:
-            if error.code not in (404, 409):
+            if error.code != 404 and not answers.is_another(error):
                 raise
 
     async def _call(
@@ -201,6 +201,7 @@ class Client:
         while True:
             timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
             again: float | None = None
+            shown = self.access
             try:
                 async with self.request(method, path, query, body, kind, timeout) as answer:
                     data = await answers.body(answer)
@@ -211,7 +212,7 @@ class Client:
                         if renewed:
                             raise answers.not_believed(refusal, self.access)
                         renewed = True
-                        await self.renew()
+                        await self.renew(shown)
                         continue
                     if not answers.passes(refusal):
                         if answer.status < 400 or answers.is_page(data):
@@ -274,7 +275,7 @@ class Client:
     async def renew(self, refused_one: Access | None = None) -> None:
         """Read the credentials again: a token expired, or a file was replaced.
 
-        Many streams are refused at the same moment. The first reads, the others wait for it.
+        Many requests are refused at the same moment. The first reads, the others wait for it.
 
         Args:
             refused_one: What the server refused; None means what is used now.

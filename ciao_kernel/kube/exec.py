@@ -105,14 +105,19 @@ class _Run:
 
     async def run(self) -> int:
         senders = [asyncio.ensure_future(work) for work in (self._input(), self._sizes())]
+        receiving = asyncio.ensure_future(self._receive())
         try:
-            await self._receive()
+            # What cannot be read here ends the command: it would wait for more for ever.
+            await asyncio.wait({receiving, *senders}, return_when=asyncio.FIRST_EXCEPTION)
+            if not any(task.done() and task.exception() for task in senders):
+                await receiving
         finally:
+            senders.append(receiving)
             for task in senders:
                 task.cancel()
             await asyncio.gather(*senders, return_exceptions=True)
         for task in senders:
-            if not task.cancelled() and isinstance(error := task.exception(), ClusterFault):
+            if not task.cancelled() and (error := task.exception()):
                 raise error
         if self._status is None:
             raise _cut("the connection ended before the command did")

@@ -112,7 +112,7 @@ def _check(path: str, twice: bool) -> None:
         raise UsageError(
             f"{path!r} cannot be put into an image: there, names that begin with {_WHITEOUT} "
             "delete files.",
-            "Give it another name, or leave it out by a line in .dockerignore.",
+            "Give it another name, or leave it out of %files.",
         )
     if twice:
         raise UsageError(f"{path!r} is a file and a folder at once.")

@@ -49,7 +49,7 @@ class Asker:
     @property
     def login(self) -> str:
         """What would tell who asks."""
-        return f"`docker login {self.registry}` on this machine, or name a Secret: %pushSecret=…."
+        return f"`docker login {self.registry}` on this machine."
 
 
 def parsed(raw: bytes) -> Any:

@@ -18,6 +18,8 @@ from ciao_kernel.queries import Where
 
 _PAGE = 500
 """Objects of one answer: the server makes each page by itself, and none takes long."""
+_ELSEWHERE = 4.0
+"""Seconds that another cluster has to say whether a job is there."""
 _PODS = f"{marks.OPERATOR_JOB},{marks.OURS}"
 
 Found = tuple[Job, Status]
@@ -111,16 +113,34 @@ class Lookup:
 
     async def _elsewhere(self, name: str, here: Target) -> list[Found]:
         """The jobs of a name that this machine submitted, where they still exist."""
-        found: list[Found] = []
-        for place in self._places.known(name):
+
+        async def at(place: Place) -> list[Found]:
             if (place.context, place.namespace) == (here.context, here.namespace):
-                continue
+                return []
             context = "" if place.context == here.context else place.context
-            with contextlib.suppress(BackendError):  # gone, or nobody answers
-                target = await self._targets.at(Where(context, place.namespace))
-                pair = await self._one(name, target, context)
-                found += [pair] if place.holds(pair[0]) else []
-        return found
+            # Gone, or nobody answers: one of many clusters must not hold up the others.
+            with contextlib.suppress(BackendError, TimeoutError):
+                async with asyncio.timeout(_ELSEWHERE):
+                    target = await self._targets.at(Where(context, place.namespace))
+                    pair = await self._one(name, target, context)
+                    return [pair] if place.holds(pair[0]) else []
+            return []
+
+        lists = await asyncio.gather(*map(at, self._places.known(name)))
+        return [pair for found in lists for pair in found]
+
+    async def _forget(self, place: Place, here: Target) -> None:
+        """Forget a place whose job is surely gone, and was not only left out of a list."""
+        name = place.folder.name.rpartition("-")[0]
+        with contextlib.suppress(BackendError):
+            try:
+                pair = await self._one(name, Target(here.client, place.namespace), "")
+            except NoSuchJob:
+                if await here.kinds():
+                    self._places.forget(place)
+            else:
+                if not place.holds(pair[0]):
+                    self._places.forget(place)
 
     async def _submitted(self, here: Target, known: Iterable[Place]) -> list[Found]:
         """What this machine submitted to other namespaces of a cluster, and still exists."""
@@ -136,7 +156,7 @@ class Lookup:
                 return []  # a namespace that is gone, or closed to this user by now
             for place in places:
                 if not any(place.holds(job) for job, _ in listed):
-                    self._places.forget(place)
+                    await self._forget(place, here)
             return [pair for pair in listed if any(place.holds(pair[0]) for place in places)]
 
         lists = await asyncio.gather(*(one(name, places) for name, places in others.items()))

@@ -93,7 +93,8 @@ def objects(
 
 def pods_of(body: Manifest) -> dict[str, Manifest]:
     """Return the pod templates of a job's manifest, by the role as the kind spells it."""
-    for value in body["spec"].values():
+    spec = body.get("spec")
+    for value in spec.values() if isinstance(spec, dict) else ():
         if (
             value
             and isinstance(value, dict)

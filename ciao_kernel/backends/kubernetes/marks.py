@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
@@ -22,6 +24,9 @@ _DECIDER = "ciao-kernel/decider"
 _PROGRAM = "ciao-kernel/program"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
+
+_ROLE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_MOST = 10_000
 
 # The operator's own, on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
 OPERATOR_JOB = "training.kubeflow.org/job-name"
@@ -64,10 +69,13 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
     """
     meta = item["metadata"]
     notes = meta.get("annotations") or {}
-    replicas = []
+    replicas: list[Replica] = []
     for word in notes[_REPLICAS].split():
         role, _, count = word.partition("=")
-        replicas += [Replica(role, index) for index in range(min(int(count), 10_000))]
+        # Anybody in the namespace may write it, and it becomes part of paths.
+        if not _ROLE.fullmatch(role) or int(count) > _MOST - len(replicas):
+            raise ValueError(f"{word[:40]!r} are no replicas")
+        replicas += [Replica(role, index) for index in range(int(count))]
     return Job(
         name=meta["name"],
         backend=BACKEND,
@@ -94,7 +102,7 @@ def decider(item: Manifest) -> Replica | None:
     """The replica whose success is the job's, as its framework said when it was submitted."""
     name = ((item["metadata"].get("annotations") or {}).get(_DECIDER)) or ""
     role, dash, index = name.rpartition("-")
-    return Replica(role, int(index)) if dash and index.isdigit() else None
+    return Replica(role, int(index)) if dash and index.isdecimal() else None
 
 
 def container(pod: Manifest) -> str:
@@ -122,4 +130,4 @@ def replica(pod: Manifest) -> Replica | None:
     role, index = str(found.get(OPERATOR_ROLE) or ""), str(found.get(OPERATOR_INDEX) or "")
     if role == "launcher" and not index:  # an MPIJob's launcher has no index
         index = "0"
-    return Replica(role, int(index)) if role and index.isdecimal() else None
+    return Replica(role, int(index)) if _ROLE.fullmatch(role) and index.isdecimal() else None

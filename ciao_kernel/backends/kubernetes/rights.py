@@ -141,7 +141,9 @@ async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
             }
         )
     return "---\n".join(
-        yaml.safe_dump(item, sort_keys=False, default_flow_style=None, width=1000).replace("'", '"')
+        yaml.safe_dump(item, sort_keys=False, default_flow_style=None, width=1000).replace(
+            "['']", '[""]'
+        )
         for item in items
     )
 

@@ -49,7 +49,7 @@ async def prepare(
             directive="python",
         )
     # Not beside the build, which may take long and must not outlive a refusal.
-    version, ground = await asyncio.gather(target.client.known("/version"), checks.ground(target))
+    version, ground = await asyncio.gather(_version(target.client), checks.ground(target))
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
         ask = Build(
             plan.source,
@@ -255,6 +255,14 @@ async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit
             late = True
             text = f"{name} may exist, for the API server has not answered yet. When it does, the "
             emit(Notice(f"{text}job is removed again; `%ciao delete {name}` does so too."))
+
+
+async def _version(client: Client) -> Manifest:
+    """What the server is; nothing where it does not say, which costs only what is new."""
+    try:
+        return await client.known("/version")
+    except Refused:
+        return {}
 
 
 def _at_least(version: Manifest, major: int, minor: int) -> bool:

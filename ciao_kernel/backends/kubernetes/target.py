@@ -8,7 +8,7 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes import marks, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -38,7 +38,7 @@ class Target:
             if error.code != 404:
                 raise
             return []
-        names = [one.get("name") for one in served.get("resources") or ()]
+        names = [one.get("name") for one in status.many(served, "resources")]
         return [name for name in names if isinstance(name, str) and "/" not in name]
 
     async def find(

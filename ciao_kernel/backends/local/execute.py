@@ -72,7 +72,13 @@ async def _in_pipes(
     ]
     writer = asyncio.ensure_future(_feed(process.stdin, streams.input))
     async with _ended(process, [*readers, writer]):
-        code = await process.wait()
+        waiting = asyncio.ensure_future(process.wait())
+        # A reader that cannot write any more ends the command: it would block at a full pipe.
+        await asyncio.wait({waiting, *readers}, return_when=asyncio.FIRST_EXCEPTION)
+        for task in readers:
+            if task.done():
+                task.result()
+        code = await waiting
         done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
         for task in done:
             task.result()
@@ -125,6 +131,7 @@ async def _ended(
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if process.returncode is None:
             _signal(process, signal.SIGTERM)
             try:

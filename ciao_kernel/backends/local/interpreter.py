@@ -74,7 +74,8 @@ async def has(python: str, package: str) -> bool:
     except OSError as error:
         raise _no_python(python, error.strerror or str(error)) from error
     try:
-        answer, said = await asyncio.wait_for(process.communicate(), _TIMEOUT)
+        async with asyncio.timeout(_TIMEOUT):
+            answer, said = await process.communicate()
     except TimeoutError as error:
         raise _no_python(python, f"it gave no answer for {_TIMEOUT:.0f} seconds") from error
     finally:

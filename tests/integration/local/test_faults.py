@@ -418,6 +418,7 @@ def test_what_a_killed_submit_left_goes_with_a_later_one(jobs: Place) -> None:
 import asyncio, os, signal
 from pathlib import Path
 from tests.helpers.jobs import Place, Recorder
+from ciao_kernel.config import Settings
 from tests.integration.local.test_faults import Slow, session_with
 place = Place(Path({str(jobs.folder.parent)!r}), {jobs.mark!r})
 text = "%framework=tensorflow\\n%name=killed\\nprint()\\n"

@@ -94,7 +94,7 @@ def test_pytorch_trains_by_torchrun_on_two_replicas(tmp_path: Path) -> None:
     assert any(re.match(r"\[master-0\] rank 0 of 2 wrote [\d,]+ bytes", line) for line in lines)
     ends = _lines(notebook.cells[-1])
     assert [end.partition(":")[0] for end in ends] == ["master-0", "worker-0"]
-    assert all(re.search(r"loss 2\.\d+ at first, 0\.\d+ at the end", end) for end in ends)
+    assert all(re.search(r"loss \d\.\d+ at first, 0\.\d+ at the end", end) for end in ends)
 
 
 def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:

@@ -1,0 +1,233 @@
+"""The builder that appends, against a registry that counts what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.builders import append
+from ciao_kernel.builders.append import AppendBuilder
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import EnvironmentFault, RegistryFault, SourceError, SpecError
+from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Notice, Source, SourceFile
+from ciao_kernel.plugins import Build
+from tests.helpers.jobs import interrupted, wait
+from tests.helpers.packages import Index
+from tests.integration.oci.conftest import impatient as impatient
+from tests.integration.oci.conftest import serve as serve
+from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, Handler, push_base
+from tests.integration.oci.test_contents import layer, push
+
+Serve = Callable[..., FakeRegistry]
+HUGE = 4 << 30
+
+
+class Kernel:
+    """Builds cells on an image of the registry."""
+
+    def __init__(self, fake: FakeRegistry, index: Index, folder: Path) -> None:
+        self.fake, self.index, self.folder = fake, index, folder
+        self.base = f"{fake.host}/bases/python:1"
+        self.said: list[str] = []
+        self.new()
+
+    def new(self, **settings: Any) -> None:
+        """Start anew, as another kernel of the same user."""
+        known = {"plain_registries": (self.fake.host,), "registry": f"{self.fake.host}/team/cells"}
+        self.builder = AppendBuilder(Settings(storage=self.folder, **{**known, **settings}))
+
+    def emit(self, event: Event) -> None:
+        assert isinstance(event, Notice)
+        self.said.append(event.text)
+
+    async def build(
+        self, code: str, *packages: str, dry: bool = False, python: str = "python3", **wishes: Any
+    ) -> Artifact:
+        source = Source(SourceFile("cell.py", code.encode(), size=len(code)), **wishes)
+        spec = JobSpec("tensorflow", build=BuildSpec(packages=packages, pip_index=self.index.url))
+        ask = Build(source, spec, python, "job", self.folder, self.folder, self.base, "amd64", dry)
+        return await self.builder.build(ask, self.emit)
+
+    def run(self, code: str, *packages: str, **more: Any) -> Artifact:
+        async def main() -> Artifact:
+            made = await self.build(code, *packages, **more)
+            await asyncio.sleep(0)  # what threads said
+            return made
+
+        return asyncio.run(main())
+
+    def image(self, made: Artifact) -> dict[str, Any]:
+        raw = self.fake.manifests["team/cells", made.image.partition("@")[2]][1]
+        found: dict[str, Any] = json.loads(raw)
+        config = self.fake.blobs["team/cells", found["config"]["digest"]]
+        return {"layers": found["layers"], "config": json.loads(config)["config"]}
+
+    def requests(self) -> list[str]:
+        """What came since the last time."""
+        lines = [seen.line for seen in self.fake.seen]
+        self.fake.seen.clear()
+        return lines
+
+
+@pytest.fixture
+def kernel(serve: Serve, index: Index, tmp_path: Path) -> Iterator[Kernel]:
+    fake = serve(auth="")
+    push(fake, layer())
+    index.add("app", "1.0", "numpy>=2", "lib")
+    index.add("numpy", "2.3")
+    index.add("lib", "2.0")
+    yield Kernel(fake, index, tmp_path)
+
+
+def test_packages_and_cell_are_layers_of_their_own(kernel: Kernel) -> None:
+    first = kernel.run("print(1)", "app")
+    assert "bringing app==1.0, lib==2.0 …" in kernel.said
+    kernel.requests()
+
+    second = kernel.run("print(2)", "app")
+    edited = kernel.requests()
+    same = kernel.run("print(2)", "app")
+
+    one, two = kernel.image(first), kernel.image(second)
+    assert one["layers"][:-1] == two["layers"][:-1]
+    assert one["layers"][-1] != two["layers"][-1]
+    assert len(one["layers"]) == 3
+    assert "PYTHONPATH=/opt/ciao/site" in two["config"]["Env"]
+    assert two["config"]["WorkingDir"] == "/ciao"
+    assert len(edited) <= 9, edited
+    assert sum("PUT" in line and "/blobs/" in line for line in edited) == 2
+    assert same.image == second.image
+    assert not any("PUT" in line or "POST" in line for line in kernel.requests())
+    assert kernel.said[-1] == f"image {same.image} (unchanged)"
+    assert kernel.said[-2] == f"image {second.image}"
+
+
+def test_another_kernel_makes_the_same_images(kernel: Kernel) -> None:
+    first = kernel.run("print(1)", "app")
+    kernel.new()
+    kernel.requests()
+
+    assert kernel.run("print(1)", "app").image == first.image
+    assert not any("PUT" in line for line in kernel.requests())
+
+
+def test_what_the_image_has_needs_no_layer(kernel: Kernel) -> None:
+    assert len(kernel.image(kernel.run("print(1)", "numpy"))["layers"]) == 2
+
+
+def test_a_dry_run_writes_nothing(kernel: Kernel) -> None:
+    dry = kernel.run("print(1)", "app", dry=True)
+
+    assert not any(line.startswith(("PUT", "POST")) for line in kernel.requests())
+    assert kernel.run("print(1)", "app").image == dry.image
+    assert kernel.image(dry)
+
+
+@pytest.mark.parametrize(
+    ("python", "finds"), [("python3.13", True), ("/opt/venv/bin/python", False)]
+)
+def test_the_replicas_interpreter_counts(kernel: Kernel, python: str, finds: bool) -> None:
+    if finds:
+        assert kernel.run("print(1)", "app", python=python)
+        return
+    with pytest.raises(SourceError, match=f"has no {python} that could be found"):
+        kernel.run("print(1)", "app", python=python)
+
+
+def test_no_registry_is_named(kernel: Kernel) -> None:
+    kernel.new(registry="")
+    with pytest.raises(SpecError) as raised:
+        kernel.run("print(1)", "app")
+    assert raised.value.directive == "packages"
+
+
+def test_no_wheel(kernel: Kernel) -> None:
+    with pytest.raises(SourceError) as raised:
+        kernel.run("print(1)", "nobody-has")
+    assert raised.value.message == (
+        "there is no wheel of nobody-has for Python 3.13 on linux/amd64, or no such package."
+    )
+    assert not any(line.startswith(("PUT", "POST")) for line in kernel.requests())
+
+
+def test_the_authority_may_lie_at_home(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    kernel.new(registry_authority="~/gone.pem")
+    with pytest.raises(RegistryFault) as raised:
+        kernel.run("print(1)")
+    assert str(tmp_path / "gone.pem") in raised.value.message
+
+
+def test_a_file_that_went(kernel: Kernel, tmp_path: Path) -> None:
+    gone = SourceFile("data.csv", origin=tmp_path / "data.csv", size=1)
+    with pytest.raises(SourceError, match="cannot be read: No such file"):
+        kernel.run("print(1)", files=(gone,))
+
+
+def test_a_large_file_is_packed_on_the_disk(kernel: Kernel, tmp_path: Path) -> None:
+    data = tmp_path / "data.bin"
+    data.write_bytes(bytes(17 << 20))
+    file = SourceFile("data.bin", origin=data, size=17 << 20)
+
+    made = kernel.run("print(1)", files=(file,))
+
+    assert kernel.image(made)["layers"][-1]["size"] == (tmp_path / "layer.tar.gz").stat().st_size
+
+
+def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(append, "pack", full)
+    with pytest.raises(EnvironmentFault, match="no space is left"):
+        kernel.run("print(1)")
+
+
+def test_an_interrupt_ends_a_long_copy(
+    kernel: Kernel, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base's layers come from another registry, without end."""
+    going, broken = threading.Event(), threading.Event()
+
+    def trickle(handler: Handler) -> bool:
+        if "/blobs/sha256:00" not in handler.path:
+            return False
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(HUGE))
+        handler.end_headers()
+        try:
+            while not broken.wait(0.01):
+                handler.wfile.write(bytes(1 << 18))
+                going.set()
+        except OSError:
+            broken.set()
+        return True
+
+    other = serve(before=trickle)
+    push_base(other, layers=1)
+    body = json.loads(other.manifests["bases/python", "1"][1])
+    body["layers"] = [{"mediaType": "layer", "digest": "sha256:" + "0" * 64, "size": HUGE}]
+    other.push("bases/python", "1", json.dumps(body).encode(), MANIFEST)
+    kernel.new(plain_registries=(kernel.fake.host, other.host))
+    kernel.base = f"{other.host}/bases/python:1"
+
+    async def main() -> None:
+        work = asyncio.ensure_future(kernel.build("print(1)"))
+        await wait(going.is_set)
+        await wait(lambda: any("copying" in text for text in kernel.said))
+        await interrupted(work)
+        # Nothing of it goes on: what sent has lost its reader.
+        await wait(broken.is_set, 5)
+
+    asyncio.run(main())
+    assert not any(line.startswith("PUT /v2/team/cells/manifests") for line in kernel.requests())
