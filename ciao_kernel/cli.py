@@ -83,7 +83,7 @@ async def _execute(args: argparse.Namespace) -> int:
             return _fail(error, settings)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
-    session = Session(Registry(), Owner(me(), os.getpid()), settings)
+    session = Session(Registry(), Owner(f"{me()} terminal {os.getpid()}", os.getpid()), settings)
     face = commands.Face(
         session,
         display,

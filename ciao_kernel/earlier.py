@@ -83,9 +83,16 @@ class Earlier:
         """Whether neither this kernel has started a job nor another one that still lives."""
         if job.owner == self._label:  # in a container, the kernel before had the same number
             return job.created < self._began - _SKEW
-        host, _, number = self._label.rpartition(" ")
-        theirs, _, other = job.owner.rpartition(" ")
-        return theirs != host or not other.isdigit() or other == number or not _lives(other)
+        host, number = _process(self._label)
+        theirs, other = _process(job.owner)
+        return theirs != host or not other or other == number or not _lives(other)
+
+
+def _process(owner: str) -> tuple[str, str]:
+    """User and machine, and the number of the kernel or command, "" where there is none."""
+    who, _, rest = owner.partition(" ")
+    number = rest.rpartition(" ")[2]
+    return who, number if number.isdecimal() else ""
 
 
 def _lives(number: str) -> bool:

@@ -19,9 +19,6 @@ from ciao_kernel.magics.kinds import quote
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.workspace import CELL, entry_name
 
-TAIL = 256 * 1024
-"""Bytes at the end of a log in which a traceback is looked for."""
-
 _LINES_WITHOUT_TRACEBACK = 10
 _MOST_LINES = 100
 _WIDEST = 1000

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Sequence
 
-from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.plugins import Backend
 from ciao_kernel.queries import Where
+
+_OTHERS = 2.0
+"""Seconds for which other backends are asked whether they have a job of the same name, too."""
 
 
 async def jobs(
@@ -16,7 +20,7 @@ async def jobs(
 ) -> list[tuple[Job, Status]]:
     """All jobs, oldest first; the arguments are :meth:`ciao_kernel.session.Session.jobs`'s."""
     found = []
-    for backend in backends:
+    for backend in _asked(backends, where):
         try:
             found += await backend.jobs(where)
         except BackendError as error:
@@ -24,6 +28,14 @@ async def jobs(
                 raise
             faults.append(error)
     return sorted(found, key=lambda pair: pair[0].created)
+
+
+def _asked(backends: Sequence[Backend], where: Where) -> list[Backend]:
+    named = [backend for backend in backends if backend.name == where.backend]
+    if where.backend and not named:
+        known = ", ".join(backend.name for backend in backends)
+        raise UsageError(f"there is no backend {where.backend} here.", f"There are: {known}.")
+    return named or list(backends)
 
 
 async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Backend, Job, Status]:
@@ -36,18 +48,32 @@ async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Ba
 
     Raises:
         NoSuchJob: There is none; the hint offers the nearest one.
+        UsageError: There are several.
         BackendError: It may be where nobody answers.
     """
     missing: NoSuchJob | None = None
     fault: BackendError | None = None
-    for backend in reversed(backends):
+    found: list[tuple[Backend, Job, Status]] = []
+    for backend in reversed(_asked(backends, where)):
         try:
-            return (backend, *await backend.find(name, where))
+            # One that is found already does not wait for a cluster that is away.
+            async with asyncio.timeout(_OTHERS if found else None):
+                found.append((backend, *await backend.find(name, where)))
         except NoSuchJob as error:
             # What a cluster says names its namespace, which tells more.
             missing = error
         except BackendError as error:
             fault = error
+        except TimeoutError:
+            break
+    if len(found) > 1:
+        (first, one, _), (_, other, _) = found[:2]
+        raise UsageError(
+            f"there are {len(found)} jobs {name}: in {one.place}, and in {other.place}.",
+            f"Write {name} --backend {first.name}, or {name} --namespace {other.place}.",
+        )
+    if found:
+        return found[0]
     if fault is not None:
         raise fault
     assert missing is not None  # The local backend is always available.

@@ -19,6 +19,8 @@ class Where:
     namespace: str = ""
     everywhere: bool = False
     """In all namespaces; :attr:`namespace` is empty then."""
+    backend: str = ""
+    """The one that is asked; "": all."""
 
     @property
     def said(self) -> bool:

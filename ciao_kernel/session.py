@@ -26,17 +26,19 @@ from ciao_kernel.model import (
     JobResult,
     JobSpec,
     Notice,
+    Output,
     Owner,
-    ReplicaStatus,
+    Replica,
     State,
     Status,
 )
 from ciao_kernel.options import check_roles, merge
 from ciao_kernel.owner import me
 from ciao_kernel.plugins import Backend, Builder, Display, Plan
-from ciao_kernel.queries import HERE, LogOptions, Where
+from ciao_kernel.queries import HERE, Where
 from ciao_kernel.registry import Registry
 from ciao_kernel.stopping import Endless, Lifetime, Stopper
+from ciao_kernel.tails import Tails
 
 
 class Session:
@@ -150,7 +152,7 @@ class Session:
             return self.last
         goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
         try:
-            status = await self._follow(job, backend, display, spec.follow)
+            status, tails = await self._follow(job, backend, display, spec.follow)
         except asyncio.CancelledError:
             wait = self.settings.shutdown_wait if self._outlives(backend) else None
             reason = f"interrupted by {self._owner.label}"
@@ -161,12 +163,15 @@ class Session:
             raise  # the job is over, or nobody can say: then it is left as it is
         except Exception:
             if backend.outlives_kernel:
+                with contextlib.suppress(Exception):  # what shows the job is broken
+                    text = f"{job.name} runs on; `%ciao delete {job.reference}` stops it."
+                    display.show(Notice(text))
                 raise
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
             await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
         self.last = JobResult(job.name, status.state, job.files, status.replicas)
-        error = await self._judge(job, status, backend, folder, goes)
+        error = self._judge(job, status, tails, backend, folder, goes)
         if goes or status.hopeless:
             await self._remove(job, backend, display, goes)
         if error is not None:
@@ -192,6 +197,7 @@ class Session:
         *,
         where: Where = HERE,
         since: float = 0.0,
+        folder: Path = Path(),
     ) -> JobResult:
         """Follow a job that exists, from its first line; an interrupt leaves it running.
 
@@ -201,6 +207,7 @@ class Session:
             follow: Roles and replicas whose lines are shown; empty: all.
             where: Where it is looked for.
             since: Seconds since the epoch; older lines are left out.
+            folder: Where the user works, to find what the job missed.
 
         Raises:
             NoSuchJob: There is none of that name.
@@ -209,12 +216,12 @@ class Session:
         """
         backend, job, _ = await self.find(name, where)
         try:
-            status = await self._follow(job, backend, display, follow, since)
+            status, tails = await self._follow(job, backend, display, follow, since)
         except asyncio.CancelledError:
             display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
             raise
         self.last = JobResult(job.name, status.state, job.files, status.replicas)
-        if error := await self._judge(job, status, backend, Path.cwd()):
+        if error := self._judge(job, status, tails, backend, folder):
             raise error
         return self.last
 
@@ -283,14 +290,18 @@ class Session:
         display: Display,
         follow: tuple[str, ...],
         since: float = 0.0,
-    ) -> Status:
+    ) -> tuple[Status, Mapping[Replica, bytes]]:
+        """Show a job to its end; return its last status and the ends of its logs."""
         status: Status | None = None
+        tails = Tails(len(job.replicas))
         async with _following(backend, job, since) as events:
             display.begin(job, follow)
             try:
                 async for event in events:
                     if isinstance(event, Status):
                         status = event
+                    elif isinstance(event, Output):
+                        tails.add(event)
                     display.show(event)
             finally:
                 await display.end()
@@ -298,10 +309,16 @@ class Session:
             raise JobLost(
                 f"{job.name} said nothing of itself.", "`%ciao jobs` shows what is known."
             )
-        return status
+        return status, tails.data
 
-    async def _judge(
-        self, job: Job, status: Status, backend: Backend, folder: Path, goes: bool = False
+    def _judge(
+        self,
+        job: Job,
+        status: Status,
+        tails: Mapping[Replica, bytes],
+        backend: Backend,
+        folder: Path,
+        goes: bool = False,
     ) -> JobError | None:
         """The error that a job's end is; ``goes`` says that its logs are removed next."""
         if status.state is State.STOPPED:
@@ -312,24 +329,9 @@ class Session:
             return JobStopped(f"{job.name} was stopped{why}.", hint)
         if status.state is not State.FAILED:
             return None
-        tails = {one.replica: await _tail(backend, job, one) for one in status.replicas}
         if goes:
             status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
         return failure.explain(job, status, tails, folder)
-
-
-async def _tail(backend: Backend, job: Job, one: ReplicaStatus) -> bytes:
-    """The end of a log; it was followed until now, so it lies here."""
-    try:
-        return await asyncio.to_thread(_end_of, Path(one.log))
-    except OSError:
-        return await backend.log(job, one.replica, LogOptions(last=failure.TAIL))
-
-
-def _end_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - failure.TAIL))
-        return file.read()
 
 
 @contextlib.asynccontextmanager

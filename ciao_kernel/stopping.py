@@ -125,7 +125,7 @@ class Stopper:
 def _outcome(job: Job, stopping: asyncio.Task[str]) -> str:
     """How a stop went, for the user."""
     if stopping.cancelled():  # the loop is ending
-        return f"{job.name} may still run; `%ciao delete {job.name}` stops it."
+        return f"{job.name} may still run; `%ciao delete {job.reference}` stops it."
     error = stopping.exception()
     if isinstance(error, CiaoError):
         return f"{job.name} could not be stopped: {error.message} {error.hint}".rstrip()

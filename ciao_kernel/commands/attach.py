@@ -32,5 +32,7 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     _, job, _ = await face.session.find(args.name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
-    following = face.session.attach(job.name, face.display, follow, where=place, since=since)
+    following = face.session.attach(
+        job.name, face.display, follow, where=place, since=since, folder=face.folder
+    )
     return await reported(following, args, face, job.name)

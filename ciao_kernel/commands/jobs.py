@@ -11,7 +11,8 @@ from ciao_kernel.commands.describe import job_record
 from ciao_kernel.commands.shared import add_output, add_where, where
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError
-from ciao_kernel.model import Job, Notice, State, Status
+from ciao_kernel.model import Job, State, Status
+from ciao_kernel.queries import Where
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -37,16 +38,17 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if args.mine:
         found = [(job, status) for job, status in found if face.session.owns(job)]
     if args.output == "json":
-        for fault in faults:
-            face.display.show(Notice(fault.message))
         records = [job_record(job, status) for job, status in found]
         face.write(json.dumps(records, indent=2) + "\n")
-        return
-    for fault in faults:
-        face.write(f"{fault.message}\n")
-    if not found:
-        face.write("There are no jobs.\n")
-        return
+    elif not found:
+        face.write("There are no jobs on this machine.\n" if faults else "There are no jobs.\n")
+    else:
+        _show(found, place, face)
+    if faults:
+        raise faults[0]  # what there is was shown; that it may not be all is a failure
+
+
+def _show(found: list[tuple[Job, Status]], place: Where, face: Face) -> None:
     spaces = {job.place for job, _ in found if job.kind_of_place == "namespace"}
     elsewhere = not place.said and any("--namespace" in job.options for job, _ in found)
     face.write(_table(found, spaces=place.everywhere or elsewhere or len(spaces) > 1))

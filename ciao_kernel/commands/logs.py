@@ -10,7 +10,7 @@ from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared import add_job, add_replica, add_since, chosen, moment, where
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
-from ciao_kernel.model import Event, Job, Output, Replica
+from ciao_kernel.model import Event, Job, Notice, Output, Replica
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.queries import LogOptions
 
@@ -42,7 +42,9 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         # How the job ends is not what was asked for: `attach` fails as the job does.
         with contextlib.suppress(JobFailed, JobStopped):
             follow = tuple(args.replica)
-            await face.session.attach(job.name, display, follow, where=place, since=since)
+            await face.session.attach(
+                job.name, display, follow, where=place, since=since, folder=face.folder
+            )
         return
     options = LogOptions(
         tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
@@ -52,16 +54,16 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     for replica in wanted:
         try:
             data = await backend.log(job, replica, options)
-        except BackendError as error:
-            # Of several replicas, few were started again: the others have nothing to show.
-            if not args.previous:
-                raise
+        except BackendError as error:  # what the others wrote is shown all the same
             faults.append(error)
             continue
         if data:
             face.write(prefixer.format(replica, data))
-    if faults and len(faults) == len(wanted):
+    if len(faults) == len(wanted):
         raise faults[0]
+    # Of several replicas few were started again; that the others were not is no fault.
+    for fault in () if args.previous else faults:
+        face.display.show(Notice(fault.message))
 
 
 def _checked(args: argparse.Namespace) -> float:

@@ -43,6 +43,9 @@ def add_where(verb: argparse.ArgumentParser) -> None:
         "--context", default="", metavar="NAME", help="look in the cluster of this context"
     )
     completion.by(completion.contexts, context)
+    verb.add_argument(
+        "--backend", default="", metavar="NAME", help="look there alone: local, kubernetes"
+    )
 
 
 def where(args: argparse.Namespace) -> Where:
@@ -54,7 +57,7 @@ def where(args: argparse.Namespace) -> Where:
     everywhere = getattr(args, "all_namespaces", False)
     if everywhere and args.namespace:
         raise UsageError("one namespace is named, and all are asked for.", "Leave one of them out.")
-    return Where(args.context, args.namespace, everywhere)
+    return Where(args.context, args.namespace, everywhere, args.backend)
 
 
 def add_replica(verb: argparse.ArgumentParser) -> None:

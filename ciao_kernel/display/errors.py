@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CiaoError, JobFailed, describe
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
+_OPTIONS = re.compile(r"%(context|namespace)=")
+
+
 def spoken(text: str) -> str:
     """Name commands as they are typed in a terminal: most texts are written for a notebook."""
-    return text.replace("`%ciao ", "`ciao ")
+    return _OPTIONS.sub(r"--\1 ", text.replace("`%ciao ", "`ciao "))
 
 
 def uncolored(error: CiaoError) -> list[str]:

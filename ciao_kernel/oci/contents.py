@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -123,6 +122,8 @@ def _names(
     repository: Repository, layer: dict[str, Any], heard: Callable[[], None]
 ) -> dict[str, str]:
     """The paths in a layer that matter, each with what it is a link to, or ""."""
+    import tarfile  # not before it is needed: a kernel reads the builders when it starts
+
     found: dict[str, str] = {}
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
@@ -175,7 +176,7 @@ def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed
     search = [] if "/" in python else env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
     path = _found(names, python, search)
     version = _version(names, path)
-    if not version and posixpath.basename(python) in ("python", "python3"):
+    if not version and python in ("python", "python3"):
         # A script may choose one, as pyenv's does: where there is one alone it will be that.
         all_of_them = {one for one in names if _PYTHON.match(one)}
         versions = {_version(names, one) for one in all_of_them}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import alterations, marks, status
@@ -17,7 +16,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.watch import Watched
-from ciao_kernel.model import Event, Job, Notice, ReplicaStatus, State, Status
+from ciao_kernel.model import Event, Job, Notice, State, Status
 
 _AWAY = 2.0
 """Seconds after which a server that does not answer is spoken of."""
@@ -68,6 +67,7 @@ class _Follower:
             client, pods, {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}, self._awake, trimmed
         )
         oldest = status.text(since) if since else None
+        self._partly = bool(since)  # how old lines are that were kept, nobody knows
         self._kept = Kept(logs, write=not since)
         self._members = Members(client, job, self._pods, self._kept, oldest, self._awake.set)
         self._reasons = Reasons(client, job, settings.hopeless_wait, self._awake.set)
@@ -95,6 +95,7 @@ class _Follower:
             task.add_done_callback(lambda _: self._awake.set())
         shown: Status | None = None
         looked = over_since = 0.0
+        replayed = self._partly
         while True:
             soon = over_since or time.monotonic() - looked < _PACE
             await self._pause(_PACE if soon else _TICK)
@@ -111,6 +112,10 @@ class _Follower:
             looked = time.monotonic()
             for text in self._look():
                 yield Notice(text)
+            if not replayed:
+                replayed = True
+                for event in self._members.replay():
+                    yield event
             if self._item is None:
                 over_since = over_since or time.monotonic()
                 if self._gone(over_since):
@@ -128,7 +133,7 @@ class _Follower:
                     for event in self._members.output():
                         yield event
                     self._complete = True
-                    yield replace(now, settled=True, replicas=_stopped(now.replicas))
+                    yield status.settled(now)
                     return
             if now != shown:
                 shown = now
@@ -172,8 +177,8 @@ class _Follower:
         return time.monotonic() - since > grace or (not pods and self._members.drained(late=False))
 
     def _deleted(self) -> Status:
-        replicas = _stopped(self._members.statuses().values())
-        return Status(State.STOPPED, replicas, time.time(), message="deleted", settled=True)
+        replicas = tuple(self._members.statuses().values())
+        return status.settled(Status(State.STOPPED, replicas, time.time(), message=status.DELETED))
 
     def _speak_of_files(self) -> Notice | None:
         """Say once that lines are not kept any more."""
@@ -201,8 +206,3 @@ class _Follower:
             self._told_away = True
             return Notice(f"the API server does not answer ({fault}); waiting for it …")
         return None
-
-
-def _stopped(replicas: Iterable[ReplicaStatus]) -> tuple[ReplicaStatus, ...]:
-    """The replicas of a job that is over: what still runs is being stopped by the operator."""
-    return tuple(one if one.state.over else replace(one, state=State.STOPPED) for one in replicas)

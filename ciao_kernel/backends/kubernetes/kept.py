@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from ciao_kernel.model import Replica
+
+_PIECE = 1 << 16
 
 
 class Kept:
@@ -47,6 +50,12 @@ class Kept:
     def path(self, replica: Replica) -> Path:
         """Where a replica's log is."""
         return self._folder / f"{replica}.log"
+
+    def lines(self, replica: Replica) -> Iterator[bytes]:
+        """What is kept of a replica, some whole lines at a time."""
+        with contextlib.suppress(OSError), self.path(replica).open("rb") as file:
+            while data := b"".join(file.readlines(_PIECE)):
+                yield data
 
     def write(self, replica: Replica, data: bytes) -> None:
         """Keep lines. A full disk ends the keeping, and not the following."""
@@ -92,12 +101,22 @@ class _File:
     def close(self, *, complete: bool) -> None:
         self._file.close()
         if self._old and complete:
-            # The node has dropped its oldest lines, which the old file may still hold.
-            self._path.replace(self._path.with_suffix(".earlier.log"))
             self._take_over()
         elif self._old:
             self._part.unlink()
 
     def _take_over(self) -> None:
+        """Put the new file in the old one's place; what only that one holds stays beside it."""
+        if not self._goes_on():
+            # The node has dropped the oldest lines, or the pod was made again since.
+            self._path.replace(self._path.with_suffix(".earlier.log"))
         self._part.replace(self._path)
         self._old = 0
+
+    def _goes_on(self) -> bool:
+        """Whether the new file begins with all of the old one."""
+        with self._path.open("rb") as old, self._part.open("rb") as new:
+            while data := old.read(_PIECE):
+                if new.read(len(data)) != data:
+                    return False
+        return True

@@ -41,7 +41,7 @@ async def read(
         data = await client.text(f"{path}/log", **query)
     except (Refused, ClusterFault) as error:
         gone = isinstance(error, Refused) and error.code in (400, 404)
-        if options.previous and gone:
+        if options.previous and isinstance(error, Refused) and error.code == 400:
             raise BackendError(
                 f"{replica} of {job.name} was not started a second time in its pod: there is no "
                 "log before this one.",

@@ -269,7 +269,7 @@ def _with_status(job: Job, item: Manifest, states: _States) -> Found:
             log = Path(job.folder, f"{one.replica}.log")
             seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
     now = status.of_job(job, item, seen)
-    return job, replace(now, settled=now.state.over)
+    return job, status.settled(now) if now.state.over else now
 
 
 def _is_ours(item: Manifest) -> bool:

@@ -126,6 +126,13 @@ class Members:
         while not self._output.empty():
             yield self._output.get_nowait()
 
+    def replay(self) -> Iterator[Event]:
+        """The lines of replicas whose pods are gone, as far as they were kept here."""
+        for replica, one in self._members.items():
+            if one.pod is None and not one.readers:
+                for data in self._kept.lines(replica):
+                    yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
+
     def drained(self, late: bool) -> bool:
         """Whether all that will come of a job that is over has come.
 

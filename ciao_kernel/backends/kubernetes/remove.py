@@ -48,7 +48,7 @@ class Removals:
                 if item and item["metadata"].get("uid") == uid:
                     await client.delete(path, uid=uid)
             except ClusterFault as fault:
-                hint = f"It may still run; `%ciao delete {job.name}` tries again."
+                hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault
             await self._wait(client, job, path, uid, _config_maps(item))
 
@@ -58,7 +58,7 @@ class Removals:
         self._tell(
             job,
             "the API server has not answered yet. Until it does the job may run on, and "
-            f"`%ciao delete {job.name}` asks again",
+            f"`%ciao delete {job.reference}` asks again",
         )
         try:
             yield
@@ -84,7 +84,7 @@ class Removals:
                 )
             except ClusterFault as fault:
                 text = f"it is deleted, but nobody tells whether it is gone: {fault.message}"
-                raise ClusterFault(text, f"`%ciao describe {job.name}` asks again.") from fault
+                raise ClusterFault(text, f"`%ciao describe {job.reference}` asks again.") from fault
             except Refused as error:
                 if error.code != 403:
                     raise

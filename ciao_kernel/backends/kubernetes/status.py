@@ -7,6 +7,7 @@ has another type is taken as not said, never as an error.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ HOPELESS = frozenset(
 )
 
 
+_SIGNALLED = (None, 137, 143)
+"""Exit codes of a program that was killed or asked to end."""
 DELETED = "deleted"
 """The reason of a replica whose pod was deleted while it ran."""
 
@@ -84,31 +87,39 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     phase = get(pod, "status", "phase")
     states = [state for one in _program(pod) if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
-    if phase in ("Succeeded", "Failed"):
-        state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
+    leaves = get(pod, "metadata", "deletionTimestamp") is not None
+    # Else the phase says it late, or not at all while another container runs.
+    once = leaves or get(pod, "spec", "restartPolicy") == "Never"
+    if phase in ("Succeeded", "Failed") or once:
         for one in states:
             if isinstance(over := one.get("terminated"), dict):
-                code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
-                ended = stamp(over.get("finishedAt")) or began
-                return ReplicaStatus(replica, state, ended, _code(code), _reason(pod, over))
-        # Evicted before a container ran, for one.
+                return _ended(pod, replica, over, began)
+    if phase in ("Succeeded", "Failed"):  # evicted before a container ran, for one
+        state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
         return ReplicaStatus(replica, state, began, None, _words(pod))
-    leaves = get(pod, "metadata", "deletionTimestamp") is not None
-    once = get(pod, "spec", "restartPolicy") == "Never"
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began
             return ReplicaStatus(replica, State.RUNNING, since, None, "ending" if leaves else "")
-        if (leaves or once) and isinstance(over := one.get("terminated"), dict):
-            # The pod's phase says it late, or not at all while another container runs.
-            code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
-            ended = stamp(over.get("finishedAt")) or began
-            if code == 0:
-                return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
-            if leaves:
-                return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
-            return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
     return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1])
+
+
+def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> ReplicaStatus:
+    """How a pod's program ended: by itself, or because the pod was deleted."""
+    code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
+    ended = stamp(over.get("finishedAt")) or began
+    if code == 0:
+        return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
+    if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _leaving(pod):
+        return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
+    return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
+
+
+def _leaving(pod: Manifest) -> float:
+    """When a pod was asked to go; never, where it was not."""
+    at = stamp(get(pod, "metadata", "deletionTimestamp"))
+    grace = get(pod, "metadata", "deletionGracePeriodSeconds")
+    return at - (grace if isinstance(grace, int) else 0) if at else math.inf
 
 
 def waits_for(pod: Manifest) -> tuple[str, str]:
@@ -167,6 +178,14 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
         return Status(State.PENDING, replicas, reason="Suspended", message=text)
     running = any(one.state is State.RUNNING for one in replicas)
     return Status(State.RUNNING if running else State.PENDING, replicas, _since(replicas))
+
+
+def settled(now: Status) -> Status:
+    """The last status of a job that is over: what still runs is being stopped by the operator."""
+    replicas = tuple(
+        one if one.state.over else replace(one, state=State.STOPPED) for one in now.replicas
+    )
+    return replace(now, settled=True, replicas=replicas)
 
 
 def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:

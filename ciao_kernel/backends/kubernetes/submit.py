@@ -109,8 +109,14 @@ async def submit(
             # The first name is free as a rule, so the answer is not waited for.
             if number > 1 and await answer:
                 continue
-            job, made = await prepare(plan, builder, target, settings, emit, name)
-            made = await try_out(target, made)
+            try:
+                job, made = await prepare(plan, builder, target, settings, emit, name)
+                made = await try_out(target, made)
+            except (SpecError, BackendError) as error:
+                # What a job of that name has left in its place may be all that is wrong.
+                if _exists(error) or await answer:
+                    continue
+                raise
             if await answer:
                 continue
         try:
@@ -137,18 +143,32 @@ async def _asked(question: Coroutine[Any, Any, bool]) -> AsyncIterator[asyncio.T
         await asyncio.gather(task, return_exceptions=True)
 
 
+def _exists(error: Exception) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, Refused) and cause.reason == "AlreadyExists"
+
+
 async def _free() -> bool:
     return False
 
 
 async def taken(target: Target, path: str, name: str) -> bool:
-    """Whether a job has that name, or pods of another kind of job have those of ours."""
+    """Whether a job of our kinds has that name, or pods of another kind have those of ours."""
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
     query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", "limit": "1"}
-    job, listed = await asyncio.gather(
-        target.client.find(f"{path}/{name}"), target.client.get(pods, **query)
-    )
-    return job is not None or bool(status.many(listed, "items"))
+    group = path.rpartition("/")[0]
+    others = [_seen(target, f"{group}/{kind}/{name}") for kind in marks.KINDS]
+    listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *others)
+    return any(jobs) or bool(status.many(listed, "items"))
+
+
+async def _seen(target: Target, path: str) -> bool:
+    try:
+        return await target.client.find(path) is not None
+    except Refused as error:
+        if error.code != 403:  # a kind that this user has nothing to do with
+            raise
+        return False
 
 
 async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
@@ -201,7 +221,7 @@ async def _create(target: Target, made: Objects, emit: Emit) -> str:
         return await asyncio.shield(making)
     except BaseException:
         stopped.set()
-        await _undo(target.client, made, making, emit)
+        await _undo(target, made, making, emit)
         raise
 
 
@@ -222,12 +242,13 @@ async def _make(client: Client, made: Objects, stopped: asyncio.Event) -> str:
     return uid
 
 
-async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit: Emit) -> None:
+async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit: Emit) -> None:
     """Delete what this submission may have created, and nothing that somebody else has.
 
     Returns when it is deleted, or goes on without its caller when that takes long.
     """
-    name, late = made.job["metadata"]["name"], False
+    client, name, late = target.client, made.job["metadata"]["name"], False
+    words = f"{name} --namespace {target.namespace}"
     path, run = f"{made.path}/{name}", made.job["metadata"]["annotations"][marks.RUN]
 
     async def undo() -> None:
@@ -240,7 +261,7 @@ async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit
                 await client.delete(path, uid=item["metadata"]["uid"])
         except BackendError as error:
             text = f"{name} could not be removed again, and may exist: {error.message}"
-            emit(Notice(f"{text} `%ciao delete {name}` tries again."))
+            emit(Notice(f"{text} `%ciao delete {words}` tries again."))
         else:
             if late:
                 emit(Notice(f"{name} is removed again."))
@@ -254,7 +275,7 @@ async def _undo(client: Client, made: Objects, making: asyncio.Future[str], emit
         if not undoing.done():
             late = True
             text = f"{name} may exist, for the API server has not answered yet. When it does, the "
-            emit(Notice(f"{text}job is removed again; `%ciao delete {name}` does so too."))
+            emit(Notice(f"{text}job is removed again; `%ciao delete {words}` does so too."))
 
 
 async def _version(client: Client) -> Manifest:

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from ciao_kernel.backends.kubernetes import marks, status
 from ciao_kernel.config import Settings
@@ -89,9 +90,8 @@ class Targets:
     ) -> None:
         self._settings = settings
         self._load = load
-        self._clients: dict[str, Client] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._loading = asyncio.Lock()
+        # Connections belong to the loop that opened them: cells on other threads have their own.
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
 
     async def of(self, spec: ClusterSpec | None = None) -> Target:
         """Return where a cell's job goes; without a cell, where the settings say.
@@ -99,16 +99,14 @@ class Targets:
         Raises:
             ClusterFault: There are no credentials, or they cannot be read.
         """
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # connections belong to the loop that opened them
-            self._clients, self._loop, self._loading = {}, loop, asyncio.Lock()
+        here = self._loops.setdefault(asyncio.get_running_loop(), _Open())
         context = (spec.context if spec else None) or self._settings.context
-        async with self._loading:  # two who ask at once get one client
-            if context not in self._clients:
+        async with here.loading:  # two who ask at once get one client
+            if context not in here.clients:
                 found = await self._load(context)
                 client = Client(found, self._settings.request_patience, self._load)
-                self._clients[context] = client
-        client = self._clients[context]
+                here.clients[context] = client
+        client = here.clients[context]
         return Target(client, self._namespace(spec, client.access))
 
     async def at(self, where: Where) -> Target:
@@ -124,7 +122,8 @@ class Targets:
             namespace: Of the job.
         """
         words = [] if context in ("", self._settings.context) else ["--context", context]
-        client = self._clients.get(context or self._settings.context)
+        here = self._loops.get(asyncio.get_running_loop())
+        client = here.clients.get(context or self._settings.context) if here else None
         if client is None or namespace != self._namespace(None, client.access):
             words = ["--namespace", namespace, *words]
         return shlex.join(words)
@@ -136,8 +135,15 @@ class Targets:
         return named or of_context or of_gateway or found.namespace or "default"
 
     async def close(self) -> None:
-        """Close all clients."""
-        clients, self._clients = self._clients, {}
-        if self._loop is asyncio.get_running_loop():
-            for client in clients.values():
-                await client.close()
+        """Close the clients of this loop; those of others are theirs."""
+        here = self._loops.pop(asyncio.get_running_loop(), None)
+        for client in here.clients.values() if here else ():
+            await client.close()
+
+
+class _Open:
+    """What one loop has open."""
+
+    def __init__(self) -> None:
+        self.clients: dict[str, Client] = {}
+        self.loading = asyncio.Lock()

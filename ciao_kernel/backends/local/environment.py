@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import IO
 
@@ -98,9 +99,10 @@ async def _make(
             emit(Notice(f"[pip] {line}"))
 
     try:
-        arguments = wanted.arguments(folder)
-        options = ["--no-warn-script-location", *arguments]
-        await pip.run([*command, *options], wanted.index, say, lock)
+        # A file's lines may name who asks: they do not stay.
+        with tempfile.TemporaryDirectory(prefix="ciao-pip-") as place:
+            options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
+            await pip.run([*command, *options], wanted.index, say, lock)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import Owner
+from ciao_kernel.model import Job, Owner, Status
+from ciao_kernel.queries import Details
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
 from tests.helpers.jobs import Ended, Recorder
 
+T = TypeVar("T")
 ROLE = Path(__file__).parents[3] / "deploy" / "rbac" / "role.yaml"
 
 
@@ -71,6 +73,30 @@ class Team:
             return Ended(display, await session.run(text, display, self.folder))
         except CiaoError as error:
             return Ended(display, error=error)
+
+    def jobs(self) -> list[tuple[Job, Status]]:
+        """What `ciao jobs` would list."""
+        return self._ask(lambda session: session.jobs())
+
+    def details(self) -> Details:
+        """What `ciao describe` knows of the newest job."""
+
+        async def newest(session: Session) -> Details:
+            job, _ = (await session.jobs())[-1]
+            backend, job, _ = await session.find(job.name)
+            return await backend.details(job)
+
+        return self._ask(newest)
+
+    def _ask(self, question: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        async def main() -> T:
+            registry = Registry({})
+            try:
+                return await question(Session(registry, Owner("a test"), self.settings()))
+            finally:
+                await registry.close()
+
+        return asyncio.run(main())
 
     def left(self) -> list[str]:
         """What ciao made and is still there."""

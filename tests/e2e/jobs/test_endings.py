@@ -131,6 +131,9 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
 
     until(lambda: len(pods()) == 1, "the PS to be gone", 30)
     assert pods()[0].endswith("worker-0")
+    ((_, status),) = team.jobs()
+    assert status.over  # though the PS has no pod that would say so
+    assert [one.state for one in status.replicas] == [State.STOPPED, State.SUCCEEDED]
 
 
 def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:

@@ -143,7 +143,10 @@ def test_the_next_kernel_says_once_what_runs_from_before(
 
     last = start_kernel(env=environment(team))
     assert "from before" not in last.run("%ciao config").text
-    told = last.run(short, 60)
+    for _ in range(3):  # a cell that is faster than the question leaves it to the next
+        told = last.run(short, 60)
+        if "from before" in told.text:
+            break
     assert re.search(r"^still running from before: mine \(\d+[sm], `%ciao attach mine`\)$",
                      told.text, re.M)  # fmt: skip
     kinds = [event for event in told.events if event in ("stream", "display_data")]

@@ -94,8 +94,13 @@ def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it
 # ------------------------------------------------------------------------- optional verbs
 
 
-def test_without_events_a_replica_that_waits_has_no_reason_of_its_job(team: Team) -> None:
+def test_without_events_nobody_tells_what_happened_to_a_job(team: Team) -> None:
+    team.run(CELL.format("tensorflow"))
+    assert team.details().incidents
     team.user.allow(*without(("", "events", "list")))
+    found = team.details()
+    assert not found.incidents
+    assert "not allowed is list events" in found.missing
     ended = team.run(CELL.format("tensorflow"))
     assert ended.error is None, ended.error
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,10 @@ class Kernel:
         config = self.fake.blobs["team/cells", found["config"]["digest"]]
         return {"layers": found["layers"], "config": json.loads(config)["config"]}
 
+    def image_layers(self) -> list[str]:
+        """Blobs that came into the repository."""
+        return [digest for name, digest in self.fake.blobs if name == "team/cells"]
+
     def requests(self) -> list[str]:
         """What came since the last time."""
         lines = [seen.line for seen in self.fake.seen]
@@ -76,13 +82,13 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(serve: Serve, index: Index, tmp_path: Path) -> Iterator[Kernel]:
+def kernel(serve: Serve, index: Index, tmp_path: Path) -> Kernel:
     fake = serve(auth="")
     push(fake, layer())
     index.add("app", "1.0", "numpy>=2", "lib")
     index.add("numpy", "2.3")
     index.add("lib", "2.0")
-    yield Kernel(fake, index, tmp_path)
+    return Kernel(fake, index, tmp_path)
 
 
 def test_packages_and_cell_are_layers_of_their_own(kernel: Kernel) -> None:
@@ -191,6 +197,30 @@ def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append, "pack", full)
     with pytest.raises(EnvironmentFault, match="no space is left"):
         kernel.run("print(1)")
+
+
+def test_an_interrupt_ends_the_upload_of_packages(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read piece by piece as they are sent; it is interrupted at the first."""
+    real, read = append._Body.read, threading.Event()
+
+    def slow(body: append._Body, size: int | None = -1) -> Any:
+        read.set()
+        time.sleep(0.05)
+        return real(body, size)
+
+    monkeypatch.setattr(append._Body, "read", slow)
+    kernel.index.add("app", "1.0", code=f"padding = {secrets.token_hex(1 << 20)!r}")
+
+    async def main() -> None:
+        work = asyncio.ensure_future(kernel.build("print(1)", "app"))
+        await wait(read.is_set)
+        await interrupted(work)
+
+    asyncio.run(main())
+    assert not any("/manifests/" in line and "PUT" in line for line in kernel.requests())
+    assert len(kernel.image_layers()) == 1  # the base's
 
 
 def test_an_interrupt_ends_a_long_copy(

@@ -194,7 +194,7 @@ BUILD = {
     "registry": maybe(IMAGES),
     "packages": st.lists(st.text(LINE, min_size=1, max_size=12), max_size=3).map(tuple),
     "requirements": maybe(st.text(LINE, min_size=1, max_size=12)),
-    "pip_index": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "pip_index": maybe(st.from_regex(r"https://[a-z0-9.:/?&=%-]{1,12}", fullmatch=True)),
 }
 
 
