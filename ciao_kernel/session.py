@@ -261,14 +261,14 @@ class Session:
 
     def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
         name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
-        installs = spec.build.needed
+        installs = spec.build.needed or spec.build.base is not None
         if name and name != "auto":
             named = self.registry.builder(name, self.settings)
             if named.backend == backend.name and installs and not named.installs:
                 raise SpecError(
-                    f"the builder {name} installs no packages.",
+                    f"the builder {name} brings no packages, and begins with no other image.",
                     "Leave %builder out: then one is chosen that does.",
-                    directive="packages" if spec.build.packages else "requirements",
+                    directive="builder",
                 )
             if named.backend == backend.name or backend.name != "local":
                 return named  # else the cell was written for a cluster, and runs here all the same

@@ -98,9 +98,12 @@ class Members:
         one = self._members[replica]
         if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
             return  # the last words of a pod that has a successor
+        same = one.pod is not None and one.pod["metadata"]["uid"] == uid
         self._owner[uid] = replica
         one.pod = pod
-        one.status = replace(status.of_pod(pod, replica), log=one.status.log)
+        # The last word of a pod that was deleted calls its end a failure.
+        if not same or one.status.reason != status.DELETED:
+            one.status = replace(status.of_pod(pod, replica), log=one.status.log)
         if uid not in one.readers and one.status.node and uid in self._pods.items:
             read = self._read(replica, uid, pod)
             one.readers[uid] = asyncio.get_running_loop().create_task(read)

@@ -108,7 +108,7 @@ def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> Rep
     """How a pod's program ended: by itself, or because the pod was deleted."""
     code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
     ended = stamp(over.get("finishedAt")) or began
-    if code == 0:
+    if code == 0 or get(pod, "status", "phase") == "Succeeded":
         return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
     if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _leaving(pod):
         return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
