@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.model import State
+from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Ended, Recorder, wait
 
@@ -24,6 +25,10 @@ CELL = (
 async def patch(team: Team, spec: dict[str, Any]) -> None:
     argv = ("patch", "tfjob/mine", "--type=merge", "-p", json.dumps({"spec": spec}))
     await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+
+def pods(team: Team) -> list[Any]:
+    return list(team.namespace.get("pods")["items"])
 
 
 async def end(team: Team, pod: str) -> None:
@@ -52,6 +57,7 @@ def test_a_job_that_is_suspended_waits_until_it_is_resumed(team: Team) -> None:
         await wait(lambda: display.status.reason == "Suspended")
         await wait(lambda: "pods go until it is resumed" in display.notices)
         # Before they are gone the operator would take their end for a failure.
+        await asyncio.to_thread(until, lambda: not pods(team), "the pod to be gone", 20)
         await wait(lambda: display.status.replicas[0].reason == "deleted")
         await patch(team, {"runPolicy": {"suspend": False}})
         await wait(lambda: display.data("worker-0").count(b"here") == 2)
