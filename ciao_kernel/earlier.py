@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from ciao_kernel.commands.jobs import age
+from ciao_kernel.display.table import age
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice
 from ciao_kernel.plugins import Display

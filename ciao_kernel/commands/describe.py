@@ -13,7 +13,7 @@ from typing import Any
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared import add_job, add_output, where
 from ciao_kernel.display.lines import plain
-from ciao_kernel.display.table import clock_time, columns, ending
+from ciao_kernel.display.table import age, clock_time, columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
 from ciao_kernel.queries import HERE, Details, Incident
@@ -112,7 +112,6 @@ def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 
 
 def _age(since: float) -> str:
-    from ciao_kernel.commands.jobs import age
 
     return age(time.time() - since) if since else _NONE
 

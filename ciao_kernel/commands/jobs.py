@@ -9,7 +9,7 @@ import time
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import job_record
 from ciao_kernel.commands.shared import add_output, add_where, where
-from ciao_kernel.display.table import columns
+from ciao_kernel.display.table import age, columns
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.queries import Where
@@ -79,11 +79,3 @@ def _row(job: Job, status: Status) -> tuple[str, ...]:
 def _replicas(status: Status) -> str:
     running = sum(one.state is State.RUNNING for one in status.replicas)
     return f"{running}/{len(status.replicas)} running"
-
-
-def age(seconds: float) -> str:
-    """A time span as kubectl writes it: ``45s``, ``12m``, ``3h``, ``2d``."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"

@@ -189,6 +189,14 @@ def clock_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%H:%M:%S") if seconds else _EMPTY
 
 
+def age(seconds: float) -> str:
+    """A time span as kubectl writes it: ``45s``, ``12m``, ``3h``, ``2d``."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
 def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:
     """Align texts in columns: the plain table of pipes and of ``text/plain``."""
     cells = [[str(cell) for cell in row] for row in rows]

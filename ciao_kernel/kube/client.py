@@ -92,7 +92,8 @@ class Client:
         """
         import aiohttp
 
-        timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
+        # A large log takes its time; only a server that falls silent is given up.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_ANSWER)
         try:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
