@@ -112,7 +112,6 @@ def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 
 
 def _age(since: float) -> str:
-
     return age(time.time() - since) if since else _NONE
 
 

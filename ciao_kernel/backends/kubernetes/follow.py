@@ -74,6 +74,8 @@ class _Follower:
         self._tasks: list[asyncio.Task[None]] = []
         self._uid = job.uid
         self._item: Object | None = None
+        self._last: Object | None = None
+        """As it was last, also once it is gone."""
         self._told_away = self._told_fault = self._complete = False
 
     async def close(self) -> None:
@@ -148,8 +150,8 @@ class _Follower:
 
     def _look(self) -> list[str]:
         """Take what changed, and say what somebody else did to the job."""
-        self._jobs.take()
         before, self._item = self._item, self._found()
+        self._last = self._jobs.take().get(self._uid) or self._last
         self._members.update(self._pods.take(), self._uid)
         if before is None or self._item is None or before is self._item:
             return []
@@ -177,8 +179,12 @@ class _Follower:
         return time.monotonic() - since > grace or (not pods and self._members.drained(late=False))
 
     def _deleted(self) -> Status:
-        replicas = tuple(self._members.statuses().values())
-        return status.settled(Status(State.STOPPED, replicas, time.time(), message=status.DELETED))
+        """The last status of a job that is gone; it may have been over before, as with %ttl=1s."""
+        known = self._members.statuses()
+        if self._last and (now := status.of_job(self._job, self._last, known)).state.over:
+            return status.settled(now)
+        gone = Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
+        return status.settled(gone)
 
     def _speak_of_files(self) -> Notice | None:
         """Say once that lines are not kept any more."""
