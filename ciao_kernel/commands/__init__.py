@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
         word = words[0].partition("=")[0]
         near = difflib.get_close_matches(word, self._option_string_actions, n=1)
         hint = f"Did you mean {near[0]}? " if near and word.startswith("-") else ""
+        if " -- " in (self.usage or "") and not hint:
+            hint = "A command stands behind --. "
         raise UsageError(
             f"{self.prog} does not know {word}.", f"{hint}`{self.prog} --help` shows what it knows."
         )

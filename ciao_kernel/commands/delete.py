@@ -41,14 +41,17 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             if status.over and face.session.owns(job) and _key(job) not in known
         ]
     text = args.output == "text"
-    for backend, job, status in found:
-        await backend.delete(job)
-        if text:
-            face.write(_sentence(job, status))
-    if not text:
-        records = [_record(job, status) for _, job, status in found]
-        face.write(json.dumps(records, indent=2) + "\n")
-    elif not found:
+    records: list[dict[str, str]] = []
+    try:
+        for backend, job, status in found:
+            await backend.delete(job)
+            records.append(_record(job, status))
+            if text:
+                face.write(_sentence(job, status))
+    finally:  # what is gone is told also when the next one cannot go
+        if not text:
+            face.write(json.dumps(records, indent=2) + "\n")
+    if text and not found:
         face.write("There was nothing to delete.\n")
 
 
@@ -64,5 +67,5 @@ def _sentence(job: Job, status: Status) -> str:
 
 
 def _record(job: Job, status: Status) -> dict[str, str]:
-    record = {"name": job.name, "was": str(status.state)}
+    record = {"name": job.name, "was": str(status.state), "backend": job.backend}
     return record if job.kind_of_place == "folder" else {**record, "namespace": job.place}

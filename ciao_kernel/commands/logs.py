@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 from dataclasses import replace
 
@@ -13,6 +14,9 @@ from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.queries import LogOptions
+
+_AT_ONCE = 16
+"""Logs that are asked for at a time, and held in memory."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -37,7 +41,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if args.follow:
         display = face.display
         if args.tail is not None:
-            skip = {one: await _old(backend, job, one, args.tail) for one in wanted}
+            counts = await asyncio.gather(*(_old(backend, job, o, args.tail) for o in wanted))
+            skip = dict(zip(wanted, counts, strict=True))
             display = _Tail(display, skip)
         # How the job ends is not what was asked for: `attach` fails as the job does.
         with contextlib.suppress(JobFailed, JobStopped):
@@ -51,14 +56,17 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     )
     prefixer = Prefixer(color=face.color, limit=NO_LIMIT, replicas=job.replicas)
     faults: list[BackendError] = []
-    for replica in wanted:
-        try:
-            data = await backend.log(job, replica, options)
-        except BackendError as error:  # what the others wrote is shown all the same
-            faults.append(error)
-            continue
-        if data:
-            face.write(prefixer.format(replica, data))
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        asked = [backend.log(job, replica, options) for replica in some]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for replica, data in zip(some, answers, strict=True):
+            if isinstance(data, BackendError):  # what the others wrote is shown all the same
+                faults.append(data)
+            elif isinstance(data, BaseException):
+                raise data
+            elif data:
+                face.write(prefixer.format(replica, data))
     if len(faults) == len(wanted):
         raise faults[0]
     # Of several replicas few were started again; that the others were not is no fault.

@@ -87,6 +87,8 @@ class Lookup:
             found = await self._listed(target, where.context, everywhere=True)
         elif where.said:
             found = await self._listed(target, where.context)
+            if not found and where.namespace:
+                await _see(target)
         else:
             found = [
                 *await self._listed(target, ""),
@@ -203,6 +205,18 @@ class Lookup:
                     job = self.here(job_of(item, plural, context))
                     found.append(_with_status(job, item, states))
         return found
+
+
+async def _see(target: Target) -> None:
+    """Raise where a namespace that was named does not exist, as far as this user may know."""
+    try:
+        await target.client.get(f"/api/v1/namespaces/{target.namespace}")
+    except Refused as error:
+        if error.code == 404:
+            raise ClusterFault(
+                f"there is no namespace {target.namespace} in {target.client.access.source}.",
+                "`kubectl get namespaces` lists those that there are.",
+            ) from None
 
 
 _States = dict[tuple[str, str], list[tuple[Manifest, ReplicaStatus]]]

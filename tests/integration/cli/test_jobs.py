@@ -180,7 +180,7 @@ def test_delete_finished_leaves_what_runs(ciao: User) -> None:
     ciao.detach("near", QUICK)
     ciao.settle("near")
     done = ciao("delete", "--finished", "--output", "json")
-    assert done.json == [{"name": "near", "was": "Succeeded"}]
+    assert done.json == [{"name": "near", "was": "Succeeded", "backend": "local"}]
     assert [job["name"] for job in ciao("jobs", "-o", "json").json] == ["far"]
     assert ciao("delete").code == 2
 
