@@ -141,5 +141,5 @@ def test_a_cluster_that_cannot_be_used_is_wrong(ciao: User, tmp_path: Path) -> N
         "contexts: [{name: far, context: {cluster: far, user: ada}}]\n"
     )
     (fault,) = wrong(ciao, KUBECONFIG=str(config))
-    assert "the cluster of context far does not answer" in fault["what"]
+    assert "the cluster of context far (https://127.0.0.1:1) does not answer" in fault["what"]
     assert "secret-1" not in str(fault)
