@@ -96,6 +96,10 @@ async def _open(
     return channel
 
 
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None
+
+
 class _Run:
     """One command."""
 
@@ -108,8 +112,10 @@ class _Run:
         receiving = asyncio.ensure_future(self._receive())
         try:
             # What cannot be read here ends the command: it would wait for more for ever.
-            await asyncio.wait({receiving, *senders}, return_when=asyncio.FIRST_EXCEPTION)
-            if not any(task.done() and task.exception() for task in senders):
+            waiting = {receiving, *senders}
+            while not receiving.done() and not any(_failed(task) for task in senders):
+                waiting -= (await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED))[0]
+            if receiving.done():
                 await receiving
         finally:
             senders.append(receiving)

@@ -74,9 +74,10 @@ async def _in_pipes(
     async with _ended(process, [*readers, writer]):
         waiting = asyncio.ensure_future(process.wait())
         # A reader that cannot write any more ends the command: it would block at a full pipe.
-        await asyncio.wait({waiting, *readers}, return_when=asyncio.FIRST_EXCEPTION)
-        for task in readers:
-            if task.done():
+        open_ends = {waiting, *readers}
+        while not waiting.done():
+            done, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in done & {*readers}:
                 task.result()
         code = await waiting
         done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
