@@ -260,7 +260,7 @@ def test_what_goes_wrong_is_one_error_and_leaves_nothing(kernel: Kernel, team: T
         ([wish, f"%base={cluster.image('coredns')}"], {}, SourceError, "has no python3"),
         ([wish, f"%base={kernel.host}/tests/gone:1"], {}, RegistryFault, "there is no image"),
         ([wish], {"architecture": "riscv64"}, RegistryFault, "linux/riscv64"),
-        ([wish, "%builder=configmap"], {}, UsageError, "installs no packages"),
+        ([wish, "%builder=configmap"], {}, UsageError, "brings no packages"),
         (["%packages=nobody-has"], {}, SourceError, "there is no wheel of nobody-has"),
         (["%packages=app lib==3"], {}, SourceError, "there is no wheel of lib==3"),
         (["%requirements=gone.txt"], {}, SourceError, "gone.txt cannot be read"),

@@ -80,8 +80,8 @@ def test_the_notebooks_run_on_the_cluster_as_they_stand(
     cells = [cell for cell in made.cells if cell.cell_type == "code"]
     training = next(cell for cell in cells if cell.source.startswith("%framework"))
     assert said in ANSI.sub("", "".join(out.get("text", "") for out in training.outputs))
-    table = training.outputs[0].data["text/plain"]
-    name = table.partition(":")[0]
+    shown = next(out for out in training.outputs if out.output_type == "display_data")
+    name = shown.data["text/plain"].partition(":")[0]
     assert team.namespace.condition(f"{kind}/{name}", "Succeeded")
     last = [out.get("text") or out.data["text/plain"] for out in cells[-1].outputs]
     assert re.search(result, "".join(last)), last
