@@ -79,9 +79,11 @@ class Recorder:
     def state(self, replica: str) -> State:
         return next(one.state for one in self.status.replicas if str(one.replica) == replica)
 
-    async def until(self, *texts: str, replica: str = "worker-0") -> None:
+    async def until(
+        self, *texts: str, replica: str = "worker-0", patience: float = PATIENCE
+    ) -> None:
         """Wait until a replica has written all of these."""
-        await wait(lambda: all(text.encode() in self.data(replica) for text in texts))
+        await wait(lambda: all(text.encode() in self.data(replica) for text in texts), patience)
 
 
 @dataclass

@@ -13,8 +13,9 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Ended, Recorder, wait
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
+PATIENCE = 60.0
 CELL = (
     "%framework=tensorflow\n%name=mine\n%worker=1\n"
     "import os, pathlib, time\nprint('here', os.environ['CIAO_REPLICA'], flush=True)\n"
@@ -27,6 +28,10 @@ async def patch(team: Team, spec: dict[str, Any]) -> None:
     await asyncio.to_thread(team.namespace.kubectl, *argv)
 
 
+async def says(display: Recorder, replica: str) -> None:
+    await wait(lambda: b"here" in display.data(replica), PATIENCE)
+
+
 def pods(team: Team) -> list[Any]:
     return list(team.namespace.get("pods")["items"])
 
@@ -37,9 +42,9 @@ async def end(team: Team, pod: str) -> None:
 
 def test_a_job_that_is_scaled_goes_on_with_the_new_replica(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("here worker-0")
+        await says(display, "worker-0")
         await patch(team, {"tfReplicaSpecs": {"Worker": {"replicas": 2}}})
-        await display.until("here worker-1", replica="worker-1")
+        await says(display, "worker-1")
         await end(team, "mine-worker-0")
 
     ended = team.run(CELL, during=during)
@@ -52,15 +57,15 @@ def test_a_job_that_is_scaled_goes_on_with_the_new_replica(team: Team) -> None:
 
 def test_a_job_that_is_suspended_waits_until_it_is_resumed(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("here worker-0")
+        await says(display, "worker-0")
         await patch(team, {"runPolicy": {"suspend": True}})
-        await wait(lambda: display.status.reason == "Suspended")
-        await wait(lambda: "pods go until it is resumed" in display.notices)
+        await wait(lambda: display.status.reason == "Suspended", PATIENCE)
+        await wait(lambda: "pods go until it is resumed" in display.notices, PATIENCE)
         # Before they are gone the operator would take their end for a failure.
-        await asyncio.to_thread(until, lambda: not pods(team), "the pod to be gone", 20)
-        await wait(lambda: display.status.replicas[0].reason == "deleted")
+        await asyncio.to_thread(until, lambda: not pods(team), "the pod to be gone", 60)
+        await wait(lambda: display.status.replicas[0].reason == "deleted", PATIENCE)
         await patch(team, {"runPolicy": {"suspend": False}})
-        await wait(lambda: display.data("worker-0").count(b"here") == 2)
+        await wait(lambda: display.data("worker-0").count(b"here") == 2, PATIENCE)
         await end(team, "mine-worker-0")
 
     ended = team.run(CELL, during=during)

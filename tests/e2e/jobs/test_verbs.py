@@ -137,7 +137,7 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
 
     # Followed from a moment on; an interrupt leaves the job.
     async def leave(display: Recorder, work: asyncio.Task[Any]) -> None:
-        await display.until("second")
+        await display.until("second", patience=60)
         await asyncio.sleep(0.5)
         work.cancel()
 
@@ -146,7 +146,7 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
     shown: list[str] = []
 
     async def look(display: Recorder, work: asyncio.Task[Any]) -> None:
-        await display.until("second")
+        await display.until("second", patience=60)
         shown.append(display.data("worker-0").decode())
         work.cancel()
 
