@@ -37,10 +37,14 @@ def between(before: Manifest, after: Manifest) -> list[str]:
     return found
 
 
-def author(item: Manifest) -> str:
-    """Who wrote the spec last, as the API server knows it: "kubectl-edit"; "" if it does not."""
+def author(before: Manifest, after: Manifest) -> str:
+    """Who changed the spec, as the API server knows it: "kubectl-edit"; "" if it does not."""
+    old = status.many(before, "metadata", "managedFields")
+    # Times are whole seconds: of two writers in one, the one that was not there before counts.
     writers = [
-        one for one in status.many(item, "metadata", "managedFields") if not one.get("subresource")
+        one
+        for one in status.many(after, "metadata", "managedFields")
+        if not one.get("subresource") and one not in old
     ]
     last = max(writers, key=lambda one: str(one.get("time")), default={})
     return str(last.get("manager") or "")

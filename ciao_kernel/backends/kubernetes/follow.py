@@ -156,7 +156,7 @@ class _Follower:
         if before is None or self._item is None or before is self._item:
             return []
         changes = alterations.between(before, self._item)
-        who = alterations.author(self._item) if changes else ""
+        who = alterations.author(before, self._item) if changes else ""
         by = f" by {who}" if who else ""
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
 

@@ -43,5 +43,10 @@ def test_the_author_is_who_wrote_the_spec_last() -> None:
         {"manager": "kubectl-edit", "time": "2026-01-01T00:00:09Z"},
         {"manager": "training-operator", "time": "2026-01-01T00:01:00Z", "subresource": "status"},
     ]
-    assert author({"metadata": {"managedFields": fields}}) == "kubectl-edit"
-    assert author({"metadata": {}}) == ""
+    after = {"metadata": {"managedFields": fields}}
+    assert author({}, after) == "kubectl-edit"
+    assert author({"metadata": {}}, {"metadata": {}}) == ""
+    # Two writers of one second: who was there before is not the one.
+    same = [{**one, "time": "2026-01-01T00:00:00Z"} for one in fields]
+    before = {"metadata": {"managedFields": same[:1]}}
+    assert author(before, {"metadata": {"managedFields": same}}) == "kubectl-edit"
