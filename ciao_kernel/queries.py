@@ -35,8 +35,6 @@ HERE = Where()
 class LogOptions:
     """Which part of a replica's log is asked for."""
 
-    last: int | None = None
-    """Its last so many bytes; None: all of it."""
     tail: int | None = None
     """Its last so many lines; None: all of them."""
     previous: bool = False

@@ -92,7 +92,7 @@ class KubernetesBackend:
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
-        path = f"{marks.API}/namespaces/{job.place}/{job.resource}/{job.name}"
+        path = marks.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
         folder = self._places.folder(job)
@@ -108,7 +108,7 @@ class KubernetesBackend:
             ClusterFault: Something is still there, or nobody answers.
         """
         target = await self._target(job)
-        path = f"{marks.API}/namespaces/{job.place}/{job.resource}/{job.name}"
+        path = marks.path(job.place, job.resource, job.name)
         await self._removals.remove(target.client, job, path)
 
     async def delete(self, job: Job) -> None:

@@ -42,7 +42,7 @@ async def check(target: Target, made: JobManifest) -> None:
     group, _, version = made.api_version.partition("/")
     wanted = needed(made.plural, group)
     served, may = await asyncio.gather(
-        _kinds(target, f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
+        target.kinds(f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
     )
     if made.plural not in served:
         client.forget()
@@ -63,18 +63,6 @@ async def check(target: Target, made: JobManifest) -> None:
             "Name another namespace (%namespace=…), or ask an administrator to apply this "
             f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
         )
-
-
-async def _kinds(target: Target, path: str) -> set[str]:
-    try:
-        served = await target.client.known(path)
-    except Refused as error:
-        if error.code == 404:
-            return set()
-        raise
-    found = served.get("resources")
-    kinds = found if isinstance(found, list) else []
-    return {str(one.get("name")) for one in kinds if isinstance(one, dict)}
 
 
 async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:

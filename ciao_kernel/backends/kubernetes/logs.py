@@ -11,10 +11,6 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.queries import LogOptions, last_lines
 
-_LINE = 80
-"""Bytes of a usual line, to turn a size into a number of lines."""
-_FEWEST = 100
-
 
 async def read(
     client: Client, job: Job, replica: Replica, options: LogOptions, kept: Path
@@ -58,17 +54,13 @@ async def read(
                 "Leave --previous, --timestamps and --since out to see that.",
             ) from error
         data = await asyncio.to_thread(kept.read_bytes)
-    if options.tail is not None:
-        data = last_lines(data, options.tail)
-    return data if options.last is None else data[-options.last :]
+    return data if options.tail is None else last_lines(data, options.tail)
 
 
 def _query(options: LogOptions) -> dict[str, str]:
     query = {}
     if options.tail is not None:
         query["tailLines"] = str(options.tail)
-    elif options.last is not None:
-        query["tailLines"] = str(max(_FEWEST, options.last // _LINE))
     if options.previous:
         query["previous"] = "true"
     if options.timestamps:

@@ -93,6 +93,11 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
     )
 
 
+def path(namespace: str, resource: str, name: str) -> str:
+    """Where a job's object is; ``resource`` is its kind as it stands in a path."""
+    return f"{API}/namespaces/{namespace}/{resource}/{name}"
+
+
 def collection(item: Manifest) -> str:
     """Where an object beside a job is created: a ConfigMap or a Secret."""
     return f"/api/v1/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"

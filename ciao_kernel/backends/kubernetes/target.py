@@ -31,10 +31,10 @@ class Target:
         """The kubeconfig's context, also where nobody named one; "" in a pod."""
         return self.client.access.context
 
-    async def kinds(self) -> list[str]:
-        """The job kinds that the operator serves, as they stand in paths: ``tfjobs``."""
+    async def kinds(self, path: str = marks.API) -> list[str]:
+        """The kinds that are served at a path, as they stand in paths: ``tfjobs``."""
         try:
-            served = await self.client.known(marks.API)
+            served = await self.client.known(path)
         except Refused as error:
             if error.code != 404:
                 raise
@@ -57,7 +57,7 @@ class Target:
         closed: Refused | None = None
         seen = False
         for plural in [resource] if resource else await self.kinds():
-            path = f"{marks.API}/namespaces/{self.namespace}/{plural}/{name}"
+            path = marks.path(self.namespace, plural, name)
             try:
                 item = await self.client.find(path)
             except Refused as error:

@@ -120,7 +120,7 @@ class Store:
         """Read a replica's log file, or its end."""
         file = self.folder(job).log(str(replica))
         if options.tail is None:
-            return _end_of(file, options.last)
+            return _end_of(file, None)
         size = _FIRST_LOOK
         while True:  # without reading all of a long one
             data = _end_of(file, size)
