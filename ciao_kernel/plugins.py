@@ -132,6 +132,9 @@ class Workshop(Protocol):
 
     namespace: str
 
+    async def free(self) -> bool:
+        """Whether the user may run pods here, as far as is known."""
+
     async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
         """Run a pod of one container to its end; nothing of it is left, however this ends.
 

@@ -31,6 +31,8 @@ _BUILDERS = {
     "folder": "ciao_kernel.builders.folder:FolderBuilder",
     "configmap": "ciao_kernel.builders.configmap:ConfigMapBuilder",
     "append": "ciao_kernel.builders.append:AppendBuilder",
+    "kaniko": "ciao_kernel.builders.kaniko:KanikoBuilder",
+    "s2i": "ciao_kernel.builders.s2i:S2IBuilder",
 }
 _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",

@@ -17,6 +17,7 @@ from pathlib import Path
 from ciao_kernel import pip, requirements
 from ciao_kernel.builders import wheels
 from ciao_kernel.builders.images import Bench, Work
+from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact
@@ -29,6 +30,10 @@ from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"
 """Where packages are unpacked. In front of the image's own on the PYTHONPATH."""
+
+
+class _NoWheel(SourceError):
+    """A package has to be built, which only a pod could do."""
 
 
 class AppendBuilder:
@@ -59,8 +64,20 @@ class AppendBuilder:
         wanted = requirements.read(spec, ask.work)
         base = reference.parse(spec.base or ask.image)
         if wanted.packages:
-            base = await self._environment(base, wanted, work)
+            try:
+                base = await self._environment(base, wanted, work)
+            except _NoWheel as error:
+                if not await self._free(ask):
+                    raise
+                work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
+                return await KanikoBuilder(self._settings).build(ask, emit)
         return await work.deliver(base)
+
+    async def _free(self, ask: Build) -> bool:
+        """Whether another builder may take over: the user has named none, and may run pods."""
+        named = ask.spec.builder or "auto"
+        named = self._settings.builder if named == "auto" else named
+        return named in ("", "auto") and ask.workshop is not None and await ask.workshop.free()
 
     async def _environment(
         self, base: Reference, wanted: requirements.Requirements, work: Work
@@ -83,10 +100,10 @@ class AppendBuilder:
         try:
             brought = await wheels.bring(wanted, goal, cache, work.say)
         except wheels.NoWheel as error:
-            raise SourceError(
+            raise _NoWheel(
                 f"there is no wheel of {error} for Python {found.python} on {platform}, "
                 "or no such package.",
-                "Is the name right? Name a version that has one.",
+                "Is the name right? Name a version that has one; %builder=kaniko builds others.",
             ) from None
         if brought.replaced:
             work.say(f"other versions than the image's: {', '.join(brought.replaced)}")

@@ -166,6 +166,16 @@ class Work:
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
         return Artifact(ask.source, ask.python, WORKDIR, image=str(made.image))
 
+    async def carry(self, layer: Layer) -> Appended:
+        """Make an image of nothing but some files, on their way to a pod that builds.
+
+        Raises:
+            RegistryFault: A registry says no.
+        """
+        known = layer.digest, layer.diff_id, layer.size, layer.content
+        sent = _Sent(*known, heard=self.check)
+        return await self.thread(lambda: self.appender.carry(self.target, sent, self.platform))
+
     async def append(self, base: Reference, layer: Layer, change: Change) -> Appended:
         """Append one layer, or only say what would come of it."""
 

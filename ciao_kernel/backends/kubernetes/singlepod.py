@@ -92,7 +92,8 @@ class SinglePod:
                         "Run the cell again.",
                     )
                 last = pod
-                if status.get(pod, "status", "phase") in ("Succeeded", "Failed"):
+                phase = status.get(pod, "status", "phase")
+                if phase in ("Succeeded", "Failed") or _terminated(pod) is not None:
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
                 self._speak_of_server()
@@ -105,9 +106,7 @@ class SinglePod:
         return self._ended(last)
 
     def _ended(self, pod: Object) -> PodEnd:
-        over: Any = None
-        for one in status.many(pod, "status", "containerStatuses"):
-            over = over or status.get(one, "state", "terminated")
+        over = _terminated(pod)
         said = status.get(pod, "status", "reason") or status.get(over, "reason") or ""
         code = status.get(over, "exitCode")
         return PodEnd(
@@ -214,3 +213,9 @@ class SinglePod:
             self._told_away = True
             fault = self._pods.fault
             self._emit(Notice(f"the API server does not answer ({fault}); waiting for it …"))
+
+
+def _terminated(pod: Object) -> Any:
+    """How the pod's container ended; None while it has not."""
+    states = [status.get(one, "state") for one in status.many(pod, "status", "containerStatuses")]
+    return next((over for one in states if (over := status.get(one, "terminated"))), None)

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import checks, marks, status
-from ciao_kernel.backends.kubernetes.rights import Right
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -39,6 +39,10 @@ class ClusterWorkshop:
     def __init__(self, target: Target, settings: Settings) -> None:
         self.namespace = target.namespace
         self._target, self._settings = target, settings
+
+    async def free(self) -> bool:
+        """Whether the user may run pods here."""
+        return all(await allowed(self._target.client, self.namespace, *_RIGHTS))
 
     async def secret(self, name: str) -> Mapping[str, bytes]:
         """Read a Secret of the namespace.
