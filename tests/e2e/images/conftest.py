@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import RBAC, Team, made, rules
 from tests.helpers.jobs import Ended
 
@@ -46,16 +49,17 @@ class Maker:
         assert ended.error is None, (ended.error.message, ended.error.hint, ended.display.notices)
         return ended.display.data("worker-0").decode().splitlines()
 
-    def left(self) -> list[str]:
-        """Pods and contexts of builds that are still there and do not go."""
+    def builds(self) -> list[str]:
+        """Pods and contexts of builds."""
         found = self.team.namespace.get("pods,configmaps")["items"]
-        return [
-            item["metadata"]["name"]
-            for item in found
-            if item["metadata"]["name"].startswith("ciao-build-")
-            and not item["metadata"].get("deletionTimestamp")
-            and item["kind"] == "Pod"
-        ]
+        names = [str(item["metadata"]["name"]) for item in found]
+        return [name for name in names if name.startswith("ciao-build-")]
+
+    def left(self) -> list[str]:
+        """Those that do not go: a pod has a moment to end, and its context goes after it."""
+        with contextlib.suppress(TimeoutError, ClusterError):
+            until(lambda: not self.builds(), "all builds to be gone", 30, every=0.3)
+        return self.builds()
 
 
 @pytest.fixture

@@ -8,17 +8,19 @@ import gzip
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ciao_kernel.errors import ClusterFault, SourceError
+from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError
 from ciao_kernel.oci.append import Appender
 from ciao_kernel.oci.image import Platform
 from ciao_kernel.oci.reference import parse
 from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
-from tests.cluster.faults import policies
+from tests.cluster.faults import policies, registries
+from tests.cluster.faults.registries import OWNER, Kind, Registry
 from tests.e2e.images.conftest import Maker
 from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.conftest import team as team
@@ -126,7 +128,7 @@ def test_an_interrupt_takes_the_pod_along(maker: Maker) -> None:
         until = time.monotonic() + 60
         while "[build] begun" not in display.notices and time.monotonic() < until:
             await asyncio.sleep(0.1)
-        assert len(maker.left()) == 1
+        assert len(maker.builds()) == 2  # the pod, and its context
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -167,3 +169,37 @@ def test_a_secret_that_is_not_there(maker: Maker) -> None:
         assert isinstance(ended.error, ClusterFault)
         assert says in ended.error.message
     assert maker.left() == []
+
+
+def test_a_registry_with_tokens_and_an_authority_of_its_own(
+    maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod's password is the Secret's; so is the kernel's, where nobody has signed in."""
+    kind = Kind("registry-builds", 5031, "token", tls=True)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    dockerfile(maker, "RUN echo built > /opt/built")
+    with Registry(maker.cluster, kind) as registry:
+        maker.team.namespace.create_objects(registries.pull_secret(registry.host, OWNER))
+        there = {
+            "registry": f"{registry.host}/{maker.repository}",
+            "registry_authority": str(registry.authority),
+        }
+        wishes = ("%dockerfile=Dockerfile", "%imagePullSecret=pull")
+
+        ran = maker.run("print(open('/opt/built').read())", *wishes, "%pushSecret=pull", **there)
+        assert maker.lines(ran)[0] == "built"
+
+        # The kernel has signed in, and nobody has told the pod.
+        entry = base64.b64encode(f"{OWNER.name}:{OWNER.password}".encode()).decode()
+        auths = {"auths": {registry.host: {"auth": entry}}}
+        (tmp_path / "config.json").write_text(json.dumps(auths))
+        dockerfile(maker, "RUN echo another > /opt/built")
+        refused = maker.run("print(1)", *wishes, **there)
+
+    assert isinstance(refused.error, RegistryFault)
+    assert "does not let the build push" in refused.error.message
+    assert "%pushSecret" in refused.error.hint
+    assert maker.left() == []
+    shown = ran.display.notices + refused.display.notices + refused.error.hint
+    assert OWNER.password not in shown
+    assert entry not in shown
