@@ -50,6 +50,7 @@ class AppendBuilder:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._bench = Bench(settings)
+        self._kaniko: KanikoBuilder | None = None
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Append, and return the image by its digest.
@@ -70,7 +71,8 @@ class AppendBuilder:
                 if not await self._free(ask):
                     raise
                 work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
-                return await KanikoBuilder(self._settings).build(ask, emit)
+                self._kaniko = self._kaniko or KanikoBuilder(self._settings)
+                return await self._kaniko.build(ask, emit)
         return await work.deliver(base)
 
     async def _free(self, ask: Build) -> bool:

@@ -13,6 +13,8 @@ from ciao_kernel.plugins import PodEnd
 
 _SHOWN = 20
 _NO_CONDA = 64
+_KILLED = 137
+"""How a shell says that its command got SIGKILL; the executor itself may go on."""
 _LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
 _COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$|^\s*RUN (.+)$")
 
@@ -87,10 +89,7 @@ def lost(target: Reference, tag: str) -> CiaoError:
 def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
     """What the cluster did to the pod, whatever its lines say."""
     if end.reason == "OOMKilled":
-        return ClusterFault(
-            "the build was killed, for it took more memory than it may.",
-            "`%ciao config buildMemory=8Gi` gives it more.",
-        )
+        return _memory()
     if end.reason == "DeadlineExceeded":
         return ClusterFault(
             "the build took longer than it may.",
@@ -103,6 +102,13 @@ def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
             "A node needs room for the unpacked image. Run the cell again, or take a smaller base.",
         )
     return None
+
+
+def _memory() -> CiaoError:
+    return ClusterFault(
+        "the build was killed, for it took more memory than it may.",
+        "`%ciao config buildMemory=8Gi` gives it more.",
+    )
 
 
 def _of_build(
@@ -166,6 +172,8 @@ def _of_command(lines: list[str], whole: str, text: str, name: str, code: int) -
         return SourceError(
             f"there is no Debian package {match[1]} for the base image.", "Is the name right?"
         )
+    if code == _KILLED:
+        return _memory()
     command, line = _command(lines, text)
     place = f"{name}, line {line}: " if name and line else ""
     shown = f"`{command[:200]}`" if command else "a command of the build"

@@ -93,7 +93,9 @@ class SinglePod:
                     )
                 last = pod
                 phase = status.get(pod, "status", "phase")
-                if phase in ("Succeeded", "Failed") or _terminated(pod) is not None:
+                # The phase comes a second later, and of a failure the reason may come with it.
+                well = status.get(_terminated(pod), "exitCode") == 0
+                if well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
                 self._speak_of_server()

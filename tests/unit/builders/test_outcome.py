@@ -127,6 +127,12 @@ def test_what_the_user_asked_for(lines: list[str], says: str) -> None:
     assert "level=info" not in found.hint
 
 
+def test_a_command_that_is_killed_while_the_executor_goes_on() -> None:
+    found = fault("Killed", EXIT + "exit status 137", code=137)
+    assert isinstance(found, ClusterFault)
+    assert "more memory" in found.message
+
+
 def test_a_flag_that_it_does_not_know_is_in_its_first_line() -> None:
     found = fault("Error: unknown flag: --x", "Usage:", *[f"  --flag{n}" for n in range(300)])
     assert found.message == "the build ended with exit code 1: unknown flag: --x."
