@@ -206,6 +206,18 @@ class Settings:
     registry_authority: str = _setting(
         "", _Optional(), "File of the certificate that signs that of a private registry."
     )
+    kaniko_image: str = _setting(
+        "ghcr.io/osscontainertools/kaniko:v1.28.3", _Optional(), "Image of pods that build images."
+    )
+    build_deadline: float = _setting(
+        3600.0, _Number(1, "seconds"), "Time after which a pod that builds an image is ended."
+    )
+    build_cpu: str = _setting(
+        "", _Optional(), "Processors for a pod that builds an image: 2; empty: as they come."
+    )
+    build_memory: str = _setting(
+        "", _Optional(), "Memory for a pod that builds an image: 4Gi; empty: as it comes."
+    )
     color: str = _setting("auto", _names("auto", "always", "never"), "Colours in output.")
     output_rate: float = _setting(
         800_000.0,

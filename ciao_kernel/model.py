@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import signal
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +146,30 @@ class BuildSpec:
     requirements: str | None = None
     """A file of them, from the user's folder on."""
     pip_index: str | None = None
+    apt: tuple[str, ...] = ()
+    """Packages of the image's distribution."""
+    conda_env: str | None = None
+    """A file that conda makes an environment from, from the user's folder on."""
+    dockerfile: str | None = None
+    """A file that says how the environment is built."""
+    s2i_builder: str | None = None
+    """Image that brings the scripts of source-to-image."""
+    push_secret: str | None = None
+    """Secret with the passwords of registries, for a pod that builds."""
+    pip_secret: str | None = None
+    """Secret with a ``pip.conf`` for a pod that builds."""
 
     @property
     def needed(self) -> bool:
         """Whether there is anything that has to be installed."""
         return bool(self.packages or self.requirements)
+
+    @property
+    def wishes(self) -> frozenset[str]:
+        """Names of the fields that a builder has to bring; the others say where and how."""
+        how = ("registry", "pip_index", "push_secret")
+        names = [field.name for field in fields(self) if field.name not in how]
+        return frozenset(name for name in names if getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +31,8 @@ _BUILDERS = {
     "folder": "ciao_kernel.builders.folder:FolderBuilder",
     "configmap": "ciao_kernel.builders.configmap:ConfigMapBuilder",
     "append": "ciao_kernel.builders.append:AppendBuilder",
+    "kaniko": "ciao_kernel.builders.kaniko:KanikoBuilder",
+    "s2i": "ciao_kernel.builders.s2i:S2IBuilder",
 }
 _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",
@@ -100,18 +102,21 @@ class Registry:
         """All backends that can be loaded; the local one, which is always there, comes last."""
         return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]
 
-    def builder_for(self, backend: str, settings: Settings, *, installs: bool = False) -> Builder:
+    def builder_for(
+        self, backend: str, settings: Settings, wishes: Collection[str] = ()
+    ) -> Builder:
         """The builder for a backend where the user names none: the cheapest that can do it.
 
         Args:
             backend: Its name.
             settings: For the builder.
-            installs: It has to bring packages.
+            wishes: What it has to bring: fields of BuildSpec.
         """
         for builder in self._loadable("builders", lambda name: self.builder(name, settings)):
-            if builder.backend == backend and builder.installs >= installs:
+            if builder.backend == backend and builder.brings.issuperset(wishes):
                 return builder
-        raise PluginError(f"no builder makes anything for the backend {backend}.")
+        what = "all that this cell asks for" if wishes else "anything"
+        raise PluginError(f"no builder makes {what} for the backend {backend}.")
 
     def faults(self, settings: Settings) -> list[PluginError]:
         """What is wrong with third parties' plug-ins. `ciao doctor` shows it."""

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from ciao_kernel import failure, finder, workspace
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, JobError, JobLost, JobStopped, SpecError
+from ciao_kernel.errors import (
+    BackendError,
+    JobError,
+    JobLost,
+    JobStopped,
+    PluginError,
+    SpecError,
+)
 from ciao_kernel.magics import parse, render, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
@@ -261,18 +268,33 @@ class Session:
 
     def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
         name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
-        installs = spec.build.needed or spec.build.base is not None
         if name and name != "auto":
             named = self.registry.builder(name, self.settings)
-            if named.backend == backend.name and installs and not named.installs:
+            lacks = spec.build.wishes - named.brings
+            if named.backend == backend.name and lacks:
                 raise SpecError(
-                    f"the builder {name} brings no packages, and begins with no other image.",
+                    f"the builder {name} does not bring what {self._written(lacks)} asks for.",
                     "Leave %builder out: then one is chosen that does.",
                     directive="builder",
                 )
             if named.backend == backend.name or backend.name != "local":
                 return named  # else the cell was written for a cluster, and runs here all the same
-        return self.registry.builder_for(backend.name, self.settings, installs=installs)
+        try:
+            return self.registry.builder_for(backend.name, self.settings, spec.build.wishes)
+        except PluginError:
+            if not spec.build.wishes:
+                raise
+            raise SpecError(
+                f"no builder brings {self._written(spec.build.wishes)} together.",
+                "What one of them asks for can stand in the other's file, or in another image.",
+                directive="framework",
+            ) from None
+
+    def _written(self, wishes: frozenset[str]) -> str:
+        """Fields of BuildSpec as directives."""
+        named = {f"build.{name}" for name in wishes}
+        names = [f"%{one.name}" for one in self.registry.table.entries if one.field in named]
+        return " and ".join(names)
 
     def available(self) -> list[Backend]:
         """The backends that can be used here; the local one, which always can, is the last."""

@@ -38,7 +38,7 @@ class ConfigMapBuilder:
 
     name = "configmap"
     backend = "kubernetes"
-    installs = False
+    brings = frozenset[str]()
 
     def __init__(self, settings: Settings) -> None:
         pass

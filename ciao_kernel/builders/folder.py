@@ -6,11 +6,12 @@ import asyncio
 import errno
 import shutil
 import threading
+from dataclasses import fields
 from pathlib import Path
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault
-from ciao_kernel.model import Artifact, Notice, Source
+from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
 from ciao_kernel.plugins import Build, Emit
 
 _ROOM = 16 * 1024 * 1024
@@ -24,7 +25,8 @@ class FolderBuilder:
 
     name = "folder"
     backend = "local"
-    installs = True  # the backend does, for all jobs of this machine
+    # The backend installs packages, and says what of the rest means nothing here.
+    brings = frozenset(field.name for field in fields(BuildSpec))
 
     def __init__(self, settings: Settings) -> None:
         pass

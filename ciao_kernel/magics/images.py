@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from ciao_kernel.magics import kinds
-from ciao_kernel.magics.cluster import ImageName
+from ciao_kernel.magics.cluster import ImageName, Name
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.words import one_word, quote
+from ciao_kernel.magics.words import one_word, quote, words
 
+_SYSTEM = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+~:-]+)?")
 _ADDRESS = re.compile(r"(https?|file)://[^\s@]+")
 
 
@@ -35,6 +36,24 @@ class Address:
     def render(self, value: str) -> str:
         """Quote it."""
         return quote(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPackages:
+    """Packages of a distribution, each perhaps with its version: they become part of a command."""
+
+    expected: str = "packages of the image's distribution, such as libgomp1 or git=1:2.39.5-0"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Check each."""
+        found = words(text)
+        if not found or not all(_SYSTEM.fullmatch(word) for word in found):
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        """Write them with spaces between."""
+        return " ".join(value)
 
 
 def directives() -> list[Directive]:
@@ -75,5 +94,48 @@ def directives() -> list[Directive]:
             ImageName("a repository such as registry.example.com/team/cells"),
             "Repository that gets the image that a builder makes.",
             "%registry=registry.example.com/team/cells",
+        ),
+        Directive(
+            "apt",
+            "build.apt",
+            SystemPackages(),
+            "Debian packages that the image gets; a pod builds it.",
+            "%apt=libgomp1 git",
+            adds_up=True,
+        ),
+        Directive(
+            "condaEnv",
+            "build.conda_env",
+            kinds.Word("a file such as environment.yml beside the notebook", kinds.Offer.FILES),
+            "What conda installs into an image that has conda; a pod builds it.",
+            "%condaEnv=environment.yml",
+        ),
+        Directive(
+            "dockerfile",
+            "build.dockerfile",
+            kinds.Word("a Dockerfile beside the notebook", kinds.Offer.FILES),
+            "How the image's environment is built, by a pod; the cell comes on top of it.",
+            "%dockerfile=Dockerfile",
+        ),
+        Directive(
+            "s2iBuilder",
+            "build.s2i_builder",
+            ImageName(),
+            "Builder image of source-to-image, whose scripts make the environment.",
+            "%s2iBuilder=registry.example.com/s2i/python:3.13",
+        ),
+        Directive(
+            "pushSecret",
+            "build.push_secret",
+            Name(),
+            "Secret with the registry's password, for the pod that builds an image.",
+            "%pushSecret=registry-push",
+        ),
+        Directive(
+            "pipSecret",
+            "build.pip_secret",
+            Name(),
+            "Secret whose pip.conf the pod that builds uses: a private index, and its password.",
+            "%pipSecret=private-index",
         ),
     ]

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import contents
 from ciao_kernel.oci.auth import Scopes
-from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform
+from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform, empty
 from ciao_kernel.oci.layer import Layer
 from ciao_kernel.oci.recipe import Change as Change
 from ciao_kernel.oci.recipe import config_of, digest_of, manifest_of, packed, tag_of
@@ -132,6 +132,19 @@ class Appender:
             lambda: self._append(base, target, layers, change, platform, anew, push, tell)
         )
 
+    def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+        """Make an image that is one layer and nothing else: files on their way to a builder.
+
+        Args:
+            target: The repository that gets it.
+            layer: The files.
+            platform: Of whoever reads it.
+
+        Raises:
+            RegistryFault: A registry says no, or stays away.
+        """
+        return self._patiently(lambda: self._carry(target, layer, platform))
+
     def _patiently(self, work: Callable[[], Result]) -> Result:
         """Do all of it again where that may help: an upload that was cut cannot be gone on with."""
         wait = 0.5
@@ -179,6 +192,19 @@ class Appender:
             there.put_manifest(tag, made.media_type, raw)
         self._images.keep(made, platform)
         return Appended(target.at(made.digest), tag, unchanged=False)
+
+    def _carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+        there = Repository(self._registry(target), target, (scope(target.repository, "pull,push"),))
+        nothing = empty(platform)
+        tag = tag_of(nothing, [layer], Change())
+        if digest := there.has_manifest(tag, ACCEPT):
+            return Appended(target.at(digest), tag, unchanged=True)
+        body = packed(config_of(nothing, [layer], Change()))
+        raw = packed(manifest_of(nothing, [layer], body))
+        self._send(there, layer)
+        there.upload(there.begin(), digest_of(body), body, len(body))
+        there.put_manifest(tag, nothing.media_type, raw)
+        return Appended(target.at(digest_of(raw)), tag, unchanged=False)
 
     def _base(
         self, base: Reference, there: Repository, scopes: Scopes, platform: Platform

@@ -75,6 +75,18 @@ class Image:
         return str(_dict(self.config.get("config")).get("User") or "")
 
 
+def empty(platform: Platform) -> Image:
+    """The image that has nothing in it, which is in no registry."""
+    config = {
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": []},
+    }
+    manifest = {"config": {"mediaType": f"{_OCI}.config.v1+json"}, "layers": []}
+    return Image("", _MANIFESTS[0], manifest, config)
+
+
 class Images:
     """Reads images, and keeps what can never change: that of a digest."""
 

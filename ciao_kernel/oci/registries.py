@@ -58,6 +58,10 @@ class Registries:
             )
         return registry
 
+    def forget(self) -> None:
+        """Look all credentials up anew: others may be known now."""
+        self._found.clear()
+
     def close(self) -> None:
         """Close all connections."""
         self._found.clear()

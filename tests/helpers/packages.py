@@ -35,8 +35,9 @@ def wheel(
 class Index(ThreadingHTTPServer):
     """The index; ``files`` may be changed while it runs."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Handler)
+        self.host = host
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.password = ""
@@ -47,7 +48,7 @@ class Index(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/simple"
+        return f"http://{self.host}:{self.server_port}/simple"
 
     def add(self, name: str, version: str, *needs: str, code: str = "", tag: str = "") -> None:
         """Put a wheel into it."""
@@ -100,9 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Index]:
+def serving(host: str = "127.0.0.1") -> Iterator[Index]:
     """An index for as long as the block runs."""
-    index = Index()
+    index = Index(host)
     thread = threading.Thread(target=index.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

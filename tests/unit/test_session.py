@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from ciao_kernel.errors import (
 )
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
+    BuildSpec,
     Event,
     Gpu,
     Job,
@@ -114,6 +116,42 @@ def test_backends_and_builders_by_name() -> None:
     with pytest.raises(PluginError, match="no backend 'moon'"):
         session(backend="moon").backend(None)
     assert session(backend="moon").backend("local").name == "local"
+
+
+class Cluster:
+    """As much of a backend as the choice of a builder asks for."""
+
+    name = "kubernetes"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "name"),
+    [
+        ({}, "configmap"),
+        ({"registry": "host/a", "pip_index": "https://a.b", "push_secret": "x"}, "configmap"),
+        ({"packages": ("app",)}, "append"),
+        ({"base": "python:3"}, "append"),
+        ({"packages": ("app",), "apt": ("git",)}, "kaniko"),
+        ({"conda_env": "environment.yml"}, "kaniko"),
+        ({"dockerfile": "Dockerfile"}, "kaniko"),
+        ({"packages": ("app",), "pip_secret": "index"}, "kaniko"),
+        ({"requirements": "r.txt", "s2i_builder": "host/s2i"}, "s2i"),
+    ],
+)
+def test_auto_takes_the_cheapest_builder_that_can_do_it(wishes: Any, name: str) -> None:
+    spec = JobSpec("tensorflow", build=BuildSpec(**wishes))
+    assert session()._builder(spec, Cluster()).name == name  # type: ignore[arg-type]
+
+
+def test_what_no_builder_brings_names_the_directives() -> None:
+    made, cluster = session(), Cluster()
+    spec = JobSpec("tensorflow", build=BuildSpec(apt=("git",), s2i_builder="host/s2i"))
+    with pytest.raises(SpecError, match="no builder brings %apt and %s2iBuilder together"):
+        made._builder(spec, cluster)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="s2i does not bring what %apt asks for"):
+        made._builder(replace(spec, builder="s2i"), cluster)  # type: ignore[arg-type]
+    local = made.backend("local")
+    assert made._builder(replace(spec, builder="s2i"), local).name == "folder"
 
 
 def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:

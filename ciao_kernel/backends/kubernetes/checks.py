@@ -54,15 +54,38 @@ async def check(target: Target, made: JobManifest) -> None:
         )
     missing = [right for right, has in zip(wanted, may, strict=True) if not has]
     if missing:
-        client.forget()  # it may be granted at any moment
-        whole = len(missing) == len(wanted)
-        raise ClusterFault(
-            f"you may not run jobs in the namespace {namespace} of {client.access.source}"
-            f"{', if there is one' if whole else ''}: not allowed are "
-            f"{', '.join(map(str, missing))}.",
-            "Name another namespace (%namespace=…), or ask an administrator to apply this "
-            f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
-        )
+        raise await lacking(target, "run jobs", missing, whole=len(missing) == len(wanted))
+
+
+async def demand(target: Target, what: str, *wanted: Right) -> None:
+    """See that this user has the rights for something that not every cell does.
+
+    Args:
+        target: Where.
+        what: They are for, after "you may not".
+        wanted: All that it takes.
+
+    Raises:
+        ClusterFault: Some are missing; names all that are, with the Role that grants them.
+    """
+    may = await allowed(target.client, target.namespace, *wanted)
+    if missing := [right for right, has in zip(wanted, may, strict=True) if not has]:
+        raise await lacking(target, what, missing)
+
+
+async def lacking(
+    target: Target, what: str, missing: list[Right], *, whole: bool = False
+) -> ClusterFault:
+    """The error of a user who lacks rights; ``whole`` says that there may be no such namespace."""
+    client, namespace = target.client, target.namespace
+    client.forget()  # it may be granted at any moment
+    return ClusterFault(
+        f"you may not {what} in the namespace {namespace} of {client.access.source}"
+        f"{', if there is one' if whole else ''}: not allowed are "
+        f"{', '.join(map(str, missing))}.",
+        "Name another namespace (%namespace=…), or ask an administrator to apply this "
+        f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
+    )
 
 
 async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:

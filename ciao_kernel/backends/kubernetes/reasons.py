@@ -93,7 +93,7 @@ class Reasons:
                 return
             except (ClusterFault, TimeoutError):
                 return
-            told = _newest(status.many(found, "items"), of_job=uid == job)
+            told = newest(status.many(found, "items"), of_job=uid == job)
             if self._told.get(uid, "") != told:
                 self._told[uid] = told
                 self._learned()
@@ -150,7 +150,7 @@ def _whom(
     return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
 
 
-def _newest(events: list[Object], *, of_job: bool) -> str:
+def newest(events: list[Object], *, of_job: bool) -> str:
     """The newest warning, unless something better has happened to a pod since."""
     said = [event for event in events if event.get("message")]
     if of_job:  # one pod may have been made after another could not be

@@ -16,6 +16,7 @@ from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.workshop import ClusterWorkshop
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube.client import Client
@@ -61,6 +62,7 @@ async def prepare(
             manifest.image_of(plan, settings),
             manifest.architecture(plan, settings),
             bool(plan.spec.dryrun),
+            ClusterWorkshop(target, settings),
         )
         artifact = await builder.build(ask, emit)
     job = Job(

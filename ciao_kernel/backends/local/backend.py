@@ -10,7 +10,7 @@ from ciao_kernel import preview
 from ciao_kernel.backends.local import execute, follower, gpus, interpreter, views
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
-from ciao_kernel.config import Settings
+from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.plugins import Builder, Emit, Plan
@@ -80,6 +80,10 @@ class LocalBackend:
         spec = plan.spec
         if spec.cluster != ClusterSpec():
             emit(Notice("Directives of clusters, such as %image, mean nothing on this machine."))
+        if idle := sorted(spec.build.wishes - {"packages", "requirements"}):
+            names = ", ".join(f"%{shown_name(name)}" for name in idle)
+            mean = "means" if len(idle) == 1 else "mean"
+            emit(Notice(f"{names} {mean} nothing on this machine: no image is built here."))
         asked = [spec.asks(group.role) for group in spec.groups]
         if any(one.cpu or one.memory for one in asked):
             emit(Notice("%cpu and %memory bind on a cluster only; here, replicas share what is."))

@@ -124,11 +124,13 @@ class Kernel:
             found = []
             try:
                 for text in texts:
-                    opened = list(builder._registries._open.values())
+                    opened = list(builder._bench.registries._open.values())
                     before = [(one.requests, one.sent) for one in opened] or [(0, 0)]
                     display, start = Timed(), time.monotonic()
                     ended = await self.team._ended(session, text, display)
-                    after = [(one.requests, one.sent) for one in builder._registries._open.values()]
+                    after = [
+                        (one.requests, one.sent) for one in builder._bench.registries._open.values()
+                    ]
                     cost = [sum(x) for x in zip(*(after or [(0, 0)]), strict=True)]
                     was = [sum(x) for x in zip(*before, strict=True)]
                     first = display.first - start
@@ -260,7 +262,7 @@ def test_what_goes_wrong_is_one_error_and_leaves_nothing(kernel: Kernel, team: T
         ([wish, f"%base={cluster.image('coredns')}"], {}, SourceError, "has no python3"),
         ([wish, f"%base={kernel.host}/tests/gone:1"], {}, RegistryFault, "there is no image"),
         ([wish], {"architecture": "riscv64"}, RegistryFault, "linux/riscv64"),
-        ([wish, "%builder=configmap"], {}, UsageError, "brings no packages"),
+        ([wish, "%builder=configmap"], {}, UsageError, "does not bring what %packages asks for"),
         (["%packages=nobody-has"], {}, SourceError, "there is no wheel of nobody-has"),
         (["%packages=app lib==3"], {}, SourceError, "there is no wheel of lib==3"),
         (["%requirements=gone.txt"], {}, SourceError, "gone.txt cannot be read"),

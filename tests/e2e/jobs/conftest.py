@@ -23,12 +23,13 @@ from tests.cluster.namespace import Namespace
 from tests.helpers.jobs import Ended, Recorder
 
 T = TypeVar("T")
-ROLE = Path(__file__).parents[3] / "deploy" / "rbac" / "role.yaml"
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac"
+ROLE = RBAC / "role.yaml"
 
 
-def rules() -> list[Rule]:
+def rules(file: Path = ROLE) -> list[Rule]:
     """The Role that users are told to have."""
-    role = yaml.safe_load(ROLE.read_text())
+    role = yaml.safe_load(file.read_text())
     return [Rule(r["resources"], r["verbs"], r["apiGroups"]) for r in role["rules"]]
 
 
@@ -111,7 +112,14 @@ class Team:
 @pytest.fixture
 def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
     """A user with the Role, signed in by KUBECONFIG; small images, so that jobs are fast."""
-    user = User(namespace, *rules())
+    return made(namespace, tmp_path, monkeypatch, rules())
+
+
+def made(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights: list[Rule]
+) -> Team:
+    """A user with these rights."""
+    user = User(namespace, *rights)
     user.create()
     admin = Path(namespace.cluster.environment["KUBECONFIG"])
     own = user.token().kubeconfig(tmp_path / "kubeconfig", admin)

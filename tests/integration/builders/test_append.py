@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders import append
+from ciao_kernel.builders import images
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, RegistryFault, SourceError, SpecError
@@ -194,7 +194,7 @@ def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(append, "pack", full)
+    monkeypatch.setattr(images, "pack", full)
     with pytest.raises(EnvironmentFault, match="no space is left"):
         kernel.run("print(1)")
 
@@ -203,14 +203,14 @@ def test_an_interrupt_ends_the_upload_of_packages(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read piece by piece as they are sent; it is interrupted at the first."""
-    real, read = append._Body.read, threading.Event()
+    real, read = images._Body.read, threading.Event()
 
-    def slow(body: append._Body, size: int | None = -1) -> Any:
+    def slow(body: images._Body, size: int | None = -1) -> Any:
         read.set()
         time.sleep(0.05)
         return real(body, size)
 
-    monkeypatch.setattr(append._Body, "read", slow)
+    monkeypatch.setattr(images._Body, "read", slow)
     kernel.index.add("app", "1.0", code=f"padding = {secrets.token_hex(1 << 20)!r}")
 
     async def main() -> None:

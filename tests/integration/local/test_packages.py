@@ -49,6 +49,15 @@ def shown(ended: Ended) -> str:
     return data.decode()
 
 
+def test_what_only_an_image_could_have_is_said(jobs: Place) -> None:
+    text = "%framework=tensorflow\n%worker=2\n%apt=git\n%dockerfile=gone\nprint('here')\n"
+
+    ended = jobs.run(text)
+
+    assert shown(ended) == "here\n"
+    assert ended.display.notices.count("%apt, %dockerfile mean nothing on this machine") == 1
+
+
 def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> None:
     index.add("app", "1.0", "lib")
     index.add("lib", "3.0")

@@ -163,7 +163,7 @@ def test_files_in_comments() -> None:
         (TF + "%runner=|", ("auto", "python", "torchrun")),
         (TF + "%cleanPolicy=a|", ("all",)),
         (TF + "%backend=|", ("auto", "local", "kubernetes")),
-        (TF + "%builder=|", ("auto", "folder", "configmap", "append")),
+        (TF + "%builder=|", ("auto", "folder", "configmap", "append", "kaniko", "s2i")),
         (TF + "%ps=1;%detach=|", ("true", "false")),
         (TF + "%dryrun=f|", ("false",)),
         (TF + "%dryrun=|", ("true", "false", "server")),

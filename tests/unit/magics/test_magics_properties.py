@@ -194,6 +194,14 @@ BUILD = {
     "registry": maybe(IMAGES),
     "packages": st.lists(st.text(LINE, min_size=1, max_size=12), max_size=3).map(tuple),
     "requirements": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "apt": st.lists(
+        st.from_regex(r"[a-z][a-z0-9+.-]{1,9}(=[0-9]:[0-9.~-]{1,9})?", fullmatch=True), max_size=3
+    ).map(tuple),
+    "conda_env": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "dockerfile": maybe(st.text(LINE, min_size=1, max_size=12)),
+    "s2i_builder": maybe(IMAGES),
+    "push_secret": maybe(NAMES),
+    "pip_secret": maybe(NAMES),
     "pip_index": maybe(st.from_regex(r"https://[a-z0-9.:/?&=%-]{1,12}", fullmatch=True)),
 }
 

@@ -1,0 +1,223 @@
+"""One pod that is no replica: followed until it has ended, its lines shown as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.reasons import newest
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.client import Object
+from ciao_kernel.kube.logs import ContainerLog, Gap
+from ciao_kernel.kube.watch import Watched
+from ciao_kernel.model import Notice
+from ciao_kernel.plugins import Emit, PodEnd
+
+_FIRST, _LAST = 20, 200
+"""Lines of a log that are kept."""
+_TICK = 0.2
+_LATE = 10.0
+"""Seconds for which a volume that does not exist is waited for: ours come after the pod."""
+_QUIET = 3.0
+"""Seconds of waiting that need no explanation."""
+_AWAY = 5.0
+_ASK_EVERY, _ASK_FOR = 2.0, 2.0
+_VOLUMES = "FailedMount"
+
+
+class SinglePod:
+    """One pod that runs: its state, and its lines as they come.
+
+    Args:
+        target: Where it is.
+        settings: How long is waited for what.
+        pod: As it was created.
+        emit: Shows its lines.
+    """
+
+    def __init__(self, target: Target, settings: Settings, pod: Object, emit: Emit) -> None:
+        self._target, self._settings, self._emit = target, settings, emit
+        self._name, self._uid = str(pod["metadata"]["name"]), str(pod["metadata"]["uid"])
+        self._changed = asyncio.Event()
+        self._pods = Watched(
+            target.client,
+            f"/api/v1/namespaces/{target.namespace}/pods",
+            {"fieldSelector": f"metadata.name={self._name}"},
+            self._changed,
+        )
+        self._pod: Object | None = pod
+        self._first: list[str] = []
+        self._last: deque[str] = deque(maxlen=_LAST)
+        self._began, self._stuck = time.monotonic(), 0.0
+        self._told_away, self._told, self._said = False, "", ""
+        self._may_ask, self._asked = True, 0.0
+
+    def pod(self) -> Object | None:
+        """What the pod looks like now, for the reader of its log."""
+        if self._pods.listed:
+            self._pod = self._pods.items.get(self._uid)
+        return self._pod
+
+    async def changed(self, within: float) -> None:
+        """Return at a change or after so many seconds."""
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def end(self) -> PodEnd:
+        """Wait until it has ended and its lines are read.
+
+        Raises:
+            ClusterFault: It cannot start, was removed, or nobody answers.
+        """
+        watching = asyncio.ensure_future(self._pods.run())
+        reading = asyncio.ensure_future(self._read())
+        last: Object | None = None
+        try:
+            while True:
+                if watching.done():
+                    watching.result()
+                pod = self.pod()
+                if pod is None:
+                    raise ClusterFault(
+                        f"somebody removed the pod {self._name}, which built the image.",
+                        "Run the cell again.",
+                    )
+                last = pod
+                phase = status.get(pod, "status", "phase")
+                # The phase comes a second later, and of a failure the reason may come with it.
+                well = status.get(_terminated(pod), "exitCode") == 0
+                if well or phase in ("Succeeded", "Failed"):
+                    await asyncio.wait({reading}, timeout=self._settings.request_patience)
+                    break
+                self._speak_of_server()
+                await self._look(pod)
+                await asyncio.wait({watching}, timeout=_TICK)
+        finally:
+            for task in (watching, reading):
+                task.cancel()
+            await asyncio.gather(watching, reading, return_exceptions=True)
+        return self._ended(last)
+
+    def _ended(self, pod: Object) -> PodEnd:
+        over = _terminated(pod)
+        said = status.get(pod, "status", "reason") or status.get(over, "reason") or ""
+        code = status.get(over, "exitCode")
+        return PodEnd(
+            code if isinstance(code, int) else None,
+            str(status.get(over, "message") or status.get(pod, "status", "message") or ""),
+            "" if said in ("Completed", "Error") else str(said),
+            tuple(self._first),
+            tuple(self._last),
+        )
+
+    async def _read(self) -> None:
+        log = ContainerLog(
+            self._target.client,
+            self._target.namespace,
+            self._name,
+            str(status.many(self._pod, "spec", "containers")[0].get("name") or ""),
+            self,
+        )
+        async with contextlib.aclosing(log.read()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Gap):
+                    self._emit(Notice(piece.text))
+                    continue
+                for raw in piece.data.decode(errors="replace").split("\n")[:-1]:
+                    line = raw.rpartition("\r")[2] if not raw.endswith("\r") else raw[:-1]
+                    self._keep(line)
+                    if line.strip():
+                        self._emit(Notice(f"[build] {line}"))
+
+    def _keep(self, line: str) -> None:
+        if len(self._first) < _FIRST:
+            self._first.append(line)
+        self._last.append(line)
+
+    # --------------------------------------------------------------------------- waiting
+
+    async def _look(self, pod: Object) -> None:
+        """Say why the pod waits; give up where waiting does not help.
+
+        Raises:
+            ClusterFault: It will never start.
+        """
+        word, why = status.waits_for(pod)
+        containers = status.many(pod, "status", "containerStatuses")
+        if any(status.get(one, "state", "running") is not None for one in containers):
+            return
+        waited = time.monotonic() - self._began
+        if waited < _QUIET:
+            return
+        await self._ask()
+        why = self._said if self._said and (not why or "Back-off" in why) else why
+        if why and why != self._told:
+            self._told = why
+            self._emit(Notice(f"the pod that builds the image waits: {why}"))
+        missing = any(words in why for words in ("not found", "non-existent"))
+        if why.startswith(_VOLUMES) and missing and waited > _LATE:
+            raise self._hopeless(why)
+        if word in status.HOPELESS:
+            self._stuck = self._stuck or time.monotonic()
+            if time.monotonic() - self._stuck >= self._settings.hopeless_wait:
+                raise self._hopeless(why)
+
+    def _hopeless(self, why: str) -> ClusterFault:
+        return ClusterFault(
+            f"the pod that builds the image cannot start: {why}",
+            "`%ciao config kanikoImage=…` names its image; %imagePullSecret=… brings it, "
+            "%pushSecret=… and %pipSecret=… name Secrets of the namespace.",
+        )
+
+    async def _ask(self) -> None:
+        """Read the newest warning about the pod, where the user may read events."""
+        if not self._may_ask or time.monotonic() - self._asked < _ASK_EVERY:
+            return
+        self._asked = time.monotonic()
+        path = f"/api/v1/namespaces/{self._target.namespace}/events"
+        whose = f"involvedObject.uid={self._uid}"
+        try:
+            async with asyncio.timeout(_ASK_FOR):
+                found = await self._target.client.get(path, fieldSelector=whose)
+        except Refused as error:
+            self._may_ask = error.code != 403
+        except (ClusterFault, TimeoutError):
+            pass
+        else:
+            self._said = newest(status.many(found, "items"), of_job=False)
+
+    def _speak_of_server(self) -> None:
+        """Say that the server is away; give up after long enough.
+
+        Raises:
+            ClusterFault: It has been away for too long.
+        """
+        if self._pods.away_since is None:
+            self._told_away = False
+            return
+        away = time.monotonic() - self._pods.away_since
+        if away > self._settings.follow_patience:
+            raise ClusterFault(
+                f"the API server has been away for {away:.0f} s ({self._pods.fault}) while the pod "
+                f"{self._name} built the image.",
+                "Run the cell again once it is back.",
+            )
+        if away > _AWAY and not self._told_away:
+            self._told_away = True
+            fault = self._pods.fault
+            self._emit(Notice(f"the API server does not answer ({fault}); waiting for it …"))
+
+
+def _terminated(pod: Object) -> Any:
+    """How the pod's container ended; None while it has not."""
+    states = [status.get(one, "state") for one in status.many(pod, "status", "containerStatuses")]
+    return next((over for one in states if (over := status.get(one, "terminated"))), None)

@@ -1,0 +1,143 @@
+"""Runs the pods of builders: created, followed to their end, and removed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence
+
+from ciao_kernel.backends.kubernetes import checks, marks, status
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.singlepod import SinglePod
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube.client import Object
+from ciao_kernel.model import Manifest, Notice
+from ciao_kernel.plugins import Emit, PodEnd
+
+_RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "configmaps"))
+"""Beside those that every job needs."""
+_PATIENCE = 4.0
+"""Seconds for which an interrupted cell waits until the pod is removed."""
+
+_removing: set[asyncio.Future[None]] = set()
+"""What goes on after its cell; the loop itself holds tasks by weak references alone."""
+
+
+class ClusterWorkshop:
+    """A namespace, for a builder.
+
+    Args:
+        target: Which one.
+        settings: How long is waited for what.
+    """
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self.namespace = target.namespace
+        self._target, self._settings = target, settings
+
+    async def free(self) -> bool:
+        """Whether the user may run pods here."""
+        return all(await allowed(self._target.client, self.namespace, *_RIGHTS))
+
+    async def secret(self, name: str) -> Mapping[str, bytes]:
+        """Read a Secret of the namespace.
+
+        Raises:
+            ClusterFault: There is none, or the user may not read it.
+        """
+        path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}"
+        try:
+            # Not asked for before: the right may well be one on this Secret alone.
+            found = await self._target.client.find(path)
+        except Refused as error:
+            if error.code != 403:
+                raise
+            what, right = f"read the Secret {name}", Right("get", "secrets")
+            raise await checks.lacking(self._target, what, [right]) from None
+        if found is None:
+            raise ClusterFault(
+                f"there is no Secret {name} in the namespace {self.namespace}.",
+                "`kubectl create secret docker-registry` makes one for a registry.",
+            )
+        data: dict[str, bytes] = {}
+        for key, text in (status.get(found, "data") or {}).items():
+            with contextlib.suppress(binascii.Error, ValueError, TypeError):
+                data[str(key)] = base64.b64decode(text)
+        return data
+
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+        """Run a pod to its end.
+
+        Raises:
+            ClusterFault: The user may not do that, the pod is refused or cannot start, or nobody
+                knows how it ended.
+        """
+        await checks.demand(self._target, "build images by a pod", *_RIGHTS)
+        run, meta = secrets.token_hex(8), pod["metadata"]
+        notes = {**meta.get("annotations", {}), marks.RUN: run}
+        labels = {**meta.get("labels", {}), marks.MANAGED: "ciao"}
+        own = {"namespace": self.namespace, "labels": labels, "annotations": notes}
+        made = {**pod, "metadata": {**meta, **own}}
+        items = [{**one, "metadata": {**one["metadata"], **own}} for one in beside]
+        making = asyncio.ensure_future(self._make(made, items))
+        try:
+            # A request is let end even if the cell is interrupted: only then is it known what is.
+            found = await asyncio.shield(making)
+            return await SinglePod(self._target, self._settings, found, emit).end()
+        except Refused as error:
+            raise self._refusal(error) from error
+        finally:
+            await self._remove(meta["name"], run, making, emit)
+
+    async def _make(self, pod: Manifest, beside: Sequence[Manifest]) -> Object:
+        """Create the pod, then what it owns: so nothing can be left that nobody removes."""
+        client = self._target.client
+        found = await client.create(f"/api/v1/namespaces/{self.namespace}/pods", pod)
+        meta = found["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        for item in beside:
+            owned = {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+            await client.create(marks.collection(item), owned)
+        return found
+
+    def _refusal(self, error: Refused) -> BackendError:
+        fault = checks.refusal(error, self._target)
+        if isinstance(fault, checks.Insecure):
+            words = fault.message.partition(": ")[2]
+            return ClusterFault(
+                f"Pod Security refuses pods that build images in {self.namespace}: {words}",
+                "%builder=append needs no pod: for Python packages that have wheels it does.",
+            )
+        hint = fault.hint if isinstance(fault, ClusterFault) else "A quota counts such pods too."
+        return ClusterFault(f"the pod that builds the image is refused: {error.message}", hint)
+
+    async def _remove(
+        self, name: str, run: str, making: asyncio.Future[Object], emit: Emit
+    ) -> None:
+        """Delete the pod, and with it what it owns; it goes on behind a cell that cannot wait."""
+        path, client = f"/api/v1/namespaces/{self.namespace}/pods/{name}", self._target.client
+
+        async def remove() -> None:
+            await asyncio.wait({making})
+            if not making.cancelled():
+                making.exception()  # whoever waits for it raises it
+            try:
+                item = await client.find(path)
+                if item and status.get(item, "metadata", "annotations", marks.RUN) == run:
+                    await client.delete(path, uid=item["metadata"]["uid"])
+            except BackendError as error:
+                text = f"the pod {name} could not be removed, and may exist: {error.message}"
+                remove_it = f"`kubectl delete pod {name} -n {self.namespace}` does so."
+                emit(Notice(f"{text} {remove_it}"))
+
+        removing = asyncio.ensure_future(remove())
+        _removing.add(removing)
+        removing.add_done_callback(_removing.discard)
+        await asyncio.wait({removing}, timeout=_PATIENCE)
+        if not removing.done():
+            emit(Notice(f"the pod {name} is removed as soon as the API server answers."))

@@ -1,0 +1,209 @@
+"""Builds images by kaniko's executor in a pod: for all builders that have to run something.
+
+An image is built once: its tag is the digest of all that it is made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ciao_kernel.builders import context, outcome
+from ciao_kernel.builders.dockerfile import through
+from ciao_kernel.builders.images import DOCKER_KEY, Bench, Work
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import EnvironmentFault, SpecError
+from ciao_kernel.model import Event, Manifest, Notice
+from ciao_kernel.oci.layer import File
+from ciao_kernel.oci.reference import Reference, is_digest
+from ciao_kernel.plugins import Build
+
+_VERSION = 1
+"""Of how an image is built: a change makes all tags new."""
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+"""What unpacking an image and running commands of it takes; measured one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What an image is made from.
+
+    Args:
+        dockerfile: Its text; bases are named by digest.
+        files: The context, without the Dockerfile.
+        name: Of the Dockerfile, for messages; "" where the user has none.
+        why: It is built, at the end of a sentence.
+    """
+
+    dockerfile: str
+    files: tuple[File, ...] = ()
+    name: str = ""
+    why: str = "what the cell asks for"
+
+
+class Executor:
+    """Builds images in pods.
+
+    Args:
+        bench: Of the builder that asks.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self._settings = bench, bench.settings
+
+    async def image(self, work: Work, recipe: Recipe) -> Reference | None:
+        """Return the image of a recipe, built unless it is there; None in a dry run without it.
+
+        Raises:
+            SourceError: The build failed by what it was asked to do.
+            RegistryFault: A registry says no.
+            ClusterFault: The cluster lets no such pod run, or has ended it.
+        """
+        ask, target = work.ask, work.target
+        layer = await work.thread(lambda: context.packed(recipe.files, ask.folder, work.check))
+        parts = json.dumps([_VERSION, recipe.dockerfile, layer.diff_id, ask.architecture])
+        tag = f"ciao-env-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
+        if found := await work.thread(lambda: work.appender.find(target, tag)):
+            return found
+        if ask.dry:
+            return None
+        if ask.workshop is None:
+            raise SpecError(
+                "this backend lends no place to build an image in.",
+                "%builder=append needs none.",
+                directive="builder",
+            )
+        text, files = recipe.dockerfile, recipe.files
+        if layer.size > context.LIMIT:
+            work.say(f"sending {layer.size / 1e6:,.0f} MB of files through {target.registry} …")
+            moved = context.carried(files)
+            large = await work.thread(lambda: context.packed(moved, ask.folder, work.check))
+            made = await work.carry(large)
+            text, files = through(text, str(made.image)), ()
+        whole = (*files, File("Dockerfile", text.encode()))
+        small = await work.thread(lambda: context.packed(whole, ask.folder, work.check))
+        work.say(f"building {target.name}:{tag} for {recipe.why} …")
+        name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
+        built = pod(name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, text))
+        items = context.config_map(name, small, self._authority())
+        end = await ask.workshop.run(built, [items], lambda event: work.emit(told(event)))
+        if end.code != 0:
+            raise outcome.fault(end, recipe.dockerfile, recipe.name, target, ask.workshop.namespace)
+        digest = end.message.strip()
+        if is_digest(digest):
+            return target.at(digest)
+        if found := await work.thread(lambda: work.appender.find(target, tag)):
+            return found
+        raise outcome.lost(target, tag)
+
+    def _authority(self) -> bytes | None:
+        """The certificate of private registries, where one is set."""
+        path = self._bench.authority
+        try:
+            return path.read_bytes() if path else None
+        except OSError as error:
+            raise EnvironmentFault(
+                f"{path} cannot be read: {error.strerror}.",
+                "`%ciao config registryAuthority=…` names the file.",
+            ) from None
+
+    def _hosts(self, work: Work, text: str) -> tuple[str, ...]:
+        """Registries that a private authority may have signed: all but those that speak http."""
+        if self._bench.authority is None:
+            return ()
+        named = re.findall(r"(?m)^FROM (?:--\S+ )*([^/\s]+[.:][^/\s]*|localhost)/", text)
+        plain = self._settings.plain_registries
+        return tuple(sorted({work.target.registry, *named} - set(plain)))
+
+
+def pod(
+    name: str, destination: str, ask: Build, settings: Settings, hosts: Sequence[str] = ()
+) -> Manifest:
+    """The pod that builds an image.
+
+    Args:
+        name: Of the pod, and of the ConfigMap with its context.
+        destination: Repository and tag.
+        ask: The cell's wishes.
+        settings: The executor's image, its resources, plain registries.
+        hosts: Registries whose certificate the ConfigMap's authority has signed.
+    """
+    wanted, cluster = ask.spec.build, ask.spec.cluster
+    repository = destination.rpartition(":")[0]
+    mounts: list[Manifest] = [{"name": "context", "mountPath": "/ciao", "readOnly": True}]
+    volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
+    if wanted.push_secret:
+        # Under the name that docker has for it: under the Secret's own it is passed over.
+        items = [{"key": DOCKER_KEY, "path": "config.json"}]
+        secret = {"secretName": wanted.push_secret, "items": items}
+        volumes.append({"name": "push", "secret": secret})
+        mounts.append({"name": "push", "mountPath": "/kaniko/.docker", "readOnly": True})
+    if wanted.pip_secret:
+        # For all to read: pip passes over what it may not, and would ask the public index.
+        readable = {"secretName": wanted.pip_secret, "defaultMode": 0o444}
+        volumes.append({"name": "pip", "secret": readable})
+        place = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
+        mounts.append({"name": "pip", "readOnly": True, **place})
+    container: Manifest = {
+        "name": "kaniko",
+        "image": settings.kaniko_image,
+        "args": [
+            f"--context=tar:///ciao/{context.KEY}",
+            f"--destination={destination}",
+            "--digest-file=/dev/termination-log",
+            "--log-format=text",
+            "--compressed-caching=false",  # else a layer of 600 MB takes 4 GB of memory
+            "--push-retry=3",
+            "--image-download-retry=3",
+            "--image-fs-extract-retry=3",
+            "--cache=true",
+            "--cache-copy-layers",
+            f"--cache-repo={repository}/cache",
+            *(f"--insecure-registry={host}" for host in settings.plain_registries),
+            *(f"--registry-certificate={host}=/ciao/ca.crt" for host in hosts),
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "capabilities": {"drop": ["ALL"], "add": list(_CAPABILITIES)},
+        },
+        "volumeMounts": mounts,
+    }
+    asked = {"cpu": settings.build_cpu, "memory": settings.build_memory}
+    if found := {key: value for key, value in asked.items() if value}:
+        container["resources"] = {"requests": found, "limits": dict(found)}
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "activeDeadlineSeconds": int(settings.build_deadline),
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if cluster.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": one} for one in cluster.pull_secrets]
+    architecture = dict(cluster.node_selector).get("kubernetes.io/arch")
+    if architecture:
+        spec["nodeSelector"] = {"kubernetes.io/arch": architecture}
+    # With a sidecar the pod never ends.
+    notes = {"sidecar.istio.io/inject": "false"}
+    meta: Manifest = {"name": name, "labels": dict(notes), "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def told(event: Event) -> Event:
+    """Leave of a line of the executor's own log what it says."""
+    if not isinstance(event, Notice):
+        return event
+    mark = "[build] " if event.text.startswith("[build] ") else ""
+    return Notice(mark + outcome.plain(event.text.removeprefix(mark)))
+
+
+def files(texts: Mapping[str, str]) -> tuple[File, ...]:
+    """Texts as files of a context."""
+    return tuple(File(path, text.encode()) for path, text in sorted(texts.items()))

@@ -1,0 +1,138 @@
+"""``%builder=kaniko``: an environment that commands have to make, and the cell on top of it.
+
+A pod builds the environment once: base, Debian packages, requirements, or a Dockerfile of the
+user's. The cell is then appended through the registry's API, as by ``%builder=append``.
+"""
+
+from __future__ import annotations
+
+from ciao_kernel import requirements
+from ciao_kernel.builders import context, dockerfile, ignore
+from ciao_kernel.builders.dockerfile import ASKED
+from ciao_kernel.builders.executor import Executor, Recipe, files
+from ciao_kernel.builders.images import WORKDIR, Bench, Work
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import SourceError, SpecError
+from ciao_kernel.model import Artifact, Notice
+from ciao_kernel.oci import reference
+from ciao_kernel.plugins import Build, Emit
+from ciao_kernel.requirements import Requirements
+
+
+class KanikoBuilder:
+    """``%builder=kaniko``.
+
+    Args:
+        settings: Registry, its authority, the executor's image.
+    """
+
+    name = "kaniko"
+    backend = "kubernetes"
+    brings = frozenset(
+        {"packages", "requirements", "base", "apt", "conda_env", "dockerfile", "pip_secret"}
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        self._bench = Bench(settings)
+        self._executor = Executor(self._bench)
+
+    async def build(self, ask: Build, emit: Emit) -> Artifact:
+        """Build the environment unless it is there, and append the cell.
+
+        Raises:
+            SpecError: No registry is named, or wishes do not go together.
+            SourceError: A file cannot be read, or the build failed by what it was asked to do.
+            RegistryFault: A registry says no.
+            ClusterFault: The cluster lets no such pod run, or has ended it.
+        """
+        work = await self._bench.work(ask, emit)
+        spec = ask.spec.build
+        wanted = requirements.read(spec, ask.work)
+        check(wanted)
+        if not (wanted.packages or spec.apt or spec.conda_env or spec.dockerfile):
+            return await work.deliver(reference.parse(spec.base or ask.image))
+        recipe = await (self._own(work, wanted) if spec.dockerfile else self._ours(work, wanted))
+        made = await self._executor.image(work, recipe)
+        if made is None:
+            return undone(work)
+        work.say(f"the environment is {made}")
+        return await work.deliver(made)
+
+    async def _ours(self, work: Work, wanted: Requirements) -> Recipe:
+        """The recipe of an environment that directives ask for."""
+        ask, spec = work.ask, work.ask.spec.build
+        base = reference.parse(spec.base or ask.image)
+        image = await work.inspect(base)
+        texts = asked(wanted)
+        if spec.conda_env:
+            texts[f"{ASKED}/environment.yml"] = context.read(ask.work, spec.conda_env, "%condaEnv")
+        text = dockerfile.environment(
+            str(base.at(image.digest)),
+            wanted,
+            spec.apt,
+            bool(spec.conda_env),
+            user="" if image.user in ("", "0", "root", "0:0", "root:root") else image.user,
+            python=ask.python,
+        )
+        named = [*(f"%{name}" for name in ("apt",) if spec.apt), wanted.label, spec.conda_env or ""]
+        return Recipe(text, files(texts), why=", ".join(one for one in named if one))
+
+    async def _own(self, work: Work, wanted: Requirements) -> Recipe:
+        """The recipe of a Dockerfile of the user's, with the packages on top."""
+        ask, spec = work.ask, work.ask.spec.build
+        name = spec.dockerfile or ""
+        for wish, directive in (
+            (spec.apt, "apt"),
+            (spec.conda_env, "condaEnv"),
+            (spec.base, "base"),
+        ):
+            if wish:
+                raise SpecError(
+                    f"%dockerfile says all of the environment, and %{directive} too.",
+                    f"Write it into {name}.",
+                    directive=directive,
+                )
+        text = context.read(ask.work, name, "%dockerfile")
+        dockerfile.check(text, name)
+        digests = {}
+        for line, image in dockerfile.bases(text).items():
+            base = reference.parse(image)
+            digests[line] = str(base.at((await work.inspect(base)).digest))
+        text = dockerfile.pinned(text, digests)
+        wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text)]
+        ignored = ignore.docker(context.ignores(ask.work, ".dockerignore"))
+        taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored))
+        text += "".join(f"{line}\n" for line in dockerfile.install(wanted, ask.python))
+        whole = (*taken, *files(asked(wanted)))
+        return Recipe(text, whole, name, f"{name} {wanted.label}".strip())
+
+
+def asked(wanted: Requirements) -> dict[str, str]:
+    """What pip is asked for, as the files of a build."""
+    if not wanted.packages:
+        return {}
+    found = {f"{ASKED}/requirements.txt": "".join(f"{line}\n" for line in wanted.lines)}
+    if wanted.constraints:
+        found[f"{ASKED}/constraints.txt"] = "".join(f"{line}\n" for line in wanted.constraints)
+    return found
+
+
+def check(wanted: Requirements) -> None:
+    """See that pip in a pod can do what it is asked for.
+
+    Raises:
+        SourceError: A folder of this machine is named.
+    """
+    for line in wanted.options:
+        if line.startswith(("--find-links /", "-f /")):
+            raise SourceError(
+                f"{line} is a folder of this machine, and a pod builds the image.",
+                "Name an index that pods reach: %pipIndex=URL.",
+            )
+
+
+def undone(work: Work) -> Artifact:
+    """What a dry run shows: the image would be built."""
+    ask = work.ask
+    work.emit(Notice(f"an image would be built and pushed to {work.target.name}."))
+    return Artifact(ask.source, ask.python, WORKDIR, image=f"{work.target.name}:not-built-yet")

@@ -1,0 +1,193 @@
+"""How a build in a pod ended, for a user: one sentence, what may help, the last lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from ciao_kernel.builders.dockerfile import instructions
+from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.plugins import PodEnd
+
+_SHOWN = 20
+_NO_CONDA = 64
+_KILLED = 137
+"""How a shell says that its command got SIGKILL; the executor itself may go on."""
+_LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
+_COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$|^\s*RUN (.+)$")
+
+# Words of the executor's last error, what they mean, what helps. {0} is the target, {1} a part of
+# the words.
+_REGISTRY = (
+    (r"401|UNAUTHORIZED|authentication required|DENIED|403",
+     "the registry {0} does not let the build push: its pod has no password that counts there.",
+     "%pushSecret=NAME names a Secret (`kubectl create secret docker-registry`) with the right to "
+     "push."),
+    (r"405 Method Not Allowed", "the registry {0} takes no images: it is read-only.",
+     "Name another one: %registry=…."),
+    (r"server gave HTTP response to HTTPS client", "the registry {0} speaks http.",
+     "If it should: `%ciao config plainRegistries={0}`."),
+    (r"x509|certificate signed by unknown authority",
+     "the certificate of the registry {0} is not trusted by the build.",
+     "`%ciao config registryAuthority=FILE` names who signed it."),
+    (r"lookup (\S+) .*|no such host",
+     "the build's pod does not find the registry: {1}.",
+     "Nodes and pods have to know the registry by the name that the cell gives it."),
+    (r"connection refused|i/o timeout|no route to host|EOF",
+     "the registry {0} does not answer the build.", "Is it up, and may pods reach it?"),
+)  # fmt: skip
+_BASE = re.compile(r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown")
+_SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+?)\"?$")
+_UNKNOWN = re.compile(r"(?:parsing dockerfile|dockerfile).*?: (.+?)\"?$")
+_MISSING = re.compile(r"lstat /kaniko/buildcontext/(\S+?): no such file")
+_EXIT = re.compile(r"waiting for process to exit: exit status (\d+)")
+_INDEX = re.compile(r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout")
+_NO_PACKAGE = re.compile(r"No matching distribution found for (\S[^\r\n\"]*)")
+_ASKS = re.compile(r"EOFError|User for \S+:|40[13] (?:Client )?Error|Credentials not correct")
+_NO_DEB = re.compile(r"Unable to locate package (\S+)")
+_FULL = re.compile(r"no space left on device", re.IGNORECASE)
+
+
+def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) -> CiaoError:
+    """The error of a build that failed.
+
+    Args:
+        end: How its pod ended.
+        text: Of the Dockerfile.
+        name: Of its file; "" where the user has none.
+        target: The repository that it should have been pushed to.
+        namespace: Of the pod.
+    """
+    lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
+    found = _of_cluster(end, namespace) or _of_build(lines, text, name, target, end.code)
+    shown = [plain(line) for line in end.last if line.strip()][-_SHOWN:]
+    if shown:
+        found.hint = "\n".join([found.hint, "", "The last lines of the build:", *shown]).strip("\n")
+    return found
+
+
+def plain(line: str) -> str:
+    """What a line of the executor's own log says; a command's line stays as it is."""
+    if not (match := _LOG.match(line)):
+        return line
+    try:
+        return str(json.loads(match[1])) if match[1].startswith('"') else match[1]
+    except ValueError:
+        return match[1].strip('"')
+
+
+def lost(target: Reference, tag: str) -> CiaoError:
+    """The error of a build that said all is well, though there is no image."""
+    return RegistryFault(
+        f"the build ended well, and there is no {target.name}:{tag}.",
+        "Does somebody remove images there? Run the cell again.",
+    )
+
+
+def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
+    """What the cluster did to the pod, whatever its lines say."""
+    if end.reason == "OOMKilled":
+        return _memory()
+    if end.reason == "DeadlineExceeded":
+        return ClusterFault(
+            "the build took longer than it may.",
+            "`%ciao config buildDeadline=SECONDS` gives it more time.",
+        )
+    if end.reason == "Evicted" or end.code is None:
+        why = end.message.strip().rstrip(".") or end.reason or "nobody says why"
+        return ClusterFault(
+            f"the pod that built the image was ended in {namespace}: {why}.",
+            "A node needs room for the unpacked image. Run the cell again, or take a smaller base.",
+        )
+    return None
+
+
+def _memory() -> CiaoError:
+    return ClusterFault(
+        "the build was killed, for it took more memory than it may.",
+        "`%ciao config buildMemory=8Gi` gives it more.",
+    )
+
+
+def _of_build(
+    lines: list[str], text: str, name: str, target: Reference, code: int | None
+) -> CiaoError:
+    """What the executor says of it."""
+    said = next((line for line in reversed(lines) if line.startswith("error ")), "")
+    said = said or next((line for line in lines if line.startswith("Error: ")), "")
+    whole = "\n".join(lines)
+    if match := _SYNTAX.search(said):
+        return SourceError(f"{name or 'the Dockerfile'}, line {match[1]}: {match[2]}.")
+    if match := _MISSING.search(said):
+        return SourceError(
+            f"{name or 'the Dockerfile'} copies {match[1]}, which is not in the build's files.",
+            "Does .dockerignore leave it out?",
+        )
+    if match := _EXIT.search(said):
+        return _of_command(lines, whole, text, name, int(match[1]))
+    if _BASE.search(said):
+        return RegistryFault(
+            "a base image of the build does not exist, or the build may not read it.",
+            "%pushSecret=NAME names a Secret with its registry's password.",
+        )
+    if _FULL.search(whole):
+        return ClusterFault("the node has no space left for the build.", "Take a smaller base.")
+    for pattern, sentence, hint in _REGISTRY:
+        if match := re.search(pattern, said):
+            part = match[1] if match.lastindex and match[1] else match[0]
+            words = target.registry, part
+            return RegistryFault(sentence.format(*words), hint.format(*words))
+    if "parsing dockerfile" in said and (match := _UNKNOWN.search(said)):
+        return SourceError(f"{name or 'the Dockerfile'}: {match[1]}.")
+    why = said.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
+    ended = f"with exit code {code}" if code is not None else "at once"
+    return ClusterFault(f"the build ended {ended}{f': {why}' if why else ''}.")
+
+
+def _of_command(lines: list[str], whole: str, text: str, name: str, code: int) -> CiaoError:
+    """A command of the Dockerfile that failed; what it wrote says why."""
+    if code == _NO_CONDA and "ciao: there is no conda" in whole:
+        return SourceError(
+            "the base image has no conda, which %condaEnv needs.",
+            "Name one that has: %base=…, such as a miniforge image.",
+        )
+    if match := _NO_PACKAGE.search(whole):
+        away = _INDEX.search(whole)
+        return SourceError(
+            f"pip finds no {match[1].strip()} in the build"
+            + (", for its pod does not reach the package index." if away else "."),
+            "Pods of the cluster need an index that they reach: %pipIndex=URL, or a Secret with a "
+            "pip.conf: %pipSecret=NAME."
+            if away
+            else "Is the name right? Name a version that there is.",
+        )
+    if _ASKS.search(whole) and "pip" in whole:
+        return SourceError(
+            "the package index wants to know who asks.",
+            "%pipSecret=NAME names a Secret whose pip.conf has address, name and password.",
+        )
+    if match := _NO_DEB.search(whole):
+        return SourceError(
+            f"there is no Debian package {match[1]} for the base image.", "Is the name right?"
+        )
+    if code == _KILLED:
+        return _memory()
+    command, line = _command(lines, text)
+    place = f"{name}, line {line}: " if name and line else ""
+    shown = f"`{command[:200]}`" if command else "a command of the build"
+    return SourceError(f"{place}{shown} ended with exit code {code}.")
+
+
+def _command(lines: Iterable[str], text: str) -> tuple[str, int]:
+    """The last command that was begun, and its line."""
+    begun = ""
+    for line in lines:
+        if match := _COMMAND.search(line):
+            begun = (match[1] or match[2]).replace('\\"', '"').strip()
+    plain = " ".join(begun.split())
+    for one in instructions(text):
+        if plain and one.name == "RUN" and " ".join(one.rest.split()).startswith(plain[:60]):
+            return begun, one.line
+    return begun, 0

@@ -1,0 +1,70 @@
+"""Cells that let pods build, run by a user with both Roles of deploy/rbac and nothing more."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import RBAC, Team, made, rules
+from tests.helpers.jobs import Ended
+
+
+@dataclass
+class Maker:
+    """A user whose cells build images.
+
+    Args:
+        team: The user, the namespace, the folder.
+        cluster: Its registry gets the images.
+    """
+
+    team: Team
+    cluster: Cluster
+    repository: str = field(default_factory=lambda: f"tests/{secrets.token_hex(4)}")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        host = self.cluster.at.registry
+        return {
+            "plain_registries": (host,),
+            "registry": f"{host}/{self.repository}",
+            "kaniko_image": self.cluster.image("kaniko"),
+            "images": {"tensorflow": self.cluster.image("python")},
+        }
+
+    def run(self, code: str, *wishes: str, **more: Any) -> Ended:
+        head = ["%framework=tensorflow", "%worker=1", *wishes]
+        return self.team.run("\n".join([*head, code, ""]), **{**self.settings, **more})
+
+    def lines(self, ended: Ended) -> list[str]:
+        assert ended.error is None, (ended.error.message, ended.error.hint, ended.display.notices)
+        return ended.display.data("worker-0").decode().splitlines()
+
+    def builds(self) -> list[str]:
+        """Pods and contexts of builds."""
+        found = self.team.namespace.get("pods,configmaps")["items"]
+        names = [str(item["metadata"]["name"]) for item in found]
+        return [name for name in names if name.startswith("ciao-build-")]
+
+    def left(self) -> list[str]:
+        """Those that do not go: a pod has a moment to end, and its context goes after it."""
+        with contextlib.suppress(TimeoutError, ClusterError):
+            until(lambda: not self.builds(), "all builds to be gone", 30, every=0.3)
+        return self.builds()
+
+
+@pytest.fixture
+def maker(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cluster: Cluster
+) -> Maker:
+    rights = [*rules(), *rules(RBAC / "builder-role.yaml")]
+    return Maker(made(namespace, tmp_path, monkeypatch, rights), own_cluster)
