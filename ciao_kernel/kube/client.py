@@ -120,8 +120,17 @@ class Client:
             self._known[key] = time.monotonic() + _KNOWN, found
         return found
 
+    def keep(self, key: str, found: Object, seconds: float) -> None:
+        """Keep what a caller has found out from answers, for as long as nobody forgets it."""
+        self._known[key] = time.monotonic() + seconds, found
+
+    def kept(self, key: str) -> Object | None:
+        """What :meth:`keep` was given, unless its time is over."""
+        until, found = self._known.get(key, (0.0, {}))
+        return found if until > time.monotonic() else None
+
     def forget(self) -> None:
-        """Believe nothing any more that :meth:`known` has kept."""
+        """Believe nothing any more of what is kept: something was refused, so something changed."""
         self._known.clear()
 
     async def find(self, path: str, **query: str) -> Object | None:

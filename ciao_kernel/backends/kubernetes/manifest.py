@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.config import Settings
@@ -102,6 +104,25 @@ def pods_of(body: Manifest) -> dict[str, Manifest]:
         ):
             return {role: one["template"] for role, one in value.items()}
     return {}
+
+
+def shape(made: Objects) -> str:
+    """Return what two jobs have in common that a cluster takes or refuses alike.
+
+    That is everything but their names and their source.
+    """
+    own = [made.job, *made.beside]
+    names = {one["metadata"]["name"]: f"<{number}>" for number, one in enumerate(own)}
+
+    def general(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: general(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [general(one) for one in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    kinds = [(item["apiVersion"], item["kind"]) for item in made.beside]
+    return json.dumps([made.path, kinds, general(made.job["spec"])], sort_keys=True)
 
 
 def secured(made: Objects) -> Objects:

@@ -10,7 +10,7 @@ from collections import Counter
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import manifest
+from ciao_kernel.backends.kubernetes import manifest, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
@@ -27,22 +27,26 @@ _PLAIN = {"cpu": "requests.cpu", "memory": "requests.memory"}
 """Two names for one count."""
 
 
-async def check(target: Target, made: Objects) -> None:
+async def check(target: Target, made: Objects) -> bool:
     """See that there is room, where this user may look at the quotas; else nothing is said.
+
+    Returns:
+        Whether there are quotas to be looked at, so that the next job is to be checked too.
 
     Raises:
         SpecError: There is not; says what is missing, and names the directive that asks for it.
     """
     client, namespace = target.client, target.namespace
     if not all(await allowed(client, namespace, Right("list", "resourcequotas"))):
-        return
+        return False
     try:
         listed = await client.get(f"/api/v1/namespaces/{namespace}/resourcequotas")
     except BackendError:
-        return  # it is only a favour: what cannot be had is told by the pods' own events
-    asks = _asks(made)
-    for item in listed.get("items") or ():
+        return True  # it is only a favour: what cannot be had is told by the pods' own events
+    asks, items = _asks(made), status.many(listed, "items")
+    for item in items:
         _judge(item, asks, namespace)
+    return bool(items)
 
 
 def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:

@@ -29,6 +29,10 @@ _PATIENCE = 4.0
 _SILENT = 3.0
 """Seconds of asking again after which the cell says so."""
 
+_TRIED = 60.0
+"""Seconds for which the server is believed to take a job like one that it took."""
+_LIKE = "a job like "
+
 _undoing: set[asyncio.Future[None]] = set()
 """What goes on after its cell; the loop itself holds tasks by weak references alone."""
 
@@ -176,6 +180,8 @@ async def _seen(target: Target, path: str) -> bool:
 async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
     """Let the server try what it would make of a job; return the objects that it takes.
 
+    A job like one that it took a minute ago, which is a cell that was edited, is not tried again.
+
     Args:
         target: Where.
         made: The objects. Where Pod Security wants pods that ask for no rights, they become such.
@@ -185,7 +191,10 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
     Raises:
         SpecError, ClusterFault: The cluster would refuse it.
     """
-    name = made.job["metadata"]["name"]
+    client, name = target.client, made.job["metadata"]["name"]
+    key = _LIKE + manifest.shape(made)
+    if not whole and (before := client.kept(key)):
+        return manifest.secured(made) if before["secured"] and not made.secured else made
 
     async def once(made: Objects) -> None:
         items = [(marks.collection(item), item) for item in made.beside]
@@ -194,7 +203,11 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
             for role, pod in manifest.pods_of(made.job).items()
         ]
-        await asyncio.gather(checks.dry_run(target, items, pods), quotas.check(target, made))
+        _, counted = await asyncio.gather(
+            checks.dry_run(target, items, pods), quotas.check(target, made)
+        )
+        if not counted:  # what is left of a quota is another matter with each job
+            client.keep(key, {"secured": made.secured}, _TRIED)
 
     try:
         await once(made)

@@ -1,0 +1,142 @@
+"""What the server is asked to try before a job exists, and what it need not try again."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ciao_kernel.backends.kubernetes import manifest, submit
+from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.errors import SpecError
+from tests.integration.kube.test_answers import client
+
+PODS = "/api/v1/namespaces/team/pods"
+QUOTAS = "/api/v1/namespaces/team/resourcequotas"
+MAPS = "/api/v1/namespaces/team/configmaps"
+EVERYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+FULL = {
+    "metadata": {"name": "small"},
+    "spec": {"hard": {"pods": "2"}},
+    "status": {"used": {"pods": "2"}},
+}
+
+
+def made(name: str, text: str = "print()", cpu: str = "1", volume: str = "") -> Objects:
+    """What a cell becomes: a job of one worker, and its source."""
+    source = f"{name}-{abs(hash(text))}"
+    container = {"image": "python", "resources": {"limits": {"cpu": cpu}}}
+    spec = {
+        "containers": [container],
+        "volumes": [{"configMap": {"name": volume or source}}],
+        "hostname": name,
+    }
+    worker = {"replicas": 1, "template": {"metadata": {"labels": {"job": name}}, "spec": spec}}
+    meta = {"name": name, "namespace": "team"}
+    kind = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}
+    job = {**kind, "metadata": meta, "spec": {"tfReplicaSpecs": {"Worker": worker}}}
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    beside = {**kind, "metadata": {"name": source, "namespace": "team"}, "data": {"cell": text}}
+    return Objects((beside,), job, "/apis/kubeflow.org/v1/namespaces/team/tfjobs")
+
+
+class Server:
+    """Answers as an API server does; what it refuses can be changed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.quotas: list[Any] = []
+        self.restricted = False
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json() if request.method == "POST" else {}
+        if request.path.endswith("selfsubjectrulesreviews"):
+            return web.json_response({**body, "status": {"resourceRules": [EVERYTHING]}})
+        self.asked.append(request.path)
+        if request.path == QUOTAS:
+            return web.json_response({"items": self.quotas})
+        assert request.query["dryRun"] == "All"
+        if self.restricted and "securityContext" not in body.get("spec", {"securityContext": 1}):
+            words = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": root'
+            status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": words}
+            return web.json_response(status, status=403)
+        return web.json_response(body)
+
+
+async def tried(target: Target, server: Server, what: Objects, *, whole: bool = False) -> list[str]:
+    """What is asked of the server for a job."""
+    server.asked.clear()
+    await submit.try_out(target, what, whole=whole)
+    return sorted(server.asked)
+
+
+ALL = sorted([MAPS, PODS, QUOTAS])
+
+
+def test_a_cell_that_was_edited_is_not_tried_again() -> None:
+    async def main() -> None:
+        server = Server()
+        async with client(server.answer) as api:
+            target = Target(api, "team")
+            assert await tried(target, server, made("a")) == ALL
+            assert await tried(target, server, made("a", "print(2)")) == []
+            assert await tried(target, server, made("b", "print(3)")) == []
+            assert await tried(target, server, made("a"), whole=True) != []
+            # Another ask, volume or namespace is another job.
+            assert await tried(target, server, made("a", cpu="2")) == ALL
+            assert await tried(target, server, made("a", volume="data")) == ALL
+            far = replace(made("a"), path="/apis/kubeflow.org/v1/namespaces/far/tfjobs")
+            assert await tried(target, server, far) == ALL
+            api.forget()  # as whoever reads a refusal does
+            assert await tried(target, server, made("a")) == ALL
+
+    asyncio.run(main())
+
+
+def test_a_refused_job_is_tried_each_time() -> None:
+    async def main() -> None:
+        server = Server()
+        server.quotas = [FULL]
+        async with client(server.answer) as api:
+            for _ in range(2):
+                with pytest.raises(SpecError, match="the quota small"):
+                    await submit.try_out(Target(api, "team"), made("a"))
+
+    asyncio.run(main())
+
+
+def test_a_quota_is_looked_at_for_each_job() -> None:
+    async def main() -> None:
+        server = Server()
+        server.quotas = [copy.deepcopy(FULL)]
+        server.quotas[0]["status"]["used"] = {"pods": "1"}
+        async with client(server.answer) as api:
+            target = Target(api, "team")
+            for _ in range(2):
+                assert QUOTAS in await tried(target, server, made("a"))
+            server.quotas[0]["status"]["used"] = {"pods": "2"}
+            with pytest.raises(SpecError, match="the quota small"):
+                await tried(target, server, made("a"))
+
+    asyncio.run(main())
+
+
+def test_what_had_to_be_secured_is_secured_again_without_a_question() -> None:
+    async def main() -> None:
+        server = Server()
+        server.restricted = True
+        async with client(server.answer) as api:
+            target = Target(api, "team")
+            first = await submit.try_out(target, made("a"))
+            server.asked.clear()
+            second = await submit.try_out(target, made("a", "print(2)"))
+            assert server.asked == []
+            assert first.secured
+            assert second == manifest.secured(made("a", "print(2)"))
+
+    asyncio.run(main())
