@@ -8,12 +8,22 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, details, logs, manifest, marks, status, submit
+from ciao_kernel.backends.kubernetes import (
+    checks,
+    details,
+    logs,
+    manifest,
+    marks,
+    status,
+    submit,
+    tries,
+)
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.places import Places
 from ciao_kernel.backends.kubernetes.remove import Removals
 from ciao_kernel.backends.kubernetes.target import Target, Targets
+from ciao_kernel.backends.kubernetes.workshop import tidy
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube import access, exec
@@ -74,7 +84,7 @@ class KubernetesBackend:
         quiet: Emit = lambda _: None  # noqa: E731
         _, made = await submit.prepare(plan, builder, target, self._settings, quiet, name)
         if asks:
-            made = await submit.try_out(target, made, whole=True)
+            made = await tries.try_out(target, made, whole=True)
         texts = [
             yaml.safe_dump(item, sort_keys=False, allow_unicode=True, width=1000)
             for item in (*made.beside, made.job)
@@ -112,8 +122,9 @@ class KubernetesBackend:
         await self._removals.remove(target.client, job, path)
 
     async def delete(self, job: Job) -> None:
-        """As :meth:`stop`, and the logs that were kept here go too."""
+        """As :meth:`stop`, and the logs that were kept here go too, and builds that were left."""
         await self.stop(job, "deleted")
+        await tidy(await self._target(job), self._settings)
         await asyncio.to_thread(shutil.rmtree, self._places.folder(job), True)
 
     def remains(self, job: Job) -> str:
@@ -216,6 +227,6 @@ async def _free(plan: Plan, target: Target) -> str:
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if not await submit.taken(target, path, name):
+        if not await tries.taken(target, path, name):
             break
     return name

@@ -10,6 +10,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.config import Settings
+from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import (
     Artifact,
     CleanPolicy,
@@ -245,19 +246,10 @@ def _placement(cluster: ClusterSpec) -> Manifest:
     if cluster.node_selector:
         found["nodeSelector"] = dict(cluster.node_selector)
     if cluster.tolerations:
-        found["tolerations"] = [_toleration(text) for text in cluster.tolerations]
+        found["tolerations"] = [toleration(text) for text in cluster.tolerations]
     if cluster.priority_class:
         found["priorityClassName"] = cluster.priority_class
     return found
-
-
-def _toleration(text: str) -> Manifest:
-    taint, _, effect = text.partition(":")
-    key, equals, value = taint.partition("=")
-    found: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}
-    if equals:
-        found["value"] = value
-    return found | ({"effect": effect} if effect else {})
 
 
 def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:

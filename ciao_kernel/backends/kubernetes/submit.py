@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas, status
+from ciao_kernel.backends.kubernetes import checks, manifest, marks, tries
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.backends.kubernetes.workshop import ClusterWorkshop
@@ -29,9 +29,10 @@ _PATIENCE = 4.0
 _SILENT = 3.0
 """Seconds of asking again after which the cell says so."""
 
-_TRIED = 60.0
-"""Seconds for which the server is believed to take a job like one that it took."""
-_LIKE = "a job like "
+_KEEPS = (
+    "To keep jobs, name another namespace (%namespace=…), or start the kernel with "
+    "KERNEL_NAMESPACE."
+)
 
 _undoing: set[asyncio.Future[None]] = set()
 """What goes on after its cell; the loop itself holds tasks by weak references alone."""
@@ -88,15 +89,7 @@ async def prepare(
     made = manifest.objects(plan, job, artifact, settings, run, sleeps=sleeps)
     if ground.restricted:
         made = manifest.secured(made)
-    if ground.goes_with_kernel:
-        emit(Notice(_GOES.format(target.namespace)))
     return replace(job, resource=made.path.rpartition("/")[2]), made
-
-
-_GOES = (
-    "the namespace {} was made for this kernel and goes with it, and so does the job. To keep "
-    "jobs, name another one (%namespace=…), or start the kernel with KERNEL_NAMESPACE."
-)
 
 
 async def submit(
@@ -109,15 +102,16 @@ async def submit(
         BackendError: No name is free.
     """
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
+    await _lasts(plan, target, emit)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        async with _asked(taken(target, path, name) if plan.name else _free()) as answer:
+        async with _asked(tries.taken(target, path, name) if plan.name else _free()) as answer:
             # The first name is free as a rule, so the answer is not waited for.
             if number > 1 and await answer:
                 continue
             try:
                 job, made = await prepare(plan, builder, target, settings, emit, name)
-                made = await try_out(target, made)
+                made = await tries.try_out(target, made)
             except (SpecError, BackendError) as error:
                 # What a job of that name has left in its place may be all that is wrong.
                 if _exists(error) or await answer:
@@ -154,69 +148,22 @@ def _exists(error: Exception) -> bool:
     return isinstance(cause, Refused) and cause.reason == "AlreadyExists"
 
 
-async def _free() -> bool:
-    return False
-
-
-async def taken(target: Target, path: str, name: str) -> bool:
-    """Whether a job of our kinds has that name, or pods of another kind have those of ours."""
-    pods = f"/api/v1/namespaces/{target.namespace}/pods"
-    query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", "limit": "1"}
-    group = path.rpartition("/")[0]
-    others = [_seen(target, f"{group}/{kind}/{name}") for kind in marks.KINDS]
-    listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *others)
-    return any(jobs) or bool(status.many(listed, "items"))
-
-
-async def _seen(target: Target, path: str) -> bool:
-    try:
-        return await target.client.find(path) is not None
-    except Refused as error:
-        if error.code != 403:  # a kind that this user has nothing to do with
-            raise
-        return False
-
-
-async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
-    """Let the server try what it would make of a job; return the objects that it takes.
-
-    A job like one that it took a minute ago, which is a cell that was edited, is not tried again.
-
-    Args:
-        target: Where.
-        made: The objects. Where Pod Security wants pods that ask for no rights, they become such.
-        whole: Try the job itself too. Before a submission that is not needed: it is created first,
-            and if that is refused nothing exists.
+async def _lasts(plan: Plan, target: Target, emit: Emit) -> None:
+    """Say that a job will not outlive this kernel, where its namespace does not.
 
     Raises:
-        SpecError, ClusterFault: The cluster would refuse it.
+        SpecError: It was to be left to itself (``%detach``).
     """
-    client, name = target.client, made.job["metadata"]["name"]
-    key = _LIKE + manifest.shape(made)
-    if not whole and (before := client.kept(key)):
-        return manifest.secured(made) if before["secured"] and not made.secured else made
+    if not (await checks.ground(target)).goes_with_kernel:
+        return
+    goes = f"the namespace {target.namespace} was made for this kernel and goes with it"
+    if plan.spec.detach:
+        raise SpecError(f"{goes}: no job there outlives it.", _KEEPS, directive="detach")
+    emit(Notice(f"{goes}, and so does the job. {_KEEPS}"))
 
-    async def once(made: Objects) -> None:
-        items = [(marks.collection(item), item) for item in made.beside]
-        items += [(made.path, made.job)] if whole else []
-        pods = [
-            checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
-            for role, pod in manifest.pods_of(made.job).items()
-        ]
-        _, counted = await asyncio.gather(
-            checks.dry_run(target, items, pods), quotas.check(target, made)
-        )
-        if not counted:  # what is left of a quota is another matter with each job
-            client.keep(key, {"secured": made.secured}, _TRIED)
 
-    try:
-        await once(made)
-    except checks.Insecure:
-        if made.secured:
-            raise
-        made = manifest.secured(made)
-        await once(made)
-    return made
+async def _free() -> bool:
+    return False
 
 
 async def _create(target: Target, made: Objects, emit: Emit) -> str:

@@ -150,8 +150,13 @@ def test_a_namespace_that_goes_with_the_kernel_is_said(
     ended = team.run(CELL.replace("%worker", "%detach\n%worker"))
     assert "goes with it" not in ended.display.notices
     monkeypatch.setenv("KERNEL_POD_NAME", team.namespace.name)
-    ended = team.run(CELL.replace("%worker", "%detach\n%worker"))
-    assert f"the namespace {team.namespace.name} was made for this kernel" in ended.display.notices
+    ended = team.run(CELL)
+    said = f"the namespace {team.namespace.name} was made for this kernel"
+    assert ended.display.notices.count(said) == 1
+    error = team.run(CELL.replace("%worker", "%detach\n%worker")).error
+    assert isinstance(error, UsageError)
+    assert said in error.message
+    assert "%namespace" in error.hint
 
 
 # ------------------------------------------------------------------------ who one is

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import manifest, submit
+from ciao_kernel.backends.kubernetes import manifest, tries
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import SpecError
@@ -71,7 +71,7 @@ class Server:
 async def tried(target: Target, server: Server, what: Objects, *, whole: bool = False) -> list[str]:
     """What is asked of the server for a job."""
     server.asked.clear()
-    await submit.try_out(target, what, whole=whole)
+    await tries.try_out(target, what, whole=whole)
     return sorted(server.asked)
 
 
@@ -105,7 +105,7 @@ def test_a_refused_job_is_tried_each_time() -> None:
         async with client(server.answer) as api:
             for _ in range(2):
                 with pytest.raises(SpecError, match="the quota small"):
-                    await submit.try_out(Target(api, "team"), made("a"))
+                    await tries.try_out(Target(api, "team"), made("a"))
 
     asyncio.run(main())
 
@@ -132,9 +132,9 @@ def test_what_had_to_be_secured_is_secured_again_without_a_question() -> None:
         server.restricted = True
         async with client(server.answer) as api:
             target = Target(api, "team")
-            first = await submit.try_out(target, made("a"))
+            first = await tries.try_out(target, made("a"))
             server.asked.clear()
-            second = await submit.try_out(target, made("a", "print(2)"))
+            second = await tries.try_out(target, made("a", "print(2)"))
             assert server.asked == []
             assert first.secured
             assert second == manifest.secured(made("a", "print(2)"))
