@@ -33,7 +33,7 @@ _AWAY = re.compile(
 )
 _PAGE = re.compile(r"Could not fetch URL .*")
 _WHO = re.compile(r"\b40[13] (Client )?Error|Credentials not correct|EOFError")
-_USER = re.compile(r"//[^/@\s]+@")
+_USER = re.compile(r"//[^/\s]+@")
 
 
 class Failed(Exception):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import BuildSpec
@@ -14,7 +14,8 @@ from ciao_kernel.model import BuildSpec
 _LARGE = 1 << 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
-_USER = re.compile(r"//[^/@\s]+@")
+_USER = re.compile(r"//[^/\s]+@")
+"""A user, or a name and a password, in an address; the password may have an @ of its own."""
 _ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
 
 
@@ -27,12 +28,14 @@ class Requirements:
         constraints: The same of a file of constraints.
         label: The wishes for a reader.
         index: Address of the package index; "" means pip's own setting.
+        places: Lines that stand in a file, each with its place there.
     """
 
     lines: tuple[str, ...]
     constraints: tuple[str, ...]
     label: str
     index: str
+    places: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -49,12 +52,29 @@ class Requirements:
         """The lines that name packages."""
         return tuple(line for line in self.lines if not line.startswith("-"))
 
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """Lines that name a user or a password, each as its place, or without them."""
+        places = dict(self.places)
+        found = [line for line in (*self.lines, *self.constraints) if _USER.search(line)]
+        return tuple(places.get(line) or masked(line) for line in found)
+
+    def place(self, package: str) -> str:
+        """Where a file asks for a package: ``requirements.txt, line 4``; "" where none does."""
+        wanted = _name(package)
+        return next((place for line, place in self.places if _name(line) == wanted), "")
+
     def arguments(self, folder: Path) -> list[str]:
         """Write the files for ``pip install`` to a folder, and return what names them."""
         wanted, held = folder / "requirements.txt", folder / "constraints.txt"
         wanted.write_text("".join(f"{line}\n" for line in self.lines))
         held.write_text("".join(f"{line}\n" for line in self.constraints))
         return ["-r", str(wanted), *(["-c", str(held)] if self.constraints else [])]
+
+
+def masked(text: str) -> str:
+    """The text without the users and passwords in its addresses."""
+    return _USER.sub("//…@", text)
 
 
 def read(wanted: BuildSpec, work: Path) -> Requirements:
@@ -65,25 +85,37 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
         work: Where the user works: the file is found from there.
 
     Raises:
-        SourceError: A file cannot be read, or a line asks for what only this machine has.
+        SourceError: A file cannot be read or is not beside the notebook, or a line asks for what
+            only this machine has.
     """
     for word in wanted.packages:
         _check(word, "%packages", strict=True)
     lines, constraints = list(wanted.packages), list[str]()
-    label = list(wanted.packages)
+    label, places = list(wanted.packages), list[tuple[str, str]]()
     if wanted.requirements:
         label.append(wanted.requirements)
-        file = work / wanted.requirements
-        for line, holds in _flat(file, wanted.requirements, False, {file.resolve()}):
+        path = PurePosixPath(wanted.requirements)
+        if path.is_absolute() or ".." in path.parts or wanted.requirements.startswith("~"):
+            raise SourceError(
+                f"%requirements names {path}, which is outside the notebook's folder, {work}.",
+                "Copy it there.",
+            )
+        file = work / path
+        for line, place, holds in _flat(
+            file, wanted.requirements, False, {(file.resolve(), False)}
+        ):
             (constraints if holds else lines).append(line)
+            places.append((line, place))
     index = wanted.pip_index or ""
     if index:  # it is said to be the one
         lines = [line for line in lines if _option(line)[0] not in ("-i", "--index-url")]
-    return Requirements(tuple(lines), tuple(constraints), " ".join(label), index)
+    return Requirements(tuple(lines), tuple(constraints), " ".join(label), index, tuple(places))
 
 
-def _flat(file: Path, name: str, holds: bool, seen: set[Path]) -> Iterator[tuple[str, bool]]:
-    """The lines of a file and of those that it names, each with whether it is a constraint."""
+def _flat(
+    file: Path, name: str, holds: bool, seen: set[tuple[Path, bool]]
+) -> Iterator[tuple[str, str, bool]]:
+    """The lines of a file and of those that it names: text, place, whether it is a constraint."""
     for number, line in _lines(file, name):
         option, value = _option(line)
         place = f"{name}, line {number}"
@@ -93,23 +125,23 @@ def _flat(file: Path, name: str, holds: bool, seen: set[Path]) -> Iterator[tuple
                     f"{place}: files of requirements are read from this machine alone.",
                     "Download it beside the notebook.",
                 )
-            other = file.parent / value
-            if other.resolve() in seen:
+            other, held = file.parent / value, holds or "c" in option[:3]
+            if (other.resolve(), held) in seen:
                 continue
-            seen.add(other.resolve())
-            yield from _flat(other, value, holds or "c" in option[:3], seen)
+            seen.add((other.resolve(), held))
+            yield from _flat(other, value, held, seen)
         elif option in ("-e", "--editable"):
             raise SourceError(
                 f"{place}: {value or 'it'} lies on this machine, and replicas may be elsewhere.",
                 "Modules beside the notebook go along by themselves; %files takes other folders.",
             )
         elif option in ("-f", "--find-links") and "://" not in value:
-            yield f"--find-links {(file.parent / value).resolve()}", holds
+            yield f"--find-links {(file.parent / value).resolve()}", place, holds
         elif option:
-            yield line, holds
+            yield line, place, holds
         else:
             _check(line, place)
-            yield line, holds
+            yield line, place, holds
 
 
 def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
@@ -140,6 +172,12 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
             yield number, line
     if line := _COMMENT.sub("", rest).strip():
         yield number, line
+
+
+def _name(line: str) -> str:
+    """The name that a line begins with, in the form in which names are compared (PEP 503)."""
+    found = re.match(r"[A-Za-z0-9][\w.-]*", line)
+    return re.sub(r"[-_.]+", "-", found[0]).strip("-").lower() if found else ""
 
 
 def _option(line: str) -> tuple[str, str]:

@@ -14,15 +14,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel import pip, requirements
+from ciao_kernel import caches, pip, requirements
 from ciao_kernel.builders import wheels
-from ciao_kernel.builders.images import Bench, Work
+from ciao_kernel.builders.images import Bench, Work, automatic
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact
 from ciao_kernel.oci import reference
 from ciao_kernel.oci.append import Change
+from ciao_kernel.oci.contents import Unreadable
 from ciao_kernel.oci.image import Image
 from ciao_kernel.oci.layer import File, Layer, pack
 from ciao_kernel.oci.reference import Reference
@@ -32,8 +33,19 @@ _SITE = "/opt/ciao/site"
 """Where packages are unpacked. In front of the image's own on the PYTHONPATH."""
 
 
-class _NoWheel(SourceError):
-    """A package has to be built, which only a pod could do."""
+class _PodOnly(SourceError):
+    """A package has to be built, or chosen by the image's own pip: only a pod could do that."""
+
+
+def _no_wheel(error: wheels.NoWheel, wanted: requirements.Requirements, where: str) -> _PodOnly:
+    place = wanted.place(error.by or error.wish)
+    by = f" ({error.by} needs it)" if error.by else ""
+    has = f"; it has {error.versions}." if error.versions else ", or no such package."
+    return _PodOnly(
+        (f"{place}: " if place else "") + f"there is no wheel of {error.wish}{by} for {where}{has}",
+        "Is the name right? Name a version that has one, or write %builder=kaniko: a pod builds "
+        "others, where the image has what it takes, such as a compiler.",
+    )
 
 
 class AppendBuilder:
@@ -67,7 +79,7 @@ class AppendBuilder:
         if wanted.packages:
             try:
                 base = await self._environment(base, wanted, work)
-            except _NoWheel as error:
+            except (_PodOnly, Unreadable) as error:
                 if not await self._free(ask):
                     raise
                 work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
@@ -76,10 +88,10 @@ class AppendBuilder:
         return await work.deliver(base)
 
     async def _free(self, ask: Build) -> bool:
-        """Whether another builder may take over: the user has named none, and may run pods."""
-        named = ask.spec.builder or "auto"
-        named = self._settings.builder if named == "auto" else named
-        return named in ("", "auto") and ask.workshop is not None and await ask.workshop.free()
+        """Whether a builder with a pod may take over: the user has named none, and may run pods."""
+        if not automatic(ask, self._settings) or ask.workshop is None:
+            return False
+        return await ask.workshop.free()
 
     async def _environment(
         self, base: Reference, wanted: requirements.Requirements, work: Work
@@ -93,27 +105,25 @@ class AppendBuilder:
             lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
         )
         if not found.python:
-            raise SourceError(
+            raise _PodOnly(
                 f"{base.name} has no {python} that could be found, so nobody knows which packages "
                 "fit it.",
                 "Name an image with Python (%base=python:3.13-slim), or its path (%python=…).",
             )
         goal = wheels.Target(found.python, platform.architecture, found.packages, found.musl)
         try:
-            brought = await wheels.bring(wanted, goal, cache, work.say)
+            brought = await wheels.bring(wanted, goal, cache, work.say, self._settings.cache_days)
         except wheels.NoWheel as error:
-            raise _NoWheel(
-                f"there is no wheel of {error} for Python {found.python} on {platform}, "
-                "or no such package.",
-                "Is the name right? Name a version that has one; %builder=kaniko builds others.",
-            ) from None
+            raise _no_wheel(error, wanted, f"Python {found.python} on {platform}") from None
+        if brought.made:
+            await work.thread(lambda: caches.prune(cache / "layers", self._settings.cache_days))
         if brought.replaced:
             work.say(f"other versions than the image's: {', '.join(brought.replaced)}")
         if not brought.names:
             return base
         layer = await work.thread(lambda: _packed(brought.folder, work.check))
         change = Change(env=(("PYTHONPATH", _path(image)),))
-        made = await work.append(base, layer, change)
+        made = await work.append(base, [layer], change)
         if not made.unchanged:
             work.say(f"packages are in {made.image}")
         return made.image
@@ -122,6 +132,8 @@ class AppendBuilder:
 def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
     """The layer of packages that were brought; packed once."""
     place, record = folder.with_suffix(".tar.gz"), folder.with_suffix(".json")
+    for entry in (place, record):
+        caches.used(entry)  # then nobody removes it before it is sent
     with contextlib.suppress(OSError, ValueError, KeyError):
         known = json.loads(record.read_text())
         if place.stat().st_size == known["size"]:

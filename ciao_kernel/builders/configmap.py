@@ -4,6 +4,8 @@ No image, no registry, no wait. A ConfigMap holds a MiB, and its keys hold no sl
 and a few modules are a key each, which a replica can only read. Files of ``%files``, and many
 modules, are packed into one key that an init container unpacks: they are the replica's own, which
 may write to them and into their folders, and what is executable stays so.
+
+What is too large goes into an image instead, where there is a registry and nobody named a builder.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import asyncio
 import base64
 import hashlib
 
+from ciao_kernel.builders.append import AppendBuilder
+from ciao_kernel.builders.images import automatic
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
-from ciao_kernel.model import Artifact, Manifest, Source, SourceFile
+from ciao_kernel.model import Artifact, Manifest, Notice, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit
 
 LIMIT = 1024 * 1024
@@ -41,15 +45,29 @@ class ConfigMapBuilder:
     brings = frozenset[str]()
 
     def __init__(self, settings: Settings) -> None:
-        pass
+        self._settings = settings
+        self._append: AppendBuilder | None = None
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Make the ConfigMap's manifest; the backend creates it.
 
         Raises:
             SourceError: It is too large for one; names the largest files.
+            RegistryFault: It is, and the registry that could take it says no.
         """
-        return await asyncio.to_thread(_artifact, ask.source, ask.python, ask.job)
+        try:
+            return await asyncio.to_thread(_artifact, ask.source, ask.python, ask.job)
+        except _TooLarge as error:
+            registry = ask.spec.build.registry or self._settings.registry
+            if not registry or not ask.image or not automatic(ask, self._settings):
+                raise
+            emit(Notice(f"{error.message.partition(':')[0]}: they travel in an image (append)."))
+            self._append = self._append or AppendBuilder(self._settings)
+            return await self._append.build(ask, emit)
+
+
+class _TooLarge(SourceError):
+    """Code and files do not fit."""
 
 
 def _artifact(source: Source, python: str, job: str) -> Artifact:
@@ -161,12 +179,13 @@ def _packed(files: tuple[SourceFile, ...]) -> bytes:
     return buffer.getvalue()
 
 
-def _too_large(source: Source) -> SourceError:
+def _too_large(source: Source) -> _TooLarge:
     largest = sorted(source.all(), key=lambda file: -file.size)[:3]
     names = ", ".join(f"{file.path} ({file.size / LIMIT:,.1f} MiB)" for file in largest)
     total = sum(file.size for file in source.all())
-    return SourceError(
+    return _TooLarge(
         f"code and files are too large for a ConfigMap: {total / LIMIT:,.1f} MiB in all, "
         f"and it holds 1 MiB. The largest: {names}.",
-        "Take less along with %files, or read the data from a volume or a bucket in the program.",
+        "With %registry and %builder=append they travel in an image. Or take less along with "
+        "%files or %input, or read the data from a volume or a bucket in the program.",
     )

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import base64
 import errno
-import fnmatch
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from ciao_kernel import private
 from ciao_kernel.builders.dockerfile import CARRIED
-from ciao_kernel.builders.ignore import Ignored
 from ciao_kernel.errors import EnvironmentFault, SourceError
+from ciao_kernel.files import CACHES, shown
+from ciao_kernel.ignore import Ignored
 from ciao_kernel.model import Manifest
 from ciao_kernel.oci.layer import File, Layer, pack
 
 LIMIT = 900 << 10
 """Packed bytes that go in a ConfigMap, which holds a MiB in all; more go through the registry."""
 KEY = "context.tar.gz"
+_LARGE = 1 << 20
+"""Bytes of a text: no Dockerfile has as many."""
+_PIECE = 1 << 20
 _MOST = 4 << 30
+_LISTED = 3
 _IN_MEMORY = 16 << 20
-_SECRET = (
-    ".netrc", "_netrc", ".env", ".env.*", ".pypirc", ".git-credentials", ".dockerconfigjson",
-    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "kubeconfig",
-)  # fmt: skip
-"""Names of files that hold passwords and keys as a rule."""
-_CACHES = {"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache"}
+_NEITHER = "it is neither a file nor a folder"
+_FIX = "Fix its permissions, or leave it out."
+_LEAVE = "Leave it out by a line in .dockerignore (for S2I in .s2iignore)."
 
 
 def read(folder: Path, name: str, what: str) -> str:
@@ -37,7 +41,7 @@ def read(folder: Path, name: str, what: str) -> str:
         what: The directive that names it.
 
     Raises:
-        SourceError: It is not there, or no text.
+        SourceError: It is not there, too large, or no text.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("~"):
@@ -46,10 +50,13 @@ def read(folder: Path, name: str, what: str) -> str:
             "Copy it there.",
         )
     try:
+        if (folder / name).exists() and not (folder / name).is_file():
+            raise OSError(errno.EINVAL, "it is no file")  # nobody may ever write to a pipe
         with (folder / name).open("rb") as opened:
-            if not (folder / name).is_file():
-                raise OSError(errno.EINVAL, "it is no file")
-            return opened.read(1 << 20).decode("utf-8-sig")
+            raw = opened.read(_LARGE + 1)
+        if len(raw) > _LARGE:
+            raise OSError(errno.EFBIG, "it is larger than a megabyte")
+        return raw.decode("utf-8-sig")
     except OSError as error:
         why = error.strerror or str(error)
     except UnicodeDecodeError:
@@ -62,18 +69,25 @@ def ignores(folder: Path, name: str) -> str:
     return read(folder, name, name) if (folder / name).is_file() else ""
 
 
-def gather(folder: Path, wanted: Iterable[tuple[str, str]], ignored: Ignored) -> tuple[File, ...]:
-    """Find the files that a build takes from the user's folder.
+def gather(
+    folder: Path,
+    wanted: Iterable[tuple[str, str]],
+    ignored: Ignored,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[File, ...]:
+    """Find the files that a build takes from the user's folder; empty folders are such, too.
 
     Args:
         folder: Of the notebook. Nothing outside of it is taken.
         wanted: Patterns, each with the place that names it, for messages.
         ignored: What stays at home.
+        say: Is told which links are not followed.
 
     Raises:
         SourceError: A pattern matches nothing, or something that no image should get.
     """
     found: dict[str, File] = {}
+    links: list[str] = []
     for pattern, place in wanted:
         relative = PurePosixPath(pattern.lstrip("/") or ".")
         if ".." in relative.parts:
@@ -89,11 +103,17 @@ def gather(folder: Path, wanted: Iterable[tuple[str, str]], ignored: Ignored) ->
                 "Paths are relative to the folder of the notebook.",
             )
         for match in matches:
-            for path in _files(match):
+            for path in _files(match, folder, place):
                 name = path.relative_to(folder).as_posix()
-                if not ignored(name):
-                    named = path == folder / relative
-                    found[name] = _file(name, path, place, named)
+                if ignored(name):
+                    continue
+                if path.is_symlink() and path != match and path.is_dir():
+                    links.append(name)
+                elif name != ".":
+                    found[name] = _file(name, path, place, ignored.anyway(name))
+    if links:
+        named = ", ".join(shown(name) for name in links[:_LISTED])
+        say(f"links to folders are not followed: {named}{' …' if links[_LISTED:] else ''}")
     total = sum(map(_size, found.values()))
     if total > _MOST:
         raise SourceError(
@@ -103,39 +123,84 @@ def gather(folder: Path, wanted: Iterable[tuple[str, str]], ignored: Ignored) ->
     return tuple(found[name] for name in sorted(found))
 
 
-def _files(top: Path) -> Iterator[Path]:
-    """A file, or all below a folder; links to folders are not followed: they may be loops."""
+def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
+    """A file, or all below a folder; a folder where it is empty, or a link, which may be a loop."""
+
+    def closed(error: OSError) -> None:
+        path = Path(str(error.filename)).relative_to(folder).as_posix()
+        raise _refused(place, path, error.strerror or "it cannot be read", _FIX)
+
     if not top.is_dir():
         yield top
         return
-    for parent, folders, names in os.walk(top):
-        folders[:] = sorted(name for name in folders if name not in _CACHES)
+    for parent, folders, names in os.walk(top, onerror=closed):
+        folders[:] = sorted(name for name in folders if name not in CACHES)
+        if not folders and not names:
+            yield Path(parent)
+        yield from (path for name in folders if (path := Path(parent, name)).is_symlink())
         for name in sorted(names):
             yield Path(parent, name)
 
 
-def _file(name: str, path: Path, place: str, named: bool) -> File:
-    why = hint = ""
-    secret = any(fnmatch.fnmatch(path.name, pattern) for pattern in _SECRET)
+def _file(name: str, path: Path, place: str, meant: bool) -> File:
     try:
-        if secret and not named:
-            why = "is a file that holds passwords or keys as a rule"
-            hint = "Leave it out by a line in .dockerignore, or name it alone if it is meant."
-        elif not path.is_file():
-            why = "is neither a file nor a folder"
-            hint = "Leave it out by a line in .dockerignore."
-        else:
-            with path.open("rb"):
-                runs = bool(path.stat().st_mode & 0o100)
-            return File(name, path, runs)
+        name.encode()
+        if path.is_dir():
+            return File(f"{name}/", b"")
+        if not path.is_file():
+            reason = "it is a link that leads nowhere" if path.is_symlink() else _NEITHER
+            raise _refused(place, name, reason, _LEAVE)
+        secret = private.reason(path)
+        runs = bool(path.stat().st_mode & 0o100)
+    except UnicodeEncodeError:
+        raise _refused(place, name, "its name is no UTF-8", _LEAVE) from None
     except OSError as error:
-        why, hint = f"cannot be read: {error.strerror}", "Fix its permissions, or leave it out."
-    raise SourceError(f"{place}: {name} {why}.", hint)
+        raise _refused(place, name, error.strerror or "it cannot be read", _FIX) from None
+    if secret and not meant:
+        hint = f"{_LEAVE[:-1]}; a line !{name} there takes it all the same."
+        raise _refused(place, name, secret, hint)
+    return File(name, path, runs)
+
+
+def _refused(place: str, name: str, reason: str, hint: str) -> SourceError:
+    return SourceError(f"{place}: {shown(name)} cannot be taken: {reason}.", hint)
 
 
 def _size(file: File) -> int:
     known = file.content
     return len(known) if isinstance(known, bytes) else known.stat().st_size
+
+
+def key(files: Iterable[File], heard: Callable[[], None]) -> str:
+    """Tell these files from any others, without packing them.
+
+    Raises:
+        SourceError: One cannot be read.
+    """
+    whole = hashlib.sha256()
+    for file in sorted(files, key=lambda one: one.path):
+        whole.update(json.dumps([file.path, file.executable, _hash(file, heard)]).encode())
+    return whole.hexdigest()
+
+
+def _hash(file: File, heard: Callable[[], None]) -> str:
+    if isinstance(file.content, bytes):
+        return hashlib.sha256(file.content).hexdigest()
+    found = hashlib.sha256()
+    try:
+        with file.content.open("rb") as opened:
+            while piece := opened.read(_PIECE):
+                heard()
+                found.update(piece)
+    except OSError as error:
+        raise _unreadable(error) from None
+    return found.hexdigest()
+
+
+def _unreadable(error: OSError) -> SourceError:
+    return SourceError(
+        f"{error.filename} cannot be read: {error.strerror}.", "Fix its permissions."
+    )
 
 
 def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> Layer:
@@ -155,9 +220,7 @@ def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> La
                 f"no space is left in {folder.parent} to pack the files of the build.",
                 "Free some, or take less along.",
             ) from None
-        raise SourceError(
-            f"{error.filename} cannot be read: {error.strerror}.", "Fix its permissions."
-        ) from None
+        raise _unreadable(error) from None
 
 
 def carried(files: Iterable[File]) -> tuple[File, ...]:

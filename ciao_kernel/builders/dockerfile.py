@@ -1,4 +1,4 @@
-"""Dockerfiles: those of environments, written here; and users' own, read and made safe.
+"""Dockerfiles of users: read, made safe, and their bases named by digest.
 
 Pure functions from text to text. What the executor would pass over in silence is refused.
 """
@@ -8,39 +8,27 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.requirements import Requirements
 
-PLACE = "/opt/ciao"
-"""Where an image keeps the files that it was made from."""
-ASKED = "ciao-asked"
-"""Folder of a context with what directives ask for: no file of the user's is hidden by it."""
 CARRIED = "/ciao-context"
 """Where an image that carries a large context has it."""
-_PIP = {
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # else pip stops at the Python of a distribution
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    "PIP_NO_CACHE_DIR": "1",
-    "PIP_NO_INPUT": "1",
-    "PIP_ROOT_USER_ACTION": "ignore",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
-_CONDA = (
-    "if command -v micromamba; then micromamba install --yes --name base --file {0} "
-    "&& micromamba clean --all --yes; "
-    "elif command -v mamba; then mamba env update --name base --file {0} "
-    "&& mamba clean --all --yes; "
-    "elif command -v conda; then conda env update --name base --file {0} "
-    "&& conda clean --all --yes; "
-    "else echo 'ciao: there is no conda in this image' >&2; exit 64; fi"
-)
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
 _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*'|\"(?:\\.|[^\"\\])*\")")
-_FLAGS = re.compile(r"(?:--[a-z]+(?:=\S+)?\s+)*")
-_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
+_FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
+_VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?:(:?)([-+])([^}]*))?\}|(\w+))")
+_NUMBER = re.compile(r"\d+")
+_DROPPED = (
+    ("RUN", "--mount", ""),
+    ("RUN", "--network", "default"),
+    ("RUN", "--device", ""),
+    ("ADD", "--checksum", ""),
+    ("ADD", "--keep-git-dir", "false"),
+)
+"""Flags that the executor takes and passes over, each with a value that asks for nothing."""
+_FROM = "--from="
 _REMOTE = re.compile(r"(https?|git|ssh)://|git@")
 
 
@@ -84,63 +72,15 @@ class Instruction:
         return tuple(text.split())
 
     @property
+    def origin(self) -> str:
+        """The stage or image that a COPY takes files from; "" means the context."""
+        found = (flag for flag in self.flags if self.name == "COPY" and flag.startswith(_FROM))
+        return next(found, "").removeprefix(_FROM)
+
+    @property
     def copies(self) -> bool:
         """Whether it takes files out of the context."""
-        return self.name in ("COPY", "ADD") and not any(
-            flag.startswith("--from=") for flag in self.flags
-        )
-
-
-def environment(
-    base: str,
-    wanted: Requirements,
-    apt: Sequence[str] = (),
-    conda: bool = False,
-    *,
-    user: str = "",
-    python: str = "python3",
-) -> str:
-    """Write the Dockerfile of an environment.
-
-    Args:
-        base: The image to begin with, by its digest.
-        wanted: What pip installs; its files are in the context.
-        apt: Debian packages.
-        conda: There is an ``environment.yml`` in the context.
-        user: Whom the base runs as; root does the work, and the image is theirs again.
-        python: Of the replicas.
-    """
-    lines = [f"FROM {base}"]
-    if user:
-        lines.append("USER root")
-    if apt:
-        names = " ".join(shlex.quote(name) for name in apt)
-        lines.append(
-            "RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes "
-            f"--no-install-recommends {names} && rm -rf /var/lib/apt/lists/*"
-        )
-    if conda:
-        file = f"{PLACE}/environment.yml"
-        lines += [f"COPY {ASKED}/environment.yml {file}", f"RUN {_CONDA.format(file)}"]
-    lines += install(wanted, python)
-    if user:
-        lines.append(f"USER {user}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def install(wanted: Requirements, python: str = "python3") -> list[str]:
-    """The instructions that let pip install."""
-    if not wanted.packages:
-        return []
-    names = [f"{ASKED}/requirements.txt"]
-    names += [f"{ASKED}/constraints.txt"] if wanted.constraints else []
-    variables = {**_PIP, **({"PIP_INDEX_URL": wanted.index} if wanted.index else {})}
-    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-    held = f" -c {PLACE}/constraints.txt" if wanted.constraints else ""
-    return [
-        f"COPY {' '.join(names)} {PLACE}/",
-        f"RUN {settings} {shlex.quote(python)} -m pip install -r {PLACE}/requirements.txt{held}",
-    ]
+        return self.name in ("COPY", "ADD") and not self.origin
 
 
 def instructions(text: str) -> list[Instruction]:
@@ -158,14 +98,17 @@ def instructions(text: str) -> list[Instruction]:
             pieces.append(bare[:-1])
             continue
         pieces.append(bare)
-        name, _, rest = " ".join(pieces).strip().partition(" ")
+        if bare.strip() or len(pieces) > 1:
+            found.append(_instruction(" ".join(pieces), began, number))
         pieces = []
-        if name:
-            found.append(Instruction(name.upper(), rest.strip(), began, number))
     if pieces:
-        name, _, rest = " ".join(pieces).strip().partition(" ")
-        found.append(Instruction(name.upper(), rest.strip(), began, len(text.splitlines())))
-    return found
+        found.append(_instruction(" ".join(pieces), began, len(text.splitlines())))
+    return [one for one in found if one.name]
+
+
+def _instruction(text: str, line: int, end: int) -> Instruction:
+    name, rest = (*text.split(maxsplit=1), "", "")[:2]
+    return Instruction(name.upper(), rest.strip(), line, end)
 
 
 def check(text: str, name: str) -> None:
@@ -182,75 +125,144 @@ def check(text: str, name: str) -> None:
     if not any(one.name == "FROM" for one in found):
         raise SourceError(f"{name} has no FROM.", "The first instruction names the base image.")
     for one in found:
+        while one.name == "ONBUILD":
+            one = _instruction(one.rest, one.line, one.end)
         if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(_QUOTED.sub("", one.rest)):
             raise SourceError(
                 f"{name}, line {one.line}: here-documents (<<) are passed over by the builder, "
                 "and nothing would run.",
                 "Put the text into a file beside the notebook and COPY it, or join commands by &&.",
             )
-        if one.name == "RUN" and (mount := _first(one.flags, "--mount")):
+        for instruction, flag, nothing in _DROPPED:
+            asked = next((word for word in one.flags if word.partition("=")[0] == flag), "")
+            if one.name != instruction or not asked or asked == f"{flag}={nothing}":
+                continue
             raise SourceError(
-                f"{name}, line {one.line}: the builder ignores RUN {mount}, and the command would "
-                "run without it.",
-                "Leave it out; %pipSecret=… gives pip a password that stays out of the image.",
+                f"{name}, line {one.line}: the builder ignores {instruction} {asked}, and would "
+                "go on without it.",
+                "Leave it out; %pipSecret=… gives pip a password that stays out of the image."
+                if flag == "--mount"
+                else "Leave it out.",
             )
 
 
-def _first(flags: Sequence[str], name: str) -> str:
-    return next((flag for flag in flags if flag.partition("=")[0] == name), "")
+def _walk(text: str) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
+    """The instructions, each with the variables that the Dockerfile itself has set there."""
+    whole, arguments, environment = dict[str, str](), dict[str, str](), dict[str, str]()
+    begun = False
+    for one in instructions(text):
+        if one.name == "FROM":
+            begun, arguments, environment = True, {}, {}
+        known = {**arguments, **environment} if begun and one.name != "FROM" else whole
+        yield one, known
+        if one.name == "ARG":
+            for name, value in _pairs(one.rest):
+                kept = arguments if begun else whole
+                if value is not None:
+                    kept[name] = _filled(value, known)
+                elif begun and name in whole:
+                    kept[name] = whole[name]
+        elif one.name == "ENV":
+            for name, value in _pairs(one.rest):
+                environment[name] = _filled(value or "", known)
+
+
+def _pairs(text: str) -> list[tuple[str, str | None]]:
+    """The pairs of ARG and ENV; None where no value is given."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return []
+    if len(words) > 1 and "=" not in words[0]:  # ENV NAME value, as it was first
+        return [(words[0], " ".join(words[1:]))]
+    split = [word.partition("=") for word in words]
+    return [(name, value if equals else None) for name, equals, value in split]
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    """The text with values for its variables; a variable that nobody has set stays."""
+
+    def value(match: re.Match[str]) -> str:
+        found = known.get(match[1] or match[5])
+        there = found is not None and (found != "" or not match[2])
+        if match[3] == "+":
+            return match[4] if there else ""
+        return found if there and found is not None else match[0] if match[4] is None else match[4]
+
+    return _VARIABLE.sub(value, text)
 
 
 def bases(text: str) -> dict[int, str]:
-    """The images that a Dockerfile begins with, by the line of their FROM.
+    """The images that a Dockerfile begins with or copies from, by the line of FROM or COPY.
 
     Stages, ``scratch`` and names that only a build could know are left out.
     """
-    variables: dict[str, str] = {}
     stages: set[str] = set()
     found: dict[int, str] = {}
-    begun = False
-    for one in instructions(text):
-        if one.name == "ARG" and not begun:
-            name, equals, value = one.rest.partition("=")
-            if equals:
-                variables[name.strip()] = value.strip().strip("\"'")
-        if one.name != "FROM":
-            continue
-        begun = True
-        words = one.arguments.split()
-        image = _VARIABLE.sub(lambda match: _value(match, variables), words[0]) if words else ""
-        if image and image != "scratch" and image not in stages and "$" not in image:
+    for one, known in _walk(text):
+        words = one.arguments.split() if one.name == "FROM" else []
+        image = _filled(words[0], known) if words else one.origin
+        named = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
+        if image and image != "scratch" and not named and "$" not in image:
             found[one.line] = image
         if len(words) == 3 and words[1].upper() == "AS":
-            stages.add(words[2])
+            stages.add(words[2].lower())
     return found
 
 
-def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
-    return variables.get(match[1] or match[3]) or match[2] or match[0]
-
-
 def pinned(text: str, digests: Mapping[int, str]) -> str:
-    """Put an image by its digest into each FROM, by its line: the text says what it builds."""
+    """Put images by their digests into FROM and COPY, by line: the text says what it builds."""
 
     def written(one: Instruction) -> str:
         if one.line not in digests:
             return ""
-        stage = one.arguments.split()[1:]
-        return " ".join(["FROM", *one.flags, digests[one.line], *stage])
+        if one.name == "FROM":
+            return " ".join(["FROM", *one.flags, digests[one.line], *one.arguments.split()[1:]])
+        rest = [flag for flag in one.flags if not flag.startswith(_FROM)]
+        return " ".join(["COPY", f"{_FROM}{digests[one.line]}", *rest, one.arguments])
 
     return _rewritten(text, written)
 
 
-def sources(text: str) -> list[tuple[int, str]]:
-    """What a Dockerfile takes out of its context: each with its line."""
-    return [
-        (one.line, word)
-        for one in instructions(text)
-        if one.copies
-        for word in one.words[:-1]
-        if not _REMOTE.match(word)
-    ]
+def user(text: str) -> tuple[str, int]:
+    """Whom the image runs as, and the line of the FROM whose image says so where it is ""."""
+    by_stage: dict[str, tuple[str, int]] = {}
+    found, stage = ("", 0), ""
+    for one in instructions(text):
+        if one.name == "FROM":
+            words = one.arguments.split()
+            found = by_stage.get(words[0].lower() if words else "", ("", one.line))
+            stage = words[2].lower() if len(words) == 3 else ""
+        elif one.name == "USER":
+            found = one.rest, 0
+        if stage:
+            by_stage[stage] = found
+    return found
+
+
+def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
+    """What a Dockerfile takes out of its context: each with its line.
+
+    Args:
+        text: Of the Dockerfile.
+        name: Of its file, for messages.
+
+    Raises:
+        SourceError: Only a build could know what a path is.
+    """
+    found = []
+    for one, known in _walk(text):
+        for word in one.words[:-1] if one.copies else ():
+            if _REMOTE.match(word):
+                continue
+            path = _filled(word, known)
+            if _VARIABLE.search(path):
+                raise SourceError(
+                    f"{name}, line {one.line}: nobody knows before the build what {word} is.",
+                    "Write the path, or give the variable a value above: ARG NAME=value.",
+                )
+            found.append((one.line, path))
+    return found
 
 
 def through(text: str, image: str) -> str:
@@ -271,7 +283,7 @@ def through(text: str, image: str) -> str:
         *files, target = one.words
         moved = [f"{CARRIED}/{file.removeprefix('./').lstrip('/')}" for file in files]
         moved = [f"{CARRIED}/" if path == f"{CARRIED}/." else path for path in moved]
-        return " ".join(["COPY", f"--from={image}", *one.flags, json.dumps([*moved, target])])
+        return " ".join(["COPY", f"{_FROM}{image}", *one.flags, json.dumps([*moved, target])])
 
     return _rewritten(text, written)
 

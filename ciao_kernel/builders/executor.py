@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.builders import context, outcome
-from ciao_kernel.builders.dockerfile import through
+from ciao_kernel.builders.dockerfile import bases, through
 from ciao_kernel.builders.images import DOCKER_KEY, Bench, Work
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import EnvironmentFault, SpecError
+from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
+from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Event, Manifest, Notice
-from ciao_kernel.oci.layer import File
+from ciao_kernel.oci import reference
+from ciao_kernel.oci.layer import File, Layer
 from ciao_kernel.oci.reference import Reference, is_digest
 from ciao_kernel.plugins import Build
 
-_VERSION = 1
+_VERSION = 2
 """Of how an image is built: a change makes all tags new."""
+_PLACE = "/kaniko/ciao"
+"""Where the pod has its context: the executor's own folder belongs to no image that it builds."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What unpacking an image and running commands of it takes; measured one by one."""
 
@@ -64,8 +67,8 @@ class Executor:
             ClusterFault: The cluster lets no such pod run, or has ended it.
         """
         ask, target = work.ask, work.target
-        layer = await work.thread(lambda: context.packed(recipe.files, ask.folder, work.check))
-        parts = json.dumps([_VERSION, recipe.dockerfile, layer.diff_id, ask.architecture])
+        key = await work.thread(lambda: context.key(recipe.files, work.check))
+        parts = json.dumps([_VERSION, recipe.dockerfile, key, ask.architecture])
         tag = f"ciao-env-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
@@ -77,19 +80,14 @@ class Executor:
                 "%builder=append needs none.",
                 directive="builder",
             )
-        text, files = recipe.dockerfile, recipe.files
-        if layer.size > context.LIMIT:
-            work.say(f"sending {layer.size / 1e6:,.0f} MB of files through {target.registry} …")
-            moved = context.carried(files)
-            large = await work.thread(lambda: context.packed(moved, ask.folder, work.check))
-            made = await work.carry(large)
-            text, files = through(text, str(made.image)), ()
-        whole = (*files, File("Dockerfile", text.encode()))
-        small = await work.thread(lambda: context.packed(whole, ask.folder, work.check))
+        authority = self._authority()
+        text, packed = await self._context(work, recipe, len(authority or b""))
+        if key != await work.thread(lambda: context.key(recipe.files, work.check)):
+            raise SourceError("files changed while they were packed.", "Run the cell again.")
         work.say(f"building {target.name}:{tag} for {recipe.why} …")
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
         built = pod(name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, text))
-        items = context.config_map(name, small, self._authority())
+        items = context.config_map(name, packed, authority)
         end = await ask.workshop.run(built, [items], lambda event: work.emit(told(event)))
         if end.code != 0:
             raise outcome.fault(end, recipe.dockerfile, recipe.name, target, ask.workshop.namespace)
@@ -99,6 +97,28 @@ class Executor:
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
         raise outcome.lost(target, tag)
+
+    async def _context(self, work: Work, recipe: Recipe, beside: int) -> tuple[str, Layer]:
+        """What the pod gets: the text of the Dockerfile, and the packed context with it.
+
+        Args:
+            work: Of the cell.
+            recipe: What is built.
+            beside: Bytes that the ConfigMap holds beside the context.
+        """
+        folder, target = work.ask.folder, work.target
+
+        async def packed(*files: File) -> Layer:
+            return await work.thread(lambda: context.packed(files, folder, work.check))
+
+        text = recipe.dockerfile
+        whole = await packed(*recipe.files, File("Dockerfile", text.encode()))
+        if not recipe.files or whole.size + beside <= context.LIMIT:
+            return text, whole
+        work.say(f"sending {whole.size / 1e6:,.0f} MB of files through {target.registry} …")
+        made = await work.carry(await packed(*context.carried(recipe.files)))
+        text = through(text, str(made.image))
+        return text, await packed(File("Dockerfile", text.encode()))
 
     def _authority(self) -> bytes | None:
         """The certificate of private registries, where one is set."""
@@ -115,7 +135,7 @@ class Executor:
         """Registries that a private authority may have signed: all but those that speak http."""
         if self._bench.authority is None:
             return ()
-        named = re.findall(r"(?m)^FROM (?:--\S+ )*([^/\s]+[.:][^/\s]*|localhost)/", text)
+        named = [reference.parse(image).registry for image in bases(text).values()]
         plain = self._settings.plain_registries
         return tuple(sorted({work.target.registry, *named} - set(plain)))
 
@@ -134,17 +154,19 @@ def pod(
     """
     wanted, cluster = ask.spec.build, ask.spec.cluster
     repository = destination.rpartition(":")[0]
-    mounts: list[Manifest] = [{"name": "context", "mountPath": "/ciao", "readOnly": True}]
+    mounts: list[Manifest] = [{"name": "context", "mountPath": _PLACE, "readOnly": True}]
     volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
-    if wanted.push_secret:
+    if push_secret := wanted.push_secret or settings.push_secret:
         # Under the name that docker has for it: under the Secret's own it is passed over.
         items = [{"key": DOCKER_KEY, "path": "config.json"}]
-        secret = {"secretName": wanted.push_secret, "items": items}
+        secret = {"secretName": push_secret, "items": items}
         volumes.append({"name": "push", "secret": secret})
         mounts.append({"name": "push", "mountPath": "/kaniko/.docker", "readOnly": True})
-    if wanted.pip_secret:
+    if pip_secret := wanted.pip_secret or settings.pip_secret:
         # For all to read: pip passes over what it may not, and would ask the public index.
-        readable = {"secretName": wanted.pip_secret, "defaultMode": 0o444}
+        # Its key is named, so that a Secret without it is missed: a folder would be mounted else.
+        items = [{"key": "pip.conf", "path": "pip.conf"}]
+        readable = {"secretName": pip_secret, "defaultMode": 0o444, "items": items}
         volumes.append({"name": "pip", "secret": readable})
         place = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
         mounts.append({"name": "pip", "readOnly": True, **place})
@@ -152,7 +174,7 @@ def pod(
         "name": "kaniko",
         "image": settings.kaniko_image,
         "args": [
-            f"--context=tar:///ciao/{context.KEY}",
+            f"--context=tar://{_PLACE}/{context.KEY}",
             f"--destination={destination}",
             "--digest-file=/dev/termination-log",
             "--log-format=text",
@@ -164,7 +186,7 @@ def pod(
             "--cache-copy-layers",
             f"--cache-repo={repository}/cache",
             *(f"--insecure-registry={host}" for host in settings.plain_registries),
-            *(f"--registry-certificate={host}=/ciao/ca.crt" for host in hosts),
+            *(f"--registry-certificate={host}={_PLACE}/ca.crt" for host in hosts),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -182,14 +204,14 @@ def pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "activeDeadlineSeconds": int(settings.build_deadline),
+        "nodeSelector": {"kubernetes.io/arch": ask.architecture},
         "containers": [container],
         "volumes": volumes,
     }
     if cluster.pull_secrets:
         spec["imagePullSecrets"] = [{"name": one} for one in cluster.pull_secrets]
-    architecture = dict(cluster.node_selector).get("kubernetes.io/arch")
-    if architecture:
-        spec["nodeSelector"] = {"kubernetes.io/arch": architecture}
+    if cluster.tolerations:  # nodes of a rarer architecture have a taint as a rule
+        spec["tolerations"] = [toleration(text) for text in cluster.tolerations]
     # With a sidecar the pod never ends.
     notes = {"sidecar.istio.io/inject": "false"}
     meta: Manifest = {"name": name, "labels": dict(notes), "annotations": notes}

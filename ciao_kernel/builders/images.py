@@ -6,42 +6,39 @@ Whatever made the environment, the cell comes last, as one small layer on its di
 from __future__ import annotations
 
 import asyncio
-import errno
-import io
-import json
+import contextlib
+import functools
 import threading
-from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
+from ciao_kernel.builders.accounts import DOCKER_KEY as DOCKER_KEY
+from ciao_kernel.builders.accounts import Account, Accounts
+from ciao_kernel.builders.layers import WORKDIR as WORKDIR
+from ciao_kernel.builders.layers import Sent, packed
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
-from ciao_kernel.model import Artifact, Notice, Source
-from ciao_kernel.oci import credentials, reference
+from ciao_kernel.errors import ClusterFault, RegistryFault, SpecError
+from ciao_kernel.model import Artifact, Notice
+from ciao_kernel.oci import reference
 from ciao_kernel.oci.append import Appended, Appender, Change
-from ciao_kernel.oci.credentials import Credentials
 from ciao_kernel.oci.image import Image, Platform
-from ciao_kernel.oci.layer import File, Layer, pack
+from ciao_kernel.oci.layer import Layer
 from ciao_kernel.oci.reference import Reference
-from ciao_kernel.oci.registries import Registries
 from ciao_kernel.oci.registry import Registry
 from ciao_kernel.plugins import Build, Emit, Workshop
 
-WORKDIR = "/ciao"
-"""As with a ConfigMap, so that a program finds itself in the same place by either builder."""
-DOCKER_KEY = ".dockerconfigjson"
-"""Under which a Secret of registries' passwords has them."""
-_IN_MEMORY = 16 << 20
-"""Bytes of files above which their layer is packed to the disk."""
 _TOLD = 20 << 20
 """Bytes of a base's layer from which on its way from another registry is told."""
+_HEARD = 1.0
+"""Seconds that a thread has to end after an interrupt."""
 
 Result = TypeVar("Result")
 
-_check: ContextVar[Callable[[], None]] = ContextVar("_check")
-"""Of the cell that a thread works for: raises where that was interrupted."""
+_working: ContextVar[Work] = ContextVar("_working")
+"""What a thread works for."""
 
 
 class Bench:
@@ -55,10 +52,9 @@ class Bench:
         self.settings = settings
         named = settings.registry_authority
         self.authority = Path(named).expanduser() if named else None
-        self.registries = Registries(settings.plain_registries, self.authority, self._find)
-        self.appender = Appender(self._registry)
-        self._secret: tuple[str, dict[str, Any]] = ("", {})
-        """Name and content of the Secret that was read last, as docker's ``config.json``."""
+        self.appender = Appender(_registry)
+        self._accounts: dict[tuple[str, str], Accounts] = {}
+        """By namespace and Secret."""
 
     async def work(self, ask: Build, emit: Emit) -> Work:
         """Begin the work for a cell.
@@ -69,37 +65,16 @@ class Bench:
         """
         wanted = ask.spec.build
         target = _target(wanted.registry or self.settings.registry, ask)
-        name, workshop = wanted.push_secret, ask.workshop
-        # Whoever has signed in on this machine needs no right to read Secrets.
-        if name and workshop and await asyncio.to_thread(credentials.find, target) is None:
-            await self._read(name, workshop)
-        return Work(self.appender, ask, target, emit)
+        account = self._account(wanted.push_secret or self.settings.push_secret, ask.workshop)
+        await account.know(target)
+        return Work(self.appender, ask, target, emit, account)
 
-    async def _read(self, name: str, workshop: Workshop) -> None:
-        raw = (await workshop.secret(name)).get(DOCKER_KEY, b"")
-        try:
-            found = json.loads(raw)
-            if not isinstance(found, dict):
-                raise ValueError
-        except (ValueError, RecursionError):
-            raise SpecError(
-                f"the Secret {name} is not one of registries' passwords: it has no {DOCKER_KEY} "
-                "that could be read.",
-                "`kubectl create secret docker-registry` makes one.",
-                directive="pushSecret",
-            ) from None
-        if self._secret != (name, found):
-            self._secret = name, found
-            self.registries.forget()
-
-    def _find(self, image: Reference) -> Credentials | None:
-        name, config = self._secret
-        return credentials.find(image) or credentials.of(config, image, f"the Secret {name}")
-
-    def _registry(self, image: Reference) -> Registry:
-        """Open a registry, unless nobody waits any more for what is asked of it again."""
-        _check.get()()
-        return self.registries.of(image)
+    def _account(self, name: str, workshop: Workshop | None) -> Account:
+        key = (workshop.namespace, name) if name and workshop else ("", "")
+        if key not in self._accounts:
+            plain = self.settings.plain_registries
+            self._accounts[key] = Accounts(plain, self.authority, key[1])
+        return Account(self._accounts[key], workshop)
 
 
 class _Cancelled(Exception):
@@ -114,15 +89,19 @@ class Work:
         ask: The cell's wishes.
         target: The repository that gets images.
         emit: Shows events.
+        account: As whom registries are asked.
     """
 
-    def __init__(self, appender: Appender, ask: Build, target: Reference, emit: Emit) -> None:
+    def __init__(
+        self, appender: Appender, ask: Build, target: Reference, emit: Emit, account: Account
+    ) -> None:
         self.ask, self.target, self.appender, self.emit = ask, target, appender, emit
+        self.account = account
         self.platform = Platform(ask.architecture)
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._told: set[str] = set()
-        _check.set(self.check)
+        _working.set(self)
 
     def say(self, text: str) -> None:
         """Show a sentence, from any thread."""
@@ -134,15 +113,30 @@ class Work:
             raise _Cancelled
 
     async def thread(self, work: Callable[[], Result]) -> Result:
-        """Run work in a thread; a cancellation stops it, and waits until it has ended."""
-        running = asyncio.ensure_future(asyncio.to_thread(work))
+        """Run work in a thread; a cancellation stops it, and waits until it has ended.
+
+        Not for long: while a registry says nothing, the thread hears nothing. It then ends by
+        itself, and keeps neither the cell nor this process waiting.
+        """
+        loop, context = self._loop, copy_context()
+        done: asyncio.Future[Result] = loop.create_future()
+
+        def run() -> None:
+            settle: Callable[[], None]
+            try:
+                settle = functools.partial(done.set_result, context.run(work))
+            except BaseException as error:
+                settle = functools.partial(done.set_exception, error)
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle)
+
+        threading.Thread(target=run, name="ciao-image", daemon=True).start()
         try:
-            return await asyncio.shield(running)
+            return await asyncio.shield(done)
         except asyncio.CancelledError:
             self._stop.set()
-            await asyncio.wait({running})
-            if not running.cancelled():
-                running.exception()  # nobody else asks for it
+            done.add_done_callback(_forget)
+            await asyncio.wait({done}, timeout=_HEARD)
             raise
 
     async def inspect(self, base: Reference) -> Image:
@@ -151,7 +145,7 @@ class Work:
         Raises:
             RegistryFault: There is none, or it cannot be read.
         """
-        return await self.thread(lambda: self.appender.inspect(base, self.platform))
+        return await self._asking(base, lambda: self.appender.inspect(base, self.platform))
 
     async def deliver(self, base: Reference) -> Artifact:
         """Append the cell and its files to an image that has all else.
@@ -161,8 +155,8 @@ class Work:
             RegistryFault: A registry says no.
         """
         ask = self.ask
-        layer = await self.thread(lambda: _layer(ask.source, ask.folder, self.check))
-        made = await self.append(base, layer, Change(workdir=WORKDIR))
+        layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
+        made = await self.append(base, layers, Change(workdir=WORKDIR))
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
         return Artifact(ask.source, ask.python, WORKDIR, image=str(made.image))
 
@@ -172,12 +166,11 @@ class Work:
         Raises:
             RegistryFault: A registry says no.
         """
-        known = layer.digest, layer.diff_id, layer.size, layer.content
-        sent = _Sent(*known, heard=self.check)
+        sent = self._sent(layer)
         return await self.thread(lambda: self.appender.carry(self.target, sent, self.platform))
 
-    async def append(self, base: Reference, layer: Layer, change: Change) -> Appended:
-        """Append one layer, or only say what would come of it."""
+    async def append(self, base: Reference, layers: Iterable[Layer], change: Change) -> Appended:
+        """Append layers, or only say what would come of it."""
 
         def tell(digest: str, done: int, size: int) -> None:
             self.check()
@@ -185,44 +178,57 @@ class Work:
                 self._told.add(digest)
                 self.say(f"copying {base.name} once to {self.target.name} ({size / 1e6:,.0f} MB) …")
 
-        known = layer.digest, layer.diff_id, layer.size, layer.content
-        sent = _Sent(*known, heard=self.check)
-        return await self.thread(
+        sent = [self._sent(layer) for layer in layers]
+        return await self._asking(
+            base,
             lambda: self.appender.append(
                 base,
                 self.target,
-                [sent],
+                sent,
                 change,
                 self.platform,
                 push=not self.ask.dry,
                 tell=tell,
-            )
+            ),
         )
 
+    def _sent(self, layer: Layer) -> Sent:
+        known = layer.digest, layer.diff_id, layer.size, layer.content
+        return Sent(*known, heard=self.check)
 
-@dataclass(frozen=True, slots=True)
-class _Sent(Layer):
-    """A layer whose upload ends when its cell is interrupted."""
+    async def _asking(self, base: Reference, work: Callable[[], Result]) -> Result:
+        """Run what asks for a base, whose registry may be one that the Secret alone knows."""
+        unread = None
+        try:
+            await self.account.know(base)
+        except ClusterFault as fault:
+            unread = fault  # most bases are given to everybody
+        try:
+            return await self.thread(work)
+        except RegistryFault as error:
+            if unread and error.code == 401:
+                raise unread from None
+            raise
 
-    heard: Callable[[], None]
 
-    def open(self) -> bytes | IO[bytes]:
-        """What a request takes as its body."""
-        if isinstance(self.content, bytes):
-            return self.content
-        return cast(IO[bytes], _Body(self.content, self.heard))
+def _registry(image: Reference) -> Registry:
+    """Open a registry, unless nobody waits any more for what is asked of it again."""
+    work = _working.get()
+    work.check()
+    return work.account.registries.of(image)
 
 
-class _Body(io.FileIO):
-    """A file that says when it is read."""
+def automatic(ask: Build, settings: Settings) -> bool:
+    """Whether another builder may take over: the user has named none."""
+    named = ask.spec.builder or "auto"
+    named = settings.builder if named == "auto" else named
+    return named in ("", "auto")
 
-    def __init__(self, path: Path, heard: Callable[[], None]) -> None:
-        super().__init__(path)
-        self._heard = heard
 
-    def read(self, size: int | None = -1, /) -> bytes | Any:
-        self._heard()
-        return super().read(-1 if size is None else size)
+def _forget(done: asyncio.Future[Any]) -> None:
+    """Take the error of a thread that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _target(text: str, ask: Build) -> Reference:
@@ -235,27 +241,3 @@ def _target(text: str, ask: Build) -> Reference:
             directive="builder" if ask.spec.builder else wish,
         )
     return replace(reference.parse(text), tag="", digest="")
-
-
-def _layer(source: Source, folder: Path, heard: Callable[[], None]) -> Layer:
-    """The layer of the cell and its files."""
-    large = sum(file.size for file in source.all()) > _IN_MEMORY
-    try:
-        files = []
-        for file in source.all():
-            content = file.origin if file.data is None else file.data
-            assert content is not None
-            runs = file.origin is not None and bool(file.origin.stat().st_mode & 0o100)
-            files.append(File(f"{WORKDIR}/{file.path}", content, runs))
-        place = folder / "layer.tar.gz" if large else None
-        return pack(files, place, [WORKDIR], heard)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise EnvironmentFault(
-                f"no space is left in {folder.parent} to pack the cell's files.",
-                "Free some, or take less along with %files.",
-            ) from None
-        raise SourceError(
-            f"{error.filename} cannot be read: {error.strerror}.",
-            "Fix the file's permissions, or leave it out of %files.",
-        ) from None

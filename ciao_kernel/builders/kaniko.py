@@ -6,9 +6,9 @@ user's. The cell is then appended through the registry's API, as by ``%builder=a
 
 from __future__ import annotations
 
-from ciao_kernel import requirements
-from ciao_kernel.builders import context, dockerfile, ignore
-from ciao_kernel.builders.dockerfile import ASKED
+from ciao_kernel import ignore, requirements
+from ciao_kernel.builders import context, dockerfile, environment
+from ciao_kernel.builders.environment import ASKED
 from ciao_kernel.builders.executor import Executor, Recipe, files
 from ciao_kernel.builders.images import WORKDIR, Bench, Work
 from ciao_kernel.config import Settings
@@ -16,7 +16,7 @@ from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.oci import reference
 from ciao_kernel.plugins import Build, Emit
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.requirements import Requirements, masked
 
 
 class KanikoBuilder:
@@ -65,13 +65,16 @@ class KanikoBuilder:
         image = await work.inspect(base)
         texts = asked(wanted)
         if spec.conda_env:
-            texts[f"{ASKED}/environment.yml"] = context.read(ask.work, spec.conda_env, "%condaEnv")
-        text = dockerfile.environment(
+            text = context.read(ask.work, spec.conda_env, "%condaEnv")
+            if masked(text) != text:
+                raise _personal(spec.conda_env)
+            texts[f"{ASKED}/environment.yml"] = text
+        text = environment.environment(
             str(base.at(image.digest)),
             wanted,
             spec.apt,
             bool(spec.conda_env),
-            user="" if image.user in ("", "0", "root", "0:0", "root:root") else image.user,
+            user=image.user,
             python=ask.python,
         )
         named = [*(f"%{name}" for name in ("apt",) if spec.apt), wanted.label, spec.conda_env or ""]
@@ -94,15 +97,19 @@ class KanikoBuilder:
                 )
         text = context.read(ask.work, name, "%dockerfile")
         dockerfile.check(text, name)
-        digests = {}
-        for line, image in dockerfile.bases(text).items():
-            base = reference.parse(image)
-            digests[line] = str(base.at((await work.inspect(base)).digest))
+        digests, users = dict[int, str](), dict[int, str]()
+        for line, named in dockerfile.bases(text).items():
+            base = reference.parse(named)
+            image = await work.inspect(base)
+            digests[line], users[line] = str(base.at(image.digest)), image.user
         text = dockerfile.pinned(text, digests)
-        wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text)]
+        wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text, name)]
         ignored = ignore.docker(context.ignores(ask.work, ".dockerignore"))
-        taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored))
-        text += "".join(f"{line}\n" for line in dockerfile.install(wanted, ask.python))
+        taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored, work.say))
+        user, line = dockerfile.user(text)
+        lines = environment.install(wanted, ask.python)
+        lines = environment.as_root(lines, user or users.get(line, ""))
+        text += "".join(f"{line}\n" for line in lines)
         whole = (*taken, *files(asked(wanted)))
         return Recipe(text, whole, name, f"{name} {wanted.label}".strip())
 
@@ -121,14 +128,24 @@ def check(wanted: Requirements) -> None:
     """See that pip in a pod can do what it is asked for.
 
     Raises:
-        SourceError: A folder of this machine is named.
+        SourceError: A folder of this machine is named, or a user or a password.
     """
+    for place in wanted.personal:
+        raise _personal(place)
     for line in wanted.options:
         if line.startswith(("--find-links /", "-f /")):
             raise SourceError(
                 f"{line} is a folder of this machine, and a pod builds the image.",
                 "Name an index that pods reach: %pipIndex=URL.",
             )
+
+
+def _personal(place: str) -> SourceError:
+    """The error of an address with a password: all that a pod builds from stays in the image."""
+    return SourceError(
+        f"{place} names a user or a password, which the image would keep.",
+        "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the password.",
+    )
 
 
 def undone(work: Work) -> Artifact:

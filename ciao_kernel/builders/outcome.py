@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
@@ -16,18 +16,24 @@ _NO_CONDA = 64
 _KILLED = 137
 """How a shell says that its command got SIGKILL; the executor itself may go on."""
 _LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
-_COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$|^\s*RUN (.+)$")
+_COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$")
 
-# Words of the executor's last error, what they mean, what helps. {0} is the target, {1} a part of
-# the words.
+# Words of the executor's last error, what they mean, what helps. {0} is the registry, {1} a part of
+# the words, {2} what the build would do there.
 _REGISTRY = (
-    (r"401|UNAUTHORIZED|authentication required|DENIED|403",
-     "the registry {0} does not let the build push: its pod has no password that counts there.",
+    (r"\b429\b|TOOMANYREQUESTS", "the registry {0} takes no more requests for now.",
+     "Run the cell again in some minutes. It may let those do more whom it knows: %pushSecret=NAME "
+     "names a Secret with its password."),
+    (r"\b40[13]\b|UNAUTHORIZED|authentication required|DENIED",
+     "the registry {0} does not let the build {2}: its pod has no password that counts there.",
      "%pushSecret=NAME names a Secret (`kubectl create secret docker-registry`) with the right to "
-     "push."),
+     "{2}."),
     (r"405 Method Not Allowed", "the registry {0} takes no images: it is read-only.",
      "Name another one: %registry=…."),
-    (r"server gave HTTP response to HTTPS client", "the registry {0} speaks http.",
+    (r"(?i)no space left on device|\bErr:28\b", "the registry {0} has no space left.",
+     "Remove images there, or name another one: %registry=…."),
+    (r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
+     "the registry {0} speaks http.",
      "If it should: `%ciao config plainRegistries={0}`."),
     (r"x509|certificate signed by unknown authority",
      "the certificate of the registry {0} is not trusted by the build.",
@@ -35,9 +41,11 @@ _REGISTRY = (
     (r"lookup (\S+) .*|no such host",
      "the build's pod does not find the registry: {1}.",
      "Nodes and pods have to know the registry by the name that the cell gives it."),
-    (r"connection refused|i/o timeout|no route to host|EOF",
+    (r"connection refused|connection reset|broken pipe|i/o timeout|no route to host|EOF",
      "the registry {0} does not answer the build.", "Is it up, and may pods reach it?"),
 )  # fmt: skip
+_PUSHING = re.compile(r"push permission|error pushing")
+_HOST = (re.compile(r"https?://([^/\s\"]+)/v2/"), re.compile(r"https?://([^/\s\"]+)"))
 _BASE = re.compile(r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown")
 _SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+?)\"?$")
 _UNKNOWN = re.compile(r"(?:parsing dockerfile|dockerfile).*?: (.+?)\"?$")
@@ -45,6 +53,7 @@ _MISSING = re.compile(r"lstat /kaniko/buildcontext/(\S+?): no such file")
 _EXIT = re.compile(r"waiting for process to exit: exit status (\d+)")
 _INDEX = re.compile(r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout")
 _NO_PACKAGE = re.compile(r"No matching distribution found for (\S[^\r\n\"]*)")
+_PIP = re.compile(r"\bpip[\d.]*\b|^(?:Collecting|Looking in indexes)\b", re.MULTILINE)
 _ASKS = re.compile(r"EOFError|User for \S+:|40[13] (?:Client )?Error|Credentials not correct")
 _NO_DEB = re.compile(r"Unable to locate package (\S+)")
 _FULL = re.compile(r"no space left on device", re.IGNORECASE)
@@ -60,8 +69,7 @@ def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) 
         target: The repository that it should have been pushed to.
         namespace: Of the pod.
     """
-    lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
-    found = _of_cluster(end, namespace) or _of_build(lines, text, name, target, end.code)
+    found = _of_cluster(end, namespace) or _of_build(end, text, name, target)
     shown = [plain(line) for line in end.last if line.strip()][-_SHOWN:]
     if shown:
         found.hint = "\n".join([found.hint, "", "The last lines of the build:", *shown]).strip("\n")
@@ -95,11 +103,18 @@ def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
             "the build took longer than it may.",
             "`%ciao config buildDeadline=SECONDS` gives it more time.",
         )
-    if end.reason == "Evicted" or end.code is None:
-        why = end.message.strip().rstrip(".") or end.reason or "nobody says why"
+    why = end.message.strip().rstrip(".") or end.reason or "nobody says why"
+    if end.reason == "Deleted":
+        return ClusterFault(
+            f"the pod that built the image was removed from {namespace}: {why}.",
+            "Run the cell again.",
+        )
+    if end.reason or end.code is None:  # evicted, or its node was shut down, or had no room for it
         return ClusterFault(
             f"the pod that built the image was ended in {namespace}: {why}.",
-            "A node needs room for the unpacked image. Run the cell again, or take a smaller base.",
+            "A node needs room for the unpacked image. Run the cell again, or take a smaller base."
+            if end.reason == "Evicted"
+            else "Run the cell again.",
         )
     return None
 
@@ -111,13 +126,11 @@ def _memory() -> CiaoError:
     )
 
 
-def _of_build(
-    lines: list[str], text: str, name: str, target: Reference, code: int | None
-) -> CiaoError:
+def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError:
     """What the executor says of it."""
+    lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("error ")), "")
     said = said or next((line for line in lines if line.startswith("Error: ")), "")
-    whole = "\n".join(lines)
     if match := _SYNTAX.search(said):
         return SourceError(f"{name or 'the Dockerfile'}, line {match[1]}: {match[2]}.")
     if match := _MISSING.search(said):
@@ -126,35 +139,49 @@ def _of_build(
             "Does .dockerignore leave it out?",
         )
     if match := _EXIT.search(said):
-        return _of_command(lines, whole, text, name, int(match[1]))
+        return _of_command(end.last, text, name, int(match[1]))
     if _BASE.search(said):
         return RegistryFault(
             "a base image of the build does not exist, or the build may not read it.",
             "%pushSecret=NAME names a Secret with its registry's password.",
         )
-    if _FULL.search(whole):
-        return ClusterFault("the node has no space left for the build.", "Take a smaller base.")
+    pushing = _PUSHING.search(said)
+    if _FULL.search(said or "\n".join(lines)) and not pushing:
+        return _full()
+    words = target.registry if pushing else _host(said), "push" if pushing else "read its image"
     for pattern, sentence, hint in _REGISTRY:
         if match := re.search(pattern, said):
             part = match[1] if match.lastindex and match[1] else match[0]
-            words = target.registry, part
-            return RegistryFault(sentence.format(*words), hint.format(*words))
+            return RegistryFault(
+                sentence.format(words[0], part, words[1]), hint.format(words[0], part, words[1])
+            )
     if "parsing dockerfile" in said and (match := _UNKNOWN.search(said)):
         return SourceError(f"{name or 'the Dockerfile'}: {match[1]}.")
     why = said.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
-    ended = f"with exit code {code}" if code is not None else "at once"
+    ended = f"with exit code {end.code}" if end.code is not None else "at once"
     return ClusterFault(f"the build ended {ended}{f': {why}' if why else ''}.")
 
 
-def _of_command(lines: list[str], whole: str, text: str, name: str, code: int) -> CiaoError:
+def _host(said: str) -> str:
+    """The registry that an error names; the first address may be that of who gives out tokens."""
+    found = next((match for pattern in _HOST if (match := pattern.search(said))), None)
+    return found[1] if found else "of the base"
+
+
+def _full() -> CiaoError:
+    return ClusterFault("the node has no space left for the build.", "Take a smaller base.")
+
+
+def _of_command(lines: Sequence[str], text: str, name: str, code: int) -> CiaoError:
     """A command of the Dockerfile that failed; what it wrote says why."""
-    if code == _NO_CONDA and "ciao: there is no conda" in whole:
+    command, line, wrote = _command(lines, text)
+    if code == _NO_CONDA and "ciao: there is no conda" in wrote:
         return SourceError(
             "the base image has no conda, which %condaEnv needs.",
             "Name one that has: %base=…, such as a miniforge image.",
         )
-    if match := _NO_PACKAGE.search(whole):
-        away = _INDEX.search(whole)
+    if match := _NO_PACKAGE.search(wrote):
+        away = _INDEX.search(wrote)
         return SourceError(
             f"pip finds no {match[1].strip()} in the build"
             + (", for its pod does not reach the package index." if away else "."),
@@ -163,31 +190,33 @@ def _of_command(lines: list[str], whole: str, text: str, name: str, code: int) -
             if away
             else "Is the name right? Name a version that there is.",
         )
-    if _ASKS.search(whole) and "pip" in whole:
+    if _ASKS.search(wrote) and _PIP.search(f"{command}\n{wrote}"):
         return SourceError(
             "the package index wants to know who asks.",
             "%pipSecret=NAME names a Secret whose pip.conf has address, name and password.",
         )
-    if match := _NO_DEB.search(whole):
+    if match := _NO_DEB.search(wrote):
         return SourceError(
             f"there is no Debian package {match[1]} for the base image.", "Is the name right?"
         )
+    if _FULL.search(wrote):
+        return _full()
     if code == _KILLED:
         return _memory()
-    command, line = _command(lines, text)
     place = f"{name}, line {line}: " if name and line else ""
     shown = f"`{command[:200]}`" if command else "a command of the build"
     return SourceError(f"{place}{shown} ended with exit code {code}.")
 
 
-def _command(lines: Iterable[str], text: str) -> tuple[str, int]:
-    """The last command that was begun, and its line."""
-    begun = ""
-    for line in lines:
-        if match := _COMMAND.search(line):
-            begun = (match[1] or match[2]).replace('\\"', '"').strip()
+def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:
+    """The last command that was begun, its line, and what was written since."""
+    begun, since = "", 0
+    for number, line in enumerate(lines):
+        if match := _COMMAND.search(line.rstrip()):
+            begun, since = match[1].replace('\\"', '"').strip(), number + 1
+    wrote = "\n".join(line.rstrip() for line in lines[since:])
     plain = " ".join(begun.split())
     for one in instructions(text):
         if plain and one.name == "RUN" and " ".join(one.rest.split()).startswith(plain[:60]):
-            return begun, one.line
-    return begun, 0
+            return begun, one.line, wrote
+    return begun, 0, wrote

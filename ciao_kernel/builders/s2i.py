@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ciao_kernel import requirements
-from ciao_kernel.builders import context, ignore
+from ciao_kernel import ignore, requirements
+from ciao_kernel.builders import context
 from ciao_kernel.builders.executor import Executor, Recipe
 from ciao_kernel.builders.images import Bench, Work
 from ciao_kernel.builders.kaniko import asked, check, undone
@@ -31,7 +31,8 @@ from ciao_kernel.plugins import Build, Emit
 SCRIPTS = "/usr/libexec/s2i"
 _OWN = (".s2i/bin/assemble", ".s2i/bin/run", ".s2i/bin/save-artifacts")
 _USER = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_ENVIRONMENT = ".s2i/environment"
 
 
 class S2IBuilder:
@@ -59,16 +60,20 @@ class S2IBuilder:
             ClusterFault: The cluster lets no such pod run, or has ended it.
         """
         spec = ask.spec.build
-        if not spec.s2i_builder:
+        builder = spec.s2i_builder or self._bench.settings.s2i_builder
+        if not builder:
             raise SpecError(
                 "%builder=s2i needs a builder image.",
-                "Name one: %s2iBuilder=registry.example.com/s2i/python:3.13.",
+                "Name one: %s2iBuilder=registry.example.com/s2i/python:3.13, or "
+                "`%ciao config s2iBuilder=…`.",
                 directive="builder",
             )
         work = await self._bench.work(ask, emit)
         wanted = requirements.read(spec, ask.work)
         check(wanted)
-        named = reference.parse(spec.s2i_builder)
+        named = reference.parse(builder)
+        if not (named.tag or named.digest):
+            named = replace(named, tag="latest")
         image = await work.inspect(named)
         known = scripts(image, str(named))
         texts = {name.rpartition("/")[2]: text for name, text in asked(wanted).items()}
@@ -78,7 +83,9 @@ class S2IBuilder:
             texts["requirements.txt"] = f"--index-url {wanted.index}\n{texts['requirements.txt']}"
         files = await work.thread(lambda: _source(work, texts))
         own = frozenset(one.path for one in files)
-        variables = environment(context.ignores(ask.work, ".s2i/environment"))
+        variables = environment(
+            context.ignores(ask.work, _ENVIRONMENT) if _ENVIRONMENT in own else ""
+        )
         text = dockerfile(str(named.at(image.digest)), str(named), known, own, variables)
         label = wanted.label or "its source"
         recipe = Recipe(text, upload(files), why=f"{label}, by {named.name}")
@@ -147,7 +154,6 @@ def dockerfile(
         variables: For the scripts and the program.
     """
     labels = {
-        "io.k8s.display-name": name,
         "io.openshift.s2i.build.image": name,
         "io.openshift.s2i.build.source-location": "cell",
     }
@@ -163,12 +169,12 @@ def dockerfile(
     if variables:
         lines.append(f"ENV {_pairs(variables)}")
     lines.append("USER root")
-    if known.user == "1001":
+    if known.user.isdigit() and known.user != "0":
         # The executor gives a user whom nobody knows a group of his own, and docker group 0, which
         # the folders of builder images belong to.
         lines.append(
-            "RUN grep -q '^[^:]*:[^:]*:1001:' /etc/passwd || "
-            "echo 's2i:x:1001:0::/:/bin/sh' >> /etc/passwd"
+            f"RUN grep -q '^[^:]*:[^:]*:{known.user}:' /etc/passwd || "
+            f"echo 's2i:x:{known.user}:0::/:/bin/sh' >> /etc/passwd"
         )
     if own:
         lines.append(f"COPY --chown={owner} upload/scripts {place}/scripts")
@@ -187,18 +193,18 @@ def _pairs(pairs: Iterable[tuple[str, str]], *, quoted: bool = False) -> str:
 
 
 def environment(text: str) -> tuple[tuple[str, str], ...]:
-    """Read ``.s2i/environment``: ``NAME=value`` on each line.
+    """Read ``.s2i/environment``: ``NAME=value`` on each line; others are passed over.
 
     Raises:
         SourceError: A name is none.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        name, equals, value = line.strip().partition("=")
-        if not line.strip() or line.lstrip().startswith("#") or not equals:
+    for number, line in enumerate(text.split("\n"), 1):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not name or name.startswith("#"):
             continue
         if not _NAME.fullmatch(name):
-            raise SourceError(f".s2i/environment, line {number}: {name[:80]!r} is no variable.")
+            raise SourceError(f"{_ENVIRONMENT}, line {number}: {name[:80]!r} is no variable.")
         found[name] = value
     return tuple(found.items())
 
@@ -209,7 +215,7 @@ def _source(work: Work, texts: Mapping[str, str]) -> tuple[File, ...]:
     ignored = ignore.s2i(context.ignores(folder, ".s2iignore"))
     if (folder / ".s2i").is_dir():
         wishes = [(".s2i", ".s2i")]
-        found |= {one.path: one for one in context.gather(folder, wishes, ignored)}
+        found |= {one.path: one for one in context.gather(folder, wishes, ignored, work.say)}
     for one in work.ask.source.files:
         content = one.origin if one.data is None else one.data
         if content is not None and not ignored(one.path):
@@ -230,7 +236,6 @@ def upload(files: Sequence[File]) -> tuple[File, ...]:
         if one.path in own
         else replace(one, path=f"upload/src/{one.path}")
         for one in files
-        if one.path in own or not one.path.startswith(".s2i/bin/")
     ]
     if all(one.path.startswith("upload/scripts/") for one in placed):
         placed.append(File("upload/src/.s2ikeep", b""))

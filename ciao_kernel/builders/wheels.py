@@ -16,22 +16,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from ciao_kernel import pip
-from ciao_kernel.builders import elsewhere
-from ciao_kernel.errors import SourceError
-from ciao_kernel.requirements import Requirements
+from ciao_kernel import caches, pip
+from ciao_kernel.builders import complaints, elsewhere
+from ciao_kernel.builders.complaints import NoWheel as NoWheel
+from ciao_kernel.requirements import Requirements, masked
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _GLIBC = (28, 27, 24, 17)
 """Minor versions of the C library for which wheels are taken: Debian 10 has 2.28."""
 _MUSL = (2, 1)
-_NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")
-_UNFIT = re.compile(r"(\S+\.whl) is not a supported wheel")
-_CONFLICT = re.compile(r"ResolutionImpossible|conflicting dependencies")
+_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[^]]*\])?)\s*@")
+"""A package before its address; an address alone has an @ of its own where it names a user."""
 _VERSION = re.compile(
     r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
@@ -63,15 +62,13 @@ class Wheels:
         folder: Where they are unpacked, as on a ``PYTHONPATH``.
         names: ``name==version`` of each, sorted.
         replaced: Those of them that hide another version of the image's.
+        made: They were not here before.
     """
 
     folder: Path
     names: tuple[str, ...]
     replaced: tuple[str, ...]
-
-
-class NoWheel(Exception):
-    """A package has no wheel for the target, or is unknown; the text names it."""
+    made: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,11 @@ class _Chosen:
 
 
 async def bring(
-    wanted: Requirements, target: Target, cache: Path, emit: Callable[[str], None]
+    wanted: Requirements,
+    target: Target,
+    cache: Path,
+    emit: Callable[[str], None],
+    days: float = 30.0,
 ) -> Wheels:
     """Choose versions, and unpack those that the target does not have.
 
@@ -94,6 +95,7 @@ async def bring(
         target: Where they will be imported.
         cache: Folder that keeps what was brought.
         emit: Is told before something takes long.
+        days: After which what nobody has used is removed, where something is brought.
 
     Raises:
         NoWheel: A package, or a version of it, has none.
@@ -102,18 +104,23 @@ async def bring(
     """
     for line in wanted.lines:
         if "git+" in line or re.search(r"://\S+\.(zip|tar\.\w+|tgz)\b", line):
-            raise NoWheel(line.partition("@")[0].strip())
+            named = _NAMED.match(line)
+            raise NoWheel(named[1] if named else masked(line))
         if line.startswith("--no-binary"):
-            raise NoWheel(line)
+            raise NoWheel(masked(line))
     try:
         chosen = await _chosen(wanted, target, cache)
-        return await _unpacked(chosen, wanted, target, cache, emit)
+        found = await _unpacked(chosen, wanted, target, cache, emit)
     except pip.Failed as error:
-        raise _fault(error, emit) from None
+        raise complaints.explained(error, emit) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise pip.full() from None
         raise
+    if found.made:
+        for name in ("wheels", "chosen"):
+            await asyncio.to_thread(caches.prune, cache / name, days)
+    return found
 
 
 async def _chosen(wanted: Requirements, target: Target, cache: Path) -> list[_Chosen]:
@@ -123,6 +130,7 @@ async def _chosen(wanted: Requirements, target: Target, cache: Path) -> list[_Ch
     have = sorted(target.packages.items())
     asked = json.dumps([wanted.key, target.python, target.architecture, target.musl, have])
     kept = cache / "chosen" / f"{hashlib.sha256(asked.encode()).hexdigest()[:24]}.json"
+    caches.used(kept)
     with contextlib.suppress(OSError, ValueError, TypeError):
         return [_Chosen(*one) for one in json.loads(kept.read_text())]
     async with pip.alone(kept.with_suffix(".lock"), lambda: None) as lock:
@@ -184,7 +192,9 @@ async def _unpacked(
     lines = _pinned(missing)
     facts = json.dumps([target.python, target.architecture, target.musl, lines])
     folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
-    if names and not folder.is_dir():
+    caches.used(folder)
+    made = bool(names) and not folder.is_dir()
+    if made:
 
         def wait() -> None:
             emit("another cell brings the same packages; waiting for it …")
@@ -193,7 +203,7 @@ async def _unpacked(
             if not folder.is_dir():
                 emit(f"bringing {', '.join(names)} …")
                 await _unpack([*wanted.options, *lines], target, folder, wanted.index, lock)
-    return Wheels(folder, names, replaced)
+    return Wheels(folder, names, replaced, made)
 
 
 def _pinned(chosen: Sequence[_Chosen]) -> list[str]:
@@ -253,21 +263,3 @@ async def _pip(
     for platform in [*platforms, f"linux_{machine}"]:
         command += ["--platform", platform]
     await pip.run([*command, *options], index, lock=lock)
-
-
-def _fault(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
-    """What pip's complaint means."""
-    text = "\n".join(error.lines)
-    if _CONFLICT.search(text):
-        for line in error.latest:
-            emit(f"[pip] {line}")
-        return SourceError(
-            f"the packages do not go together: {error.said}.", "Change a version that is asked for."
-        )
-    explained = error.explained()
-    lacks = _NO_WHEEL.search(text) or _UNFIT.search(text)
-    if lacks and "cannot bring" in explained.message:
-        return NoWheel(lacks[1])
-    for line in error.latest:
-        emit(f"[pip] {line}")
-    return explained

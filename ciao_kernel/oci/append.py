@@ -7,8 +7,11 @@ of all that it is made of, so that an unchanged cell costs two requests.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -186,9 +189,7 @@ class Appender:
         made = Image(digest_of(raw), image.media_type, manifest, config)
         if push:
             self._bring(origin, there, image, tell)
-            for layer in layers:
-                self._send(there, layer)
-            there.upload(there.begin(), digest_of(body), body, len(body))
+            self._upload(there, layers, body)
             there.put_manifest(tag, made.media_type, raw)
         self._images.keep(made, platform)
         return Appended(target.at(made.digest), tag, unchanged=False)
@@ -201,8 +202,7 @@ class Appender:
             return Appended(target.at(digest), tag, unchanged=True)
         body = packed(config_of(nothing, [layer], Change()))
         raw = packed(manifest_of(nothing, [layer], body))
-        self._send(there, layer)
-        there.upload(there.begin(), digest_of(body), body, len(body))
+        self._upload(there, [layer], body)
         there.put_manifest(tag, nothing.media_type, raw)
         return Appended(target.at(digest_of(raw)), tag, unchanged=False)
 
@@ -253,6 +253,28 @@ class Appender:
             blob.heard = lambda done: tell(digest, done, size)
         with contextlib.closing(blob):
             there.upload(place or there.begin(), digest, blob, size)
+
+    def _upload(self, there: Repository, layers: Sequence[Layer], config: bytes) -> None:
+        """Upload layers, and the config beside them: a registry takes its time to keep each.
+
+        Where a layer fails, the config's thread ends by itself: a blob that no manifest names is
+        no image, and nobody waits for it.
+        """
+        sent: Future[None] = Future()
+
+        def send() -> None:
+            try:
+                there.upload(there.begin(), digest_of(config), config, len(config))
+            except BaseException as error:
+                sent.set_exception(error)
+            else:
+                sent.set_result(None)
+
+        run = copy_context().run
+        threading.Thread(target=run, args=(send,), name="ciao-config", daemon=True).start()
+        for layer in layers:
+            self._send(there, layer)
+        sent.result()
 
     def _send(self, there: Repository, layer: Layer) -> None:
         """Upload a layer of ours, unless it is there: packages stay while the cell changes."""

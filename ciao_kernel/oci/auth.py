@@ -23,6 +23,8 @@ _DEFAULT_SECONDS = 60
 _EARLY = 10
 """Seconds before its end in which a token is no longer used."""
 _TIMEOUT = (5, 30)
+_LONGEST = 1 << 20
+"""Bytes of a token and what is said of it; of more nothing is read."""
 _PARAMETER = r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))'
 _PIECE = re.compile(rf"[\s,]*(?:{_PARAMETER}|([A-Za-z][\w-]*)(?=\s|,|$))")
 
@@ -95,19 +97,21 @@ class Authorizer:
         """
         if self._basic:
             return {"Authorization": self._basic}
-        if scopes not in self._tokens:
+        known = self._tokens.get(scopes)  # threads ask at the same time
+        if known is None:
             return {}
-        if time.monotonic() >= self._tokens[scopes][1]:
-            del self._tokens[scopes]
-            self._tokens[scopes] = self._token(*self._servers[scopes])
-        return {"Authorization": f"Bearer {self._tokens[scopes][0]}"}
+        if time.monotonic() >= known[1]:
+            self._tokens.pop(scopes, None)
+            known = self._tokens[scopes] = self._token(*self._servers[scopes])
+        return {"Authorization": f"Bearer {known[0]}"}
 
-    def answer(self, challenge: str, scopes: Scopes) -> bool:
+    def answer(self, challenge: str, scopes: Scopes, told: str = "") -> bool:
         """Get what a 401 asks for, and tell whether it is worth asking again with it.
 
         Args:
             challenge: The answer's ``WWW-Authenticate``.
             scopes: What the request is for.
+            told: The request's ``Authorization``: another thread may know better by now.
 
         Raises:
             RegistryFault: The token server says no, or cannot be used.
@@ -121,14 +125,15 @@ class Authorizer:
                 self._servers[scopes] = server
                 return True
         if any(kind == "basic" for kind, _ in offers):
-            known, self._basic = self._basic, _basic(self._credentials)
-            return self._basic not in ("", known)
+            self._basic = _basic(self._credentials)
+            return self._basic not in ("", told)
         return False
 
     def masked(self, text: str) -> str:
         """Take out of a registry's words what it was told in confidence."""
         known = self._credentials or Credentials()
-        plain = [known.password, known.identity_token, *(one for one, _ in self._tokens.values())]
+        tokens = [one for one, _ in list(self._tokens.values())]
+        plain = [known.password, known.identity_token, *tokens]
         coded = [self._basic.removeprefix("Basic "), quote(known.password, safe="")]
         for secret in sorted(filter(None, plain + coded), key=len, reverse=True):
             text = text.replace(secret, "…")
@@ -154,9 +159,10 @@ class Authorizer:
         import urllib3
 
         self.requests += 1
+        raw = bytearray()
         try:
             answer = self._ask(realm, service, scopes)
-            body: Any = parsed(answer.content)
+            connections.read(answer, _LONGEST, raw)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise RegistryFault(
                 f"the token server of {self._name} ({urlsplit(realm).hostname}) does not answer: "
@@ -167,7 +173,8 @@ class Authorizer:
             ) from None
         if answer.status_code != 200:
             raise self._no_token(answer.status_code)
-        body = body if isinstance(body, dict) else {}
+        found: Any = parsed(bytes(raw))
+        body = found if isinstance(found, dict) else {}
         token = str(body.get("token") or body.get("access_token") or "")
         if not token or not token.isascii() or not token.isprintable():
             raise RegistryFault(f"the token server of {self._name} sent no token.")
@@ -186,7 +193,9 @@ class Authorizer:
                 "scope": " ".join(scopes),
                 "client_id": "ciao",
             }
-            return self._session.post(realm, data=form, timeout=_TIMEOUT, proxies=through)
+            return self._session.post(
+                realm, data=form, timeout=_TIMEOUT, proxies=through, stream=True
+            )
         query = [("service", service)] if service else []
         query += [("scope", scope) for scope in scopes]
         headers = {"Authorization": basic} if (basic := _basic(known)) else {}
@@ -196,6 +205,7 @@ class Authorizer:
             headers=headers,
             timeout=_TIMEOUT,
             proxies=through,
+            stream=True,
         )
 
     def _no_token(self, code: int) -> RegistryFault:

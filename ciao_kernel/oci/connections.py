@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables that name further authorities; Python itself reads SSL_CERT_FILE."""
+_PIECE = 64 << 10
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -51,6 +52,27 @@ def proxies(url: str) -> dict[str, str]:
     if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
         return {}  # a millisecond in each cell that is built
     return requests.utils.get_environ_proxies(url)
+
+
+def read(answer: requests.Response, limit: int, into: bytearray) -> None:
+    """Read an answer, which may have no end; a byte more than the limit tells that it has more.
+
+    Args:
+        answer: It was asked for as a stream, and is closed behind this.
+        limit: Bytes.
+        into: Gets them, also where it breaks off.
+
+    Raises:
+        requests.RequestException: It broke off.
+        OSError: The same.
+    """
+    try:
+        for piece in answer.iter_content(_PIECE):
+            into += piece[: limit + 1 - len(into)]
+            if len(into) > limit:
+                break
+    finally:
+        answer.close()
 
 
 def _trust(authority: Path | None) -> ssl.SSLContext:

@@ -5,6 +5,7 @@ No pod is started for it. Layers are read once and kept by digest: they never ch
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import re
@@ -16,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from ciao_kernel import caches
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci.image import Image
 from ciao_kernel.oci.repository import Repository
+from ciao_kernel.oci.unpacked import Unpacked
 
 # Names that tell of a package: that of a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
@@ -36,6 +39,10 @@ _OPAQUE = ".wh..wh..opq"
 _PIECE = 1 << 20
 _LINKS = 16
 """Links behind one another that are followed."""
+
+
+class Unreadable(RegistryFault):
+    """A layer is packed in a way that only nodes know, or is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +73,20 @@ def installed(
     Args:
         repository: Where the image is.
         image: Which one.
-        cache: Folder that keeps what was read.
+        cache: Folder that keeps what was read; whoever owns it prunes its ``layers``.
         emit: Is told before something is read that takes long.
         python: The interpreter, as the replicas start it: a command or a path.
         heard: Is called for each piece that came; what it raises ends the work.
 
     Raises:
-        RegistryFault: A layer cannot be read.
+        Unreadable: A layer cannot be looked into.
+        RegistryFault: A layer cannot be had.
     """
     names: dict[str, str] = {}
     for layer in image.manifest["layers"]:
         digest = str(layer["digest"])
         kept = cache / "layers" / f"{digest.removeprefix('sha256:')}.json"
+        caches.used(kept)
         found = _read(kept)
         if found is None:
             size = int(layer.get("size") or 0)
@@ -128,8 +137,9 @@ def _names(
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
         blob.heard = lambda done: heard()
+        pieces, came = iter(blob), hashlib.sha256()
         try:
-            stream = cast(IO[bytes], _Unpacked(iter(blob)))
+            stream = cast(IO[bytes], Unpacked(_hashed(pieces, came)))
             with tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE) as tar:
                 for member in tar:
                     path = "/" + member.name.removeprefix("./").strip("/")
@@ -146,11 +156,25 @@ def _names(
                         linked = member.issym() or member.islnk()
                         found[path] = root + target if linked else ""
         except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
-            raise RegistryFault(
+            raise Unreadable(
                 f"a layer of {repository.reference.name} cannot be read: {error}.",
                 "Let it be built in the cluster: %builder=kaniko.",
             ) from None
+        for piece in pieces:  # what lies behind the end of the tar
+            came.update(piece)
+    if digest != f"sha256:{came.hexdigest()}":
+        # What is found is kept for ever, under a digest that has to be its own.
+        raise RegistryFault(
+            f"a layer of {repository.reference.name} is not what its digest says: {digest}.",
+            "The image is damaged, or something on the way is: push it again.",
+        )
     return found
+
+
+def _hashed(pieces: Iterator[bytes], came: Any) -> Iterator[bytes]:
+    for piece in pieces:
+        came.update(piece)
+        yield piece
 
 
 def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
@@ -256,42 +280,3 @@ def _prefixes(names: dict[str, str], path: str) -> set[str]:
     if base in ("", "/usr"):  # Debian's looks there as well
         found |= {"/usr", "/usr/local"}
     return found
-
-
-class _Unpacked:
-    """A layer's tar, whatever it is packed with; a piece of it at a time, however small it packs.
-
-    Raises:
-        ValueError: It is packed in a way that cannot be read here.
-    """
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._packed = next(pieces, b"")
-        self._rest = b""
-        if self._packed[:4] == b"\x28\xb5\x2f\xfd":
-            raise ValueError("it is packed with zstd")
-        self._zip = zlib.decompressobj(31) if self._packed[:2] == b"\x1f\x8b" else None
-
-    def _more(self) -> bytes:
-        """The next bytes of the tar; none at its end."""
-        while True:
-            if self._zip is None:
-                found, self._packed = self._packed, b""
-            else:
-                found = self._zip.decompress(self._packed, _PIECE)
-                self._packed = self._zip.unconsumed_tail
-                if self._zip.eof:  # of several members, one behind the other
-                    self._packed = self._zip.unused_data
-                    self._zip = zlib.decompressobj(31)
-            if found:
-                return found
-            self._packed = self._packed or next(self._pieces, b"")
-            if not self._packed:
-                return b""
-
-    def read(self, size: int) -> bytes:
-        while len(self._rest) < size and (data := self._more()):
-            self._rest += data
-        found, self._rest = self._rest[:size], self._rest[size:]
-        return found

@@ -7,11 +7,12 @@ kinds of Docker, https://distribution.github.io/distribution/spec/manifest-v2-2/
 from __future__ import annotations
 
 import hashlib
-import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.reference import is_digest
 from ciao_kernel.oci.refusals import parsed, shown
 from ciao_kernel.oci.repository import Repository
 
@@ -24,7 +25,8 @@ _LAYERS = {
     _MANIFESTS[1]: f"{_DOCKER}.image.rootfs.diff.tar.gzip",
 }
 ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_KEPT = 128
+"""Images that are remembered: each edited cell is one more."""
 _VARIANTS = {"arm64": "v8", "arm": "v7", "amd64": "v1"}
 """What a node is that says no more."""
 
@@ -92,6 +94,8 @@ class Images:
 
     def __init__(self) -> None:
         self._known: dict[str, Image] = {}
+        """Those used last come last."""
+        self._lock = threading.Lock()
 
     def read(self, repository: Repository, version: str, platform: Platform) -> Image:
         """Return the image of a platform.
@@ -105,16 +109,19 @@ class Images:
             RegistryFault: There is none, or none that could run.
         """
         name = f"{repository.reference.name}:{version}".replace(":sha256:", "@sha256:")
-        if f"{version} {platform}" in self._known:
-            return self._known[f"{version} {platform}"]
+        if known := self._get(f"{version} {platform}"):
+            return known
         digest, kind, body = _manifest(repository, version, name)
         if kind in _INDEXES:
             digest = _choose(body, platform, name)
-            if digest not in self._known:
+            image = self._get(digest)
+            if image is None:
                 digest, kind, body = _manifest(repository, digest, name)
-        if digest not in self._known:
-            self._known[digest] = _image(repository, digest, kind, body, name)
-        image = self._known[digest]
+        else:
+            image = self._get(digest)
+        if image is None:
+            image = _image(repository, digest, kind, body, name)
+            self._keep(digest, image)
         have = Platform(
             str(image.config.get("architecture") or platform.architecture),
             str(image.config.get("os") or platform.os),
@@ -125,12 +132,26 @@ class Images:
                 "Name an image for the nodes' platform: %image=….",
             )
         if version.startswith("sha256:"):
-            self._known[f"{version} {platform}"] = image
+            self._keep(f"{version} {platform}", image)
         return image
 
     def keep(self, image: Image, platform: Platform) -> None:
         """Know an image that was made here, and never ask for it."""
-        self._known[image.digest] = self._known[f"{image.digest} {platform}"] = image
+        self._keep(image.digest, image)
+        self._keep(f"{image.digest} {platform}", image)
+
+    def _get(self, key: str) -> Image | None:
+        with self._lock:
+            if image := self._known.pop(key, None):
+                self._known[key] = image
+            return image
+
+    def _keep(self, key: str, image: Image) -> None:
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = image
+            while len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
 
 
 def _manifest(repository: Repository, version: str, name: str) -> tuple[str, str, dict[str, Any]]:
@@ -162,7 +183,7 @@ def _choose(index: dict[str, Any], platform: Platform, name: str) -> str:
     untold = []
     for one in listed if isinstance(listed, list) else ():
         digest, told = str(_dict(one).get("digest")), _dict(_dict(one).get("platform"))
-        if not _DIGEST.fullmatch(digest) or told.get("os") == "unknown":
+        if not is_digest(digest) or told.get("os") == "unknown":
             continue  # an attestation, not an image
         if not told.get("architecture"):
             untold.append(digest)  # its config will tell
@@ -213,12 +234,7 @@ def _image(
 def _described(part: Any) -> bool:
     size, digest = _dict(part).get("size"), str(_dict(part).get("digest"))
     kind = _dict(part).get("mediaType")
-    return (
-        bool(_DIGEST.fullmatch(digest))
-        and isinstance(size, int)
-        and size > 0
-        and isinstance(kind, str)
-    )
+    return is_digest(digest) and isinstance(size, int) and size > 0 and isinstance(kind, str)
 
 
 def _dict(value: Any) -> dict[str, Any]:

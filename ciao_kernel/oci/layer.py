@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class File:
     """One file of a layer.
 
     Args:
-        path: In the image, from ``/`` on, without that.
+        path: In the image, from ``/`` on, without that; one that ends with ``/`` is a folder.
         content: Its bytes, or where they lie on this machine.
         executable: Whether it may be run.
     """
@@ -74,9 +75,11 @@ def pack(
     import io
     import tarfile
 
-    by_path = {file.path.strip("/"): file for file in files}
+    given = {file.path.lstrip("/"): file for file in files}
+    by_path = {path: file for path, file in given.items() if not path.endswith("/")}
     open_to_all = {path.strip("/") for path in writable}
-    folders = {str(up) for path in by_path for up in PurePosixPath(path).parents} | open_to_all
+    folders = {str(up) for path in given for up in PurePosixPath(path).parents} | open_to_all
+    folders |= {path.rstrip("/") for path in given.keys() - by_path.keys()}
     for path in folders - {"."} | by_path.keys():
         _check(path, path in folders and path in by_path)
     out: IO[bytes] = place.open("w+b") if place else io.BytesIO()
@@ -129,7 +132,13 @@ def _add(tar: Any, member: Any, file: File) -> None:
     with file.content.open("rb") as opened:
         member.size = opened.seek(0, io.SEEK_END)
         opened.seek(0)
-        tar.addfile(member, opened)
+        try:
+            tar.addfile(member, opened)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            reason = "it became shorter while it was read"
+            raise OSError(errno.EIO, reason, str(file.content)) from None
 
 
 class _Counted:

@@ -11,6 +11,12 @@ from typing import Any
 from ciao_kernel.errors import RegistryFault
 
 BROKEN = frozenset({500, 502, 503, 504})
+_FULL = re.compile(
+    r"no space left|insufficient storage|disk quota|quota exceeded|exceed the configured upper",
+    re.IGNORECASE,
+)
+_READ_ONLY = re.compile(r"read.?only", re.IGNORECASE)
+_CUT = re.compile(r"reset by peer|aborted|Broken pipe|closed connection|EOF occurred")
 _PASSING = ("BLOB_UPLOAD", "MANIFEST_BLOB_UNKNOWN")
 """An upload that was cut; a blob that was removed since it was last seen."""
 
@@ -49,7 +55,10 @@ class Asker:
     @property
     def login(self) -> str:
         """What would tell who asks."""
-        return f"`docker login {self.registry}` on this machine."
+        return (
+            f"`docker login {self.registry}` on this machine; or name a Secret that has the "
+            "password: %pushSecret=…."
+        )
 
 
 def parsed(raw: bytes) -> Any:
@@ -96,10 +105,13 @@ def unreachable(error: Exception, asker: Asker) -> RegistryFault:
             f"the registry {host} does not answer: {why_not}.",
             "Is it up, and can this machine reach it?",
         )
-    kind = type(error).__name__
+    why = f"{type(error).__name__} on the way"
+    if "Connection refused" in text:
+        why = "nothing listens there"
+    elif _CUT.search(text):
+        why = "it broke the connection off"
     return RegistryFault(
-        f"the registry {host} does not answer: "
-        + ("nothing listens there." if "Connection refused" in text else f"{kind} on the way."),
+        f"the registry {host} does not answer: {why}.",
         "Is it up, and can this machine reach it?",
         # What is none of these is wrong for good, such as an address that is none.
         passing=isinstance(
@@ -117,24 +129,32 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
         what: Was being done: "push to host/team/model"; "" leaves it out.
         said: The registry's own words.
     """
-    code, host = answer.code, asker.registry
+    code, host, said = answer.code, asker.registry, said.rstrip(". ")
     doing = f" ({what})" if what else ""
+    told = f": {said}" if said else ""
+    if code == 507 or _FULL.search(said):
+        hint = "Ask who runs it for room, or name another: %registry=…."
+        return RegistryFault(f"the registry {host} is full{doing}{told}.", hint, code=code)
+    if code == 405 or _READ_ONLY.search(said):
+        hint = "Name another registry: %registry=…."
+        return RegistryFault(f"the registry {host} is read-only{doing}{told}.", hint, code=code)
     if code in (401, 403):
         return _forbidden(answer, asker, what, said)
     if code == 404 and "NAME_UNKNOWN" in said:
         hint = "Is the name right? Some registries want a repository or project made first."
         return RegistryFault(f"the registry {host} has no such repository{doing}.", hint, code=code)
-    if code == 405:
-        hint = "Name another registry: %registry=…."
-        return RegistryFault(f"the registry {host} is read-only{doing}.", hint, code=code)
     if code == 413:
         hint = "Its administrator, or that of the proxy before it, sets the limit."
         return RegistryFault(f"the registry {host} takes nothing so large{doing}.", hint, code=code)
     if code == 429:
         wait = answer.headers.get("Retry-After", "")
-        when = f"Try again in {wait} s." if wait.isdigit() else "Try again in some minutes."
+        minutes = int(wait) / 60 if wait.isdigit() and len(wait) < 9 else 0
+        when = (
+            "some minutes" if not minutes else f"{minutes:.0f} min" if minutes > 2 else f"{wait} s"
+        )
+        hint = f"Try again in {when}; registries let those ask more who have signed in."
         return RegistryFault(
-            f"the registry {host} is asked too often{doing}: {said or code}.", when, code=code
+            f"the registry {host} is asked too often{doing}{told}.", hint, code=code
         )
     if code == 400 and asker.plain and (b"HTTPS" in answer.body or not answer.body):
         hint = "Take it out of the setting plainRegistries."
@@ -146,8 +166,10 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
             code=code,
         )
     return RegistryFault(
-        f"the registry {host} said {code}{doing}: {said or 'and no reason'}.",
-        "It may be full or broken; its administrator knows more." if code >= 500 else "",
+        f"the registry {host} said {code}{doing}{told or ' and gave no reason'}.",
+        "It may be broken; its administrator knows more."
+        if code >= 500
+        else "Is the repository's name one that it takes? Its administrator knows more.",
         code=code,
         passing=code in BROKEN or said.startswith(_PASSING),
     )
@@ -167,7 +189,7 @@ def _forbidden(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFa
     if known:
         more = f": {said}" if said and not said.startswith("UNAUTHORIZED") else ""
         return RegistryFault(
-            f"{asker.user} has no right on {asker.registry} to {what or 'do that'}{more}.",
+            f"{asker.user} has no right to {what or f'do that on {asker.registry}'}{more}.",
             "Ask for that right, or name another repository: %registry=….",
             code=answer.code,
         )

@@ -161,7 +161,8 @@ class Registry:
             if asks:
                 asked = True
                 challenge = answer.headers.get("WWW-Authenticate", "")
-                if self._authorizer.answer(challenge, scopes):
+                told = response.request.headers.get("Authorization", "")
+                if self._authorizer.answer(challenge, scopes, told):
                     if _rewound(data):
                         continue
                     # The token ended on the way: all of it again, with a new one.
@@ -232,15 +233,10 @@ class Registry:
 
         limit, found = _LONGEST if whole else _SHORT, bytearray()
         try:
-            for piece in response.iter_content(_SHORT):
-                found += piece
-                if len(found) > limit:
-                    break
+            connections.read(response, limit, found)
         except (requests.RequestException, OSError) as error:
             if whole:
                 raise unreachable(error, self._asker) from None
-        finally:
-            response.close()
         if whole and len(found) > limit:
             raise RegistryFault(
                 f"the registry {self.name} sent more than {limit >> 20} MiB, and no layer.",

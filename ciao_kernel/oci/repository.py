@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     import requests
 
 _BYTES = "application/octet-stream"
-_PIECE = 1 << 20
+_LEAST, _MOST = 16 << 10, 1 << 20
+"""Bytes of a piece of a blob on its way."""
+_QUICK, _SLOW = 0.05, 0.2
+"""Seconds that a piece takes below which the next is larger, and above which it is smaller."""
 
 
 def scope(repository: str, actions: str) -> str:
@@ -211,18 +215,25 @@ class Pieces:
     def __iter__(self) -> Iterator[bytes]:
         import urllib3
 
-        done = 0
+        done, size, began = 0, _LEAST, time.monotonic()
         try:
-            for piece in self._answer.raw.stream(_PIECE, decode_content=False):
+            while piece := self._answer.raw.read(size, decode_content=False):
                 done += len(piece)
                 if done > self._size:
                     break
                 yield piece
                 self.heard(done)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+                # Whoever interrupts is heard between two pieces, however slow the lines are.
+                now = time.monotonic()
+                if now - began < _QUICK:
+                    size = min(2 * size, _MOST)
+                elif now - began > _SLOW:
+                    size = max(size // 2, _LEAST)
+                began = now
+        except (urllib3.exceptions.HTTPError, OSError):
             # Else it would be taken for a fault of the registry that gets it.
             raise RegistryFault(
-                f"a layer of {self._name} broke off: {type(error).__name__} on the way.",
+                f"a layer of {self._name} broke off on the way.",
                 "Is its registry up?",
                 passing=True,
             ) from None

@@ -56,6 +56,11 @@ class Cluster:
         """Put all that it and its tests need into the cache, and leave it down if it is down."""
         with lock():
             self._build(FOR_TESTS)
+            for layer in recipes.ON_DEMAND:
+                if not images.packed_ready(layer):
+                    print(f"==> building the layer {layer.name}", flush=True)
+                    for one in reversed(layer.stack):
+                        images.packed(one, cache() / "logs" / f"layer-{one.name}.log")
 
     def _build(self, also: tuple[str, ...] = ()) -> None:
         built = build.ready(also)
@@ -155,13 +160,27 @@ class Cluster:
         """
         on_demand("older-operator")
         with lock():
-            storage = Path(f"/proc/{self.node.pid}/root/var/lib/registry")
-            images.write(recipes.OLDER_OPERATOR, storage)
+            images.write(recipes.OLDER_OPERATOR, self._storage)
             try:
                 self._replace_operator(recipes.OLDER_OPERATOR)
                 yield
             finally:
                 self._replace_operator(recipes.OPERATOR)
+
+    @property
+    def _storage(self) -> Path:
+        """The running registry's."""
+        return Path(f"/proc/{self.node.pid}/root/var/lib/registry")
+
+    def put(self, image: recipes.Image) -> str:
+        """Put an image into the running registry, built by whoever is first; return its name."""
+        with lock():
+            for layer in reversed(image.layer.stack if image.layer else ()):
+                if not images.packed_ready(layer):
+                    print(f"==> building the layer {layer.name} of {image.name}", flush=True)
+                    images.packed(layer, cache() / "logs" / f"layer-{layer.name}.log")
+            images.write(image, self._storage)
+        return f"{self.at.registry}/{image.name}"
 
     def _replace_operator(self, image: recipes.Image) -> None:
         operators.replace(self.at, self.kubectl, image)

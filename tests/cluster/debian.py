@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import pins
@@ -29,7 +29,9 @@ class Layer:
         packages: Debian's, installed without what they merely recommend.
         pip: PyPI's requirements, installed over Debian's Python.
         files: content of further files, by path; content that is a script is executable.
+        copies: files of this machine, with the folder in the tree that gets each.
         shell: commands that run last, as root in the tree.
+        suite: of Debian, for the first of all.
     """
 
     name: str
@@ -37,14 +39,16 @@ class Layer:
     packages: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    copies: tuple[tuple[Path, str], ...] = field(default=(), repr=False)
     shell: str = ""
+    suite: str = field(default=pins.DEBIAN, repr=False)
 
     @property
     def key(self) -> str:
         """The digest of all that decides its content."""
         return digest(
-            pins.DEBIAN, [layer.key for layer in self.below], self.packages, self.pip,
-            self.files, self.shell, _RUBBISH,
+            self.suite, [layer.key for layer in self.below], self.packages, self.pip,
+            self.files, self.shell, _RUBBISH, *(part for pair in self.copies for part in pair),
         )  # fmt: skip
 
     @property
@@ -64,7 +68,7 @@ class Layer:
         """Make its tree in `part`, outside the cache."""
         part.mkdir(parents=True, exist_ok=True)
         if not self.below:
-            _debootstrap(part, self.packages, log)
+            _debootstrap(part, self.packages, self.suite, log)
             return
         # An overlay whose upper folder is the new layer: what changes is what the layer holds.
         work, merged = part.with_suffix(".work"), part.with_suffix(".merged")
@@ -93,7 +97,7 @@ class Layer:
             target.chmod(0o755 if content.startswith("#!") else 0o644)
 
 
-def _debootstrap(part: Path, packages: Sequence[str], log: Path | None) -> None:
+def _debootstrap(part: Path, packages: Sequence[str], suite: str, log: Path | None) -> None:
     """Make the first tree. debootstrap itself is unpacked beside it, not installed."""
     tools = part.with_suffix(".tools")
     shutil.rmtree(tools, ignore_errors=True)
@@ -107,13 +111,13 @@ def _debootstrap(part: Path, packages: Sequence[str], log: Path | None) -> None:
     for package in sorted(tools.glob("*.deb")):
         run(["dpkg-deb", "-x", package, tools], log=log)
     scripts = tools / "usr/share/debootstrap"
-    if not (scripts / "scripts" / pins.DEBIAN).exists():
-        raise ClusterError(f"this machine's debootstrap does not know Debian {pins.DEBIAN}")
+    if not (scripts / "scripts" / suite).exists():
+        raise ClusterError(f"this machine's debootstrap does not know Debian {suite}")
     try:
         run(
             [tools / "usr/sbin/debootstrap", "--variant=minbase",
              f"--keyring={tools}/usr/share/keyrings/debian-archive-keyring.gpg",
-             f"--include={','.join(packages)}", pins.DEBIAN, part, pins.MIRROR],
+             f"--include={','.join(packages)}", suite, part, pins.MIRROR],
             log=log, env=os.environ | {"DEBOOTSTRAP_DIR": str(scripts)}, hint=_OFFLINE,
         )  # fmt: skip
     finally:
@@ -158,8 +162,15 @@ def _script(layer: Layer, lower: str, part: Path, work: Path, merged: Path) -> s
             "inside python3 -m pip install --no-cache-dir --no-compile --progress-bar=off "
             + " ".join(layer.pip)
         )
+    for source, target in layer.copies:
+        lines.append(f"mkdir -p {merged}/{target} && cp {source} {merged}/{target}")
     if layer.shell:
-        lines.append(f"inside sh -ec {_quoted(layer.shell)}")
+        settings = 'Dir::Etc::Parts "/run/host/apt/apt.conf.d"; Dpkg::Options "--force-confnew";'
+        lines += [
+            f"echo {_quoted(settings)} > {merged}/run/host/apt/settings",
+            "PIP_CONFIG_FILE=/run/host/pip.conf APT_CONFIG=/run/host/apt/settings "
+            f"inside sh -ec {_quoted(layer.shell)}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ from typing import IO
 from tests.cluster.debian import Layer
 from tests.cluster.programs import key as program_key
 from tests.cluster.programs import programs
-from tests.cluster.recipes import IMAGES, KEPT, Image
+from tests.cluster.recipes import IMAGES, KEPT, KEPT_ON_DEMAND, Image
 from tests.cluster.store import digest, made, make
 
 _TIME = 1_000_000_000  # of every file, so that equal trees get equal digests
@@ -49,7 +49,7 @@ def packed(layer: Layer, log: Path | None = None) -> Path:
     """Return the folder with `layer.tar` and its digest, packed unless it is there."""
 
     def build(folder: Path) -> None:
-        if layer in KEPT:
+        if layer in (*KEPT, *KEPT_ON_DEMAND):
             tree = layer.folder(log)
             _pack(tree, folder)
         else:
@@ -155,7 +155,7 @@ def write(image: Image, storage: Path, log: Path | None = None) -> None:
     for sha, content in layers:
         if isinstance(content, Path) and not (target := _blob(storage, sha)).exists():
             target.parent.mkdir(parents=True)
-            target.hardlink_to(content)
+            _place(content, target)
     config = _json(
         {
             "architecture": _ARCHITECTURES[platform.machine()],
@@ -188,6 +188,16 @@ def write(image: Image, storage: Path, log: Path | None = None) -> None:
     _link(repository / "_manifests/revisions" / revision.replace(":", "/"), revision)
     _link(repository / "_manifests/tags" / tag / "current", revision)
     _link(repository / "_manifests/tags" / tag / "index" / revision.replace(":", "/"), revision)
+
+
+def _place(content: Path, target: Path) -> None:
+    """Put a layer into the storage; the registry never sees a part of it."""
+    try:
+        target.hardlink_to(content)
+    except OSError:  # EXDEV: the storage is that of a running cluster
+        part = target.with_name("part")
+        shutil.copyfile(content, part)
+        part.rename(target)
 
 
 def _bottom_up(layer: Layer | None) -> list[Layer]:

@@ -10,6 +10,8 @@ DEBIAN = "trixie"
 MIRROR = "http://deb.debian.org/debian"
 
 TENSORFLOW = "tensorflow-cpu==2.21.0"
+# Enterprise Gateway imports distutils, which it has from setuptools.
+GATEWAY = ("jupyter-enterprise-gateway==3.3.0", "kubernetes==37.0.2", "'setuptools<81'")
 
 
 def version(module: str, name: str) -> str:

@@ -17,6 +17,8 @@ _FLAGS = {
     "kubernetes": f" -X {_STAMP}.gitVersion={pins.KUBERNETES} -X {_STAMP}.gitMajor={_KUBE[0]}"
     f" -X {_STAMP}.gitMinor={_KUBE[1]} -X {_STAMP}.gitTreeState=clean",
 }
+# Without it, s2i would check signatures by a library in C.
+_TAGS = {"s2i": ("containers_image_openpgp",)}
 _PACKAGES = {
     "kubernetes": (
         "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -32,7 +34,9 @@ _PACKAGES = {
     "kaniko": ("github.com/GoogleContainerTools/kaniko/cmd/executor",),
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
     "older-operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+    "s2i": ("github.com/openshift/source-to-image/cmd/s2i",),
     "stern": ("github.com/stern/stern",),
+    "crane": ("github.com/google/go-containerregistry/cmd/crane",),
 }
 # Folders of a module that are needed beside its programs: manifests are applied as released.
 _EXTRA = {
@@ -40,14 +44,15 @@ _EXTRA = {
     "older-operator": ("github.com/kubeflow/training-operator", "manifests"),
 }
 
-FOR_TESTS = ("older-operator",)
-FOR_BENCHMARKS = ("stern",)
+FOR_TESTS = ("older-operator", "s2i")
+FOR_BENCHMARKS = ("stern", "crane")
 NAMES = tuple(n for n in _PACKAGES if n not in (*FOR_TESTS, *FOR_BENCHMARKS))
 
 
 def key(name: str) -> str:
     """Return the digest of all that decides what module folder `name` becomes."""
-    return digest(pins.MODULES / name, _PACKAGES[name], _FLAGS.get(name), _EXTRA.get(name))
+    tags = _TAGS.get(name, ())
+    return digest(pins.MODULES / name, _PACKAGES[name], _FLAGS.get(name), _EXTRA.get(name), *tags)
 
 
 def ready(name: str) -> bool:
@@ -63,7 +68,7 @@ def programs(name: str, log: Path | None = None) -> Path:
         env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
         run(
             ["go", "build", "-trimpath", "-ldflags", f"-s -w{_FLAGS.get(name, '')}",
-             "-o", f"{folder}/", *_PACKAGES[name]],
+             "-tags", ",".join(_TAGS.get(name, ())), "-o", f"{folder}/", *_PACKAGES[name]],
             cwd=module, env=env, log=log,
             hint="the Go module proxy must be reachable; `go env GOPROXY` names it",
         )  # fmt: skip

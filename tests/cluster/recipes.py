@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.cluster import pins
+from tests.cluster import dockerfile, pins
 from tests.cluster.debian import Layer
+from tests.cluster.store import digest
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DEPLOY = Path(__file__).parents[2] / "deploy"
 
 # Debian builds torch without libuv, yet torch.distributed asks its store for it by default, so
 # that torchrun fails at once. PyPI's build would do, but brings 4 GB of CUDA.
@@ -75,6 +78,18 @@ NODE = Layer(
 # Those whose trees others stand on; of the rest only the packed form is kept.
 KEPT = (BASE, PYTHON, SCIENCE, NODE)
 
+# A kernel's pod under a gateway, but for ciao itself, which `kernel` puts on top.
+KERNEL_FILE = dockerfile.read(_DEPLOY / "enterprise-gateway" / "Dockerfile", _PATH)
+KERNEL = Layer("kernel", BASE.stack, shell=KERNEL_FILE.first)
+# Enterprise Gateway wants a pyzmq that Python 3.13 cannot build.
+BOOKWORM = Layer(
+    "bookworm", packages=("ca-certificates", "python3", "python3-pip"), suite="bookworm"
+)
+GATEWAY = Layer("gateway", BOOKWORM.stack, pip=pins.GATEWAY)
+# A user's Jupyter server, but for ciao: `jupyter` puts it on top.
+JUPYTER_FILE = dockerfile.read(_DEPLOY / "jupyterhub" / "Dockerfile", _PATH)
+JUPYTER = Layer("jupyter", BOOKWORM.stack, shell=JUPYTER_FILE.first)
+
 
 @dataclass(frozen=True)
 class Image:
@@ -97,6 +112,23 @@ class Image:
     preload: bool = True
 
 
+def kernel(wheel: Path) -> Image:
+    """Return the image of a kernel's pod, with ciao from a wheel, by deploy/'s own Dockerfile."""
+    return _with_ciao("ciao-kernel", KERNEL_FILE, KERNEL, wheel)
+
+
+def jupyter(wheel: Path) -> Image:
+    """Return the image of a user's Jupyter server, likewise."""
+    return _with_ciao("jupyter", JUPYTER_FILE, JUPYTER, wheel)
+
+
+def _with_ciao(name: str, file: dockerfile.Dockerfile, below: Layer, wheel: Path) -> Image:
+    ((_, folder),) = file.copies
+    ciao = Layer("ciao", below.stack, copies=((wheel, folder),), shell=file.then)
+    # A tag of its own for each content: a node that has a tag asks no registry for it.
+    return Image(f"{name}:{digest(ciao.key, file.config)}", ciao, config=file.config)
+
+
 def _config(command: list[str], *env: str, **more: object) -> dict[str, object]:
     return {"Env": [_PATH, *env], "Cmd": command, **more}
 
@@ -112,6 +144,12 @@ OLDER_OPERATOR = Image(
     programs=(("older-operator", "training-operator.v1", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
+ENTERPRISE_GATEWAY = Image(
+    f"enterprise-gateway:{GATEWAY.key}", GATEWAY, config=_config(["jupyter"])
+)
+KEPT_ON_DEMAND = (BOOKWORM, KERNEL, JUPYTER)
+ON_DEMAND = (KERNEL, GATEWAY, JUPYTER)
+"""What lies in the cache for images that only some tests put into the registry."""
 
 IMAGES = (
     Image("tools:1", TOOLS, config=_config(["/bin/sh"])),

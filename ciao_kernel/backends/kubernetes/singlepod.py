@@ -29,6 +29,8 @@ _QUIET = 3.0
 _AWAY = 5.0
 _ASK_EVERY, _ASK_FOR = 2.0, 2.0
 _VOLUMES = "FailedMount"
+_TOLD_TO_END = (2, 137, 143)
+"""Exit codes of a container that was told to end: the executor's own, SIGKILL's, SIGTERM's."""
 
 
 class SinglePod:
@@ -76,26 +78,21 @@ class SinglePod:
         """Wait until it has ended and its lines are read.
 
         Raises:
-            ClusterFault: It cannot start, was removed, or nobody answers.
+            ClusterFault: It cannot start, or nobody answers.
         """
         watching = asyncio.ensure_future(self._pods.run())
         reading = asyncio.ensure_future(self._read())
-        last: Object | None = None
+        last = self._pod
         try:
             while True:
                 if watching.done():
                     watching.result()
                 pod = self.pod()
-                if pod is None:
-                    raise ClusterFault(
-                        f"somebody removed the pod {self._name}, which built the image.",
-                        "Run the cell again.",
-                    )
-                last = pod
+                last = pod or last
                 phase = status.get(pod, "status", "phase")
                 # The phase comes a second later, and of a failure the reason may come with it.
                 well = status.get(_terminated(pod), "exitCode") == 0
-                if well or phase in ("Succeeded", "Failed"):
+                if pod is None or well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
                 self._speak_of_server()
@@ -105,18 +102,24 @@ class SinglePod:
             for task in (watching, reading):
                 task.cancel()
             await asyncio.gather(watching, reading, return_exceptions=True)
-        return self._ended(last)
+        return self._ended(last, there=self.pod() is not None)
 
-    def _ended(self, pod: Object) -> PodEnd:
-        over = _terminated(pod)
-        said = status.get(pod, "status", "reason") or status.get(over, "reason") or ""
+    def _ended(self, pod: Object | None, *, there: bool) -> PodEnd:
+        over, lines = _terminated(pod), (tuple(self._first), tuple(self._last))
         code = status.get(over, "exitCode")
+        leaves = not there or status.get(pod, "metadata", "deletionTimestamp") is not None
+        if code != 0 and leaves and (code is None or code in _TOLD_TO_END):
+            # Whoever drains a node, or needs the room for something more important, says so here.
+            why = status.get(status.conditions(pod or {}).get("DisruptionTarget"), "message")
+            return PodEnd(None, str(why or "somebody deleted it"), "Deleted", *lines)
+        # What ended the whole pod is said of it; of its container then only its last lines are.
+        ended = status.get(pod, "status") if status.get(pod, "status", "reason") else over
+        said = str(status.get(ended, "reason") or "")
         return PodEnd(
             code if isinstance(code, int) else None,
-            str(status.get(over, "message") or status.get(pod, "status", "message") or ""),
-            "" if said in ("Completed", "Error") else str(said),
-            tuple(self._first),
-            tuple(self._last),
+            str(status.get(ended, "message") or ""),
+            "" if said in ("Completed", "Error") else said,
+            *lines,
         )
 
     async def _read(self) -> None:
@@ -217,7 +220,7 @@ class SinglePod:
             self._emit(Notice(f"the API server does not answer ({fault}); waiting for it …"))
 
 
-def _terminated(pod: Object) -> Any:
+def _terminated(pod: Object | None) -> Any:
     """How the pod's container ended; None while it has not."""
     states = [status.get(one, "state") for one in status.many(pod, "status", "containerStatuses")]
     return next((over for one in states if (over := status.get(one, "terminated"))), None)

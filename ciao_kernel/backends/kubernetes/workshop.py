@@ -6,7 +6,9 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import math
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import checks, marks, status
@@ -23,6 +25,9 @@ _RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "co
 """Beside those that every job needs."""
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until the pod is removed."""
+
+_BUILDS = f"{marks.OURS},!{marks.JOB}"
+"""Selects pods of ciao that are no replicas."""
 
 _removing: set[asyncio.Future[None]] = set()
 """What goes on after its cell; the loop itself holds tasks by weak references alone."""
@@ -78,6 +83,7 @@ class ClusterWorkshop:
                 knows how it ended.
         """
         await checks.demand(self._target, "build images by a pod", *_RIGHTS)
+        await tidy(self._target, self._settings)
         run, meta = secrets.token_hex(8), pod["metadata"]
         notes = {**meta.get("annotations", {}), marks.RUN: run}
         labels = {**meta.get("labels", {}), marks.MANAGED: "ciao"}
@@ -86,11 +92,18 @@ class ClusterWorkshop:
         items = [{**one, "metadata": {**one["metadata"], **own}} for one in beside]
         making = asyncio.ensure_future(self._make(made, items))
         try:
-            # A request is let end even if the cell is interrupted: only then is it known what is.
-            found = await asyncio.shield(making)
-            return await SinglePod(self._target, self._settings, found, emit).end()
-        except Refused as error:
-            raise self._refusal(error) from error
+            try:
+                # A request is let end even if the cell is interrupted: else nobody knows what is.
+                found = await asyncio.shield(making)
+            except Refused as error:
+                raise self._refusal(error) from error
+            try:
+                return await SinglePod(self._target, self._settings, found, emit).end()
+            except Refused as error:
+                raise ClusterFault(
+                    f"the pod {meta['name']} cannot be followed to its end: {error.message}",
+                    error.hint,
+                ) from error
         finally:
             await self._remove(meta["name"], run, making, emit)
 
@@ -141,3 +154,31 @@ class ClusterWorkshop:
         await asyncio.wait({removing}, timeout=_PATIENCE)
         if not removing.done():
             emit(Notice(f"the pod {name} is removed as soon as the API server answers."))
+
+
+async def tidy(target: Target, settings: Settings) -> None:
+    """Remove pods of builds that ended long ago: the kernels that made them were killed.
+
+    Whoever has built waits for them no more; what still runs ends at its deadline, which does not
+    count for what never got a node. Called before each build and when jobs are deleted. Says
+    nothing: it is nobody's wish.
+    """
+    path = f"/api/v1/namespaces/{target.namespace}/pods"
+    with contextlib.suppress(BackendError):
+        found = await target.client.get(path, labelSelector=_BUILDS)
+        for pod in status.many(found, "items"):
+            if time.time() - _ended(pod) > settings.follow_patience:
+                meta = pod["metadata"]
+                await target.client.delete(f"{path}/{meta['name']}", uid=meta["uid"])
+
+
+def _ended(pod: Object) -> float:
+    """When a pod ended or should have begun, in seconds since the epoch; never while it runs."""
+    phase, created = status.get(pod, "status", "phase"), pod["metadata"]["creationTimestamp"]
+    if phase == "Pending":
+        deadline = status.get(pod, "spec", "activeDeadlineSeconds")
+        return status.stamp(created) + (deadline if isinstance(deadline, int) else math.inf)
+    if phase not in ("Succeeded", "Failed"):
+        return math.inf
+    changes = [one.get("lastTransitionTime") for one in status.many(pod, "status", "conditions")]
+    return max(map(status.stamp, (*changes, created)))

@@ -1,7 +1,8 @@
 """A virtual environment with what ``%packages`` and ``%requirements`` ask for.
 
 It lies on top of the interpreter that the replicas would have without it, so that only what is
-missing there is installed. Made once for the same wishes, and kept for every later cell.
+missing there is installed. Made once for the same wishes, and kept for every later cell, until none
+has used it for long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from ciao_kernel import pip
+from ciao_kernel import caches, pip
+from ciao_kernel.backends.local import processes
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit
@@ -30,7 +32,9 @@ _SITES = (
 _NO_VENV = "On Debian it takes the package python3-venv."
 
 
-async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> str:
+async def bring(
+    python: str, wanted: Requirements, cache: Path, emit: Emit, days: float = 30.0
+) -> str:
     """Return an interpreter that has the packages, too.
 
     Args:
@@ -38,6 +42,7 @@ async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> s
         wanted: What is asked for.
         cache: Folder that keeps environments.
         emit: Shows what pip does.
+        days: After which an environment is removed that nothing has used, where one is made.
 
     Raises:
         SourceError: pip cannot bring what is asked for.
@@ -48,6 +53,7 @@ async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> s
     version, sites = await _asked(python)
     key = json.dumps([python, version, sites, wanted.key])
     folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
+    caches.used(folder / _DONE)
     if (folder / _DONE).exists():
         return str(folder / "bin" / "python")
 
@@ -64,6 +70,7 @@ async def bring(python: str, wanted: Requirements, cache: Path, emit: Emit) -> s
                 if isinstance(error, OSError):
                     raise _unwritable(error, folder) from None
                 raise
+    await asyncio.to_thread(caches.prune, folder.parent, days, _DONE, processes.name)
     return str(folder / "bin" / "python")
 
 

@@ -75,7 +75,9 @@ class Launcher:
             if (wanted := plan.spec.build).needed:
                 cache = self._settings.storage / "cache"
                 asked = requirements.read(wanted, plan.folder)
-                python = await environment.bring(python, asked, cache, emit)
+                python = await environment.bring(
+                    python, asked, cache, emit, self._settings.cache_days
+                )
             ask = Build(
                 plan.source,
                 plan.spec,

@@ -58,6 +58,19 @@ def marked(*marks: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def name(folder: Path) -> bool:
+    """Whether a living process has something in a folder in its command line, as if it ran it."""
+    wanted = f"{folder}{os.sep}"
+    if not _LINUX:
+        return _name_psutil(wanted)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.fsencode(wanted) in (entry / "cmdline").read_bytes():
+                    return True
+    return False
+
+
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to processes that may be gone already."""
     for pid in pids:
@@ -86,6 +99,16 @@ def _birth_psutil(pid: int) -> str | None:
         return str(process.create_time())
     except psutil.Error:
         return None
+
+
+def _name_psutil(text: str) -> bool:
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(text in word for word in process.cmdline()):
+                return True
+    return False
 
 
 def _marked_psutil(marks: tuple[str, ...]) -> list[int]:

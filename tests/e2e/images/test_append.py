@@ -54,6 +54,13 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
         yield made
 
 
+def cost(builder: AppendBuilder) -> tuple[int, int]:
+    """Requests to registries until now, and bytes."""
+    accounts = builder._bench._accounts.values()
+    opened = [one for account in accounts for one in account.registries._open.values()]
+    return sum(one.requests for one in opened), sum(one.sent for one in opened)
+
+
 @dataclass
 class Ran:
     """A cell, and what it cost.
@@ -124,17 +131,12 @@ class Kernel:
             found = []
             try:
                 for text in texts:
-                    opened = list(builder._bench.registries._open.values())
-                    before = [(one.requests, one.sent) for one in opened] or [(0, 0)]
+                    before = cost(builder)
                     display, start = Timed(), time.monotonic()
                     ended = await self.team._ended(session, text, display)
-                    after = [
-                        (one.requests, one.sent) for one in builder._bench.registries._open.values()
-                    ]
-                    cost = [sum(x) for x in zip(*(after or [(0, 0)]), strict=True)]
-                    was = [sum(x) for x in zip(*before, strict=True)]
+                    requests, sent = (x - y for x, y in zip(cost(builder), before, strict=True))
                     first = display.first - start
-                    found.append(Ran(ended, cost[0] - was[0], cost[1] - was[1], first))
+                    found.append(Ran(ended, requests, sent, first))
             finally:
                 await registry.close()
             return found

@@ -133,9 +133,7 @@ def test_who_has_no_right_is_told_and_leaves_nothing(
         STRANGER: f"the registry {registry.host} does not accept the credentials of owner",
     }
     if registry.kind.auth == "token":  # with passwords alone, all may do all
-        says[READER] = (
-            f"reader has no right on {registry.host} to push to {registry.host}/{repository}"
-        )
+        says[READER] = f"reader has no right to push to {registry.host}/{repository}"
 
     for account, words in says.items():
         with pytest.raises(RegistryFault) as refused:

@@ -9,6 +9,7 @@ import pytest
 
 from ciao_kernel.errors import SourceError
 from tests.e2e.images.conftest import Maker
+from tests.helpers.packages import serving
 
 pytestmark = pytest.mark.timeout(120)
 OURS = Path(__file__).parents[3] / "builders"
@@ -45,8 +46,26 @@ def test_an_assemble_script_that_fails(maker: Maker) -> None:
     assert maker.left() == []
 
 
-@pytest.mark.parametrize("name", ["tensorflow", "pytorch"])
-def test_our_own_builder_images(maker: Maker, name: str) -> None:
+SCRIPTS = """
+import io, lib, os, shutil, subprocess, sys, tarfile
+
+def script(name):
+    own = {"capture_output": True, "check": True, "cwd": "/opt/app-root/src"}
+    return subprocess.run([f"/usr/libexec/s2i/{name}"], **own).stdout
+
+print(lib.version, open("/opt/app-root/src/note.txt").read().strip(), os.getuid())
+print(script("usage").decode().splitlines()[0])
+print(script("run").decode().strip())
+with tarfile.open(fileobj=io.BytesIO(script("save-artifacts"))) as kept:
+    shutil.rmtree("/opt/app-root/lib")
+    kept.extractall("/tmp/artifacts", filter="data")
+script("assemble")
+subprocess.run([sys.executable, "-c", "import lib; print(lib.version, 'again')"], check=True)
+"""
+
+
+@pytest.mark.parametrize(("name", "title"), [("tensorflow", "TensorFlow"), ("pytorch", "PyTorch")])
+def test_our_own_builder_images(maker: Maker, name: str, title: str) -> None:
     """Built here from a small base: the scripts are what is tested."""
     folder = maker.team.folder
     shutil.copytree(OURS / name, folder, dirs_exist_ok=True)
@@ -63,7 +82,24 @@ def test_our_own_builder_images(maker: Maker, name: str) -> None:
     image = next(line for line in said if line.startswith("the environment is ")).split()[-1]
 
     (folder / "note.txt").write_text("from the source\n")
-    cell = "import os\nprint(open('/opt/app-root/src/note.txt').read().strip(), os.getuid())"
-    ran = maker.run(cell, f"%s2iBuilder={image}", "%files=note.txt")
+    (folder / "app.py").write_text("print('the program')\n")
+    host = maker.cluster.at.host_address
+    with serving(host) as index:
+        index.add("lib", "1.5")
+        setting = f"[global]\nindex-url = {index.url}\ntrusted-host = {host}\n"
+        maker.secret("index", **{"pip.conf": setting})
+        wishes = (f"%s2iBuilder={image}", "%packages=lib", "%pipSecret=index")
+        ran = maker.run(SCRIPTS, *wishes, "%files=note.txt app.py")
 
-    assert maker.lines(ran) == ["from the source 1001"]
+    assert maker.lines(ran) == [
+        "1.5 from the source 1001",
+        f"This is a builder image of source-to-image with {title}.",
+        "the program",
+        "1.5 again",
+    ]
+
+
+def test_our_builder_images_have_the_same_scripts() -> None:
+    for script in ("assemble", "run", "save-artifacts"):
+        one, other = (OURS / name / "s2i" / "bin" / script for name in ("tensorflow", "pytorch"))
+        assert one.read_bytes() == other.read_bytes()

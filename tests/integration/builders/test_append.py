@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import threading
 import time
@@ -13,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders import images
+from ciao_kernel.builders import layers
 from ciao_kernel.builders.append import AppendBuilder
+from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, RegistryFault, SourceError, SpecError
 from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Notice, Source, SourceFile
-from ciao_kernel.plugins import Build
+from ciao_kernel.plugins import Build, Builder
 from tests.helpers.jobs import interrupted, wait
 from tests.helpers.packages import Index
 from tests.integration.oci.conftest import impatient as impatient
@@ -42,17 +44,25 @@ class Kernel:
     def new(self, **settings: Any) -> None:
         """Start anew, as another kernel of the same user."""
         known = {"plain_registries": (self.fake.host,), "registry": f"{self.fake.host}/team/cells"}
-        self.builder = AppendBuilder(Settings(storage=self.folder, **{**known, **settings}))
+        self.settings = Settings(storage=self.folder, **{**known, **settings})
+        self.builder: Builder = AppendBuilder(self.settings)
 
     def emit(self, event: Event) -> None:
         assert isinstance(event, Notice)
         self.said.append(event.text)
 
     async def build(
-        self, code: str, *packages: str, dry: bool = False, python: str = "python3", **wishes: Any
+        self,
+        code: str,
+        *packages: str,
+        dry: bool = False,
+        python: str = "python3",
+        requirements: str | None = None,
+        **wishes: Any,
     ) -> Artifact:
         source = Source(SourceFile("cell.py", code.encode(), size=len(code)), **wishes)
-        spec = JobSpec("tensorflow", build=BuildSpec(packages=packages, pip_index=self.index.url))
+        asked = BuildSpec(packages=packages, requirements=requirements, pip_index=self.index.url)
+        spec = JobSpec("tensorflow", build=asked)
         ask = Build(source, spec, python, "job", self.folder, self.folder, self.base, "amd64", dry)
         return await self.builder.build(ask, self.emit)
 
@@ -159,7 +169,26 @@ def test_no_wheel(kernel: Kernel) -> None:
     assert raised.value.message == (
         "there is no wheel of nobody-has for Python 3.13 on linux/amd64, or no such package."
     )
+    assert "%builder=kaniko" in raised.value.hint
     assert not any(line.startswith(("PUT", "POST")) for line in kernel.requests())
+
+
+def test_no_wheel_of_what_a_file_asks_for(kernel: Kernel, index: Index) -> None:
+    index.add("needy", "1.0", "lib>=9")
+    cases = {
+        "Nobody_Has>=2": "requirements.txt, line 3: there is no wheel of nobody_has>=2 for "
+        "Python 3.13 on linux/amd64, or no such package.",
+        "lib==7": "requirements.txt, line 3: there is no wheel of lib==7 for "
+        "Python 3.13 on linux/amd64; it has 2.0.",
+        "needy": "requirements.txt, line 3: there is no wheel of lib>=9 (needy needs it) for "
+        "Python 3.13 on linux/amd64; it has 2.0.",
+    }
+    for line, says in cases.items():
+        (kernel.folder / "requirements.txt").write_text(f"# ours\n\n{line}\n")
+        with pytest.raises(SourceError) as raised:
+            kernel.run("print(1)", requirements="requirements.txt")
+        assert raised.value.message.lower() == says.lower()
+    assert kernel.image_layers() == []
 
 
 def test_the_authority_may_lie_at_home(
@@ -185,7 +214,67 @@ def test_a_large_file_is_packed_on_the_disk(kernel: Kernel, tmp_path: Path) -> N
 
     made = kernel.run("print(1)", files=(file,))
 
-    assert kernel.image(made)["layers"][-1]["size"] == (tmp_path / "layer.tar.gz").stat().st_size
+    assert kernel.image(made)["layers"][-2]["size"] == (tmp_path / "files.tar.gz").stat().st_size
+
+
+def test_an_edited_cell_sends_its_files_no_second_time(kernel: Kernel, tmp_path: Path) -> None:
+    data = tmp_path / "data.bin"
+    data.write_bytes(secrets.token_bytes(2 << 20))
+    files = (SourceFile("data.bin", origin=data, size=2 << 20),)
+    made = kernel.run("print(1)", files=files)
+    kernel.fake.seen.clear()
+
+    edited = kernel.run("print(2)", files=files)
+
+    assert sum(seen.size for seen in kernel.fake.seen) < 64 << 10
+    assert kernel.image(edited)["layers"][:-1] == kernel.image(made)["layers"][:-1]
+    data.write_bytes(b"changed")
+    other = kernel.run("print(2)", files=files)
+    assert kernel.image(other)["layers"][-1] == kernel.image(edited)["layers"][-1]
+    assert other.image != edited.image
+
+
+@pytest.mark.parametrize("settings", [{}, {"builder": "configmap"}, {"registry": ""}])
+def test_what_no_config_map_holds_goes_into_an_image(
+    kernel: Kernel, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    """Where nobody has named a builder, and there is a registry."""
+    kernel.new(**settings)
+    kernel.builder = ConfigMapBuilder(kernel.settings)
+    data = tmp_path / "data.bin"
+    data.write_bytes(secrets.token_bytes(2 << 20))
+    files = (SourceFile("data.bin", origin=data, size=2 << 20),)
+
+    assert not kernel.run("print(1)").image
+    if settings:
+        with pytest.raises(SourceError, match=r"too large for a ConfigMap: 2\.0 MiB") as raised:
+            kernel.run("print(1)", files=files)
+        assert "%builder=append" in raised.value.hint
+        assert not kernel.requests()
+    else:
+        assert len(kernel.image(kernel.run("print(1)", files=files))["layers"]) == 3
+        assert kernel.said[0] == (
+            "code and files are too large for a ConfigMap: they travel in an image (append)."
+        )
+
+
+def test_packages_that_are_used_stay_and_others_go(kernel: Kernel) -> None:
+    """What was not used for so many days is removed where something new is brought."""
+    kernel.run("print(1)", "app")
+    cache = kernel.folder / "cache"
+    kept = sorted(path for path in (cache / "wheels").iterdir() if path.suffix != ".lock")
+    assert [path.name[24:] for path in kept] == ["", ".json", ".tar.gz"]
+    (layer,) = (cache / "layers").iterdir()
+    other = cache / "layers" / "other.json"
+    other.write_text("{}")
+    for path in (*kept, layer, other):
+        os.utime(path, (1, 1))
+
+    kernel.run("print(2)", "app")
+    kernel.run("print(2)", "lib")
+
+    assert all(path.exists() for path in (*kept, layer))
+    assert not other.exists()
 
 
 def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +283,7 @@ def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(images, "pack", full)
+    monkeypatch.setattr(layers, "pack", full)
     with pytest.raises(EnvironmentFault, match="no space is left"):
         kernel.run("print(1)")
 
@@ -203,14 +292,14 @@ def test_an_interrupt_ends_the_upload_of_packages(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read piece by piece as they are sent; it is interrupted at the first."""
-    real, read = images._Body.read, threading.Event()
+    real, read = layers.Body.read, threading.Event()
 
-    def slow(body: images._Body, size: int | None = -1) -> Any:
+    def slow(body: layers.Body, size: int = -1) -> Any:
         read.set()
         time.sleep(0.05)
         return real(body, size)
 
-    monkeypatch.setattr(images._Body, "read", slow)
+    monkeypatch.setattr(layers.Body, "read", slow)
     kernel.index.add("app", "1.0", code=f"padding = {secrets.token_hex(1 << 20)!r}")
 
     async def main() -> None:
@@ -220,7 +309,7 @@ def test_an_interrupt_ends_the_upload_of_packages(
 
     asyncio.run(main())
     assert not any("/manifests/" in line and "PUT" in line for line in kernel.requests())
-    assert len(kernel.image_layers()) == 1  # the base's
+    assert len(kernel.image_layers()) == 2  # the base's layer, and the config
 
 
 def test_an_interrupt_ends_a_long_copy(

@@ -178,12 +178,13 @@ def test_a_dockerfile_of_the_users(kernel: Kernel) -> None:
 
     kernel.run(dockerfile="D", packages=("app",))
 
-    (context,) = kernel.pods.contexts
-    assert sorted(context) == ["Dockerfile", "ciao-asked/requirements.txt", "data/x.txt"]
-    lines = context["Dockerfile"].splitlines()
+    (found,) = kernel.pods.contexts
+    assert sorted(found) == ["Dockerfile", "ciao-asked/requirements.txt", "data/x.txt"]
+    lines = found["Dockerfile"].splitlines()
     assert lines[0].startswith(f"FROM {kernel.fake.host}/bases/python@sha256:")
     assert lines[0].endswith(" AS a")
-    assert lines[-1].endswith("-m pip install -r /opt/ciao/requirements.txt")
+    assert lines[-2].endswith("-m pip install -r /opt/ciao/requirements.txt")
+    assert lines[-1] == "USER 1001"
     for wish, directive in ({"apt": ("git",)}, "apt"), ({"base": kernel.base}, "base"):
         with pytest.raises(SpecError) as raised:
             kernel.run(dockerfile="D", **wish)  # type: ignore[arg-type]
@@ -197,9 +198,9 @@ def test_a_large_context_goes_through_the_registry(kernel: Kernel) -> None:
     kernel.run(dockerfile="D")
     kernel.run("print(2)", dockerfile="D")
 
-    (context,) = kernel.pods.contexts
-    assert list(context) == ["Dockerfile"]
-    line = context["Dockerfile"].splitlines()[1]
+    (found,) = kernel.pods.contexts
+    assert list(found) == ["Dockerfile"]
+    line = found["Dockerfile"].splitlines()[1]
     carried = line.split()[1].removeprefix(f"--from={kernel.fake.host}/team/cells@")
     assert line.endswith('["/ciao-context/big", "/data/"]')
     manifest = json.loads(kernel.fake.manifests["team/cells", carried][1])
@@ -230,6 +231,8 @@ def test_the_secret_serves_the_kernel_too(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="Secret other is not one"):
         kernel.run(apt=("git",), push_secret="other")
     assert kernel.run(apt=("git",), push_secret="push").image
+    kernel.settings["push_secret"] = "push"
+    assert kernel.run(apt=("gcc",)).image
     shown = json.dumps([kernel.said, kernel.pods.pods, kernel.pods.contexts])
     assert PASSWORD not in shown
     assert known not in shown
@@ -265,13 +268,15 @@ def test_s2i_reads_labels_and_builds_once(kernel: Kernel) -> None:
     kernel.run("print(2)", kind=S2IBuilder, s2i_builder=builder, packages=("app",),
                pip_index="https://a.b")  # fmt: skip
 
-    (context,) = kernel.pods.contexts
-    assert context["upload/src/requirements.txt"] == "--index-url https://a.b\napp\n"
-    assert "upload/scripts/run" in context
-    assert 'ENV MODE="fast"\n' in context["Dockerfile"]
-    assert "RUN /opt/s2i/assemble\n" in context["Dockerfile"]
+    (found,) = kernel.pods.contexts
+    assert found["upload/src/requirements.txt"] == "--index-url https://a.b\napp\n"
+    assert "upload/scripts/run" in found
+    assert 'ENV MODE="fast"\n' in found["Dockerfile"]
+    assert "RUN /opt/s2i/assemble\n" in found["Dockerfile"]
     with pytest.raises(SpecError, match="needs a builder image"):
         kernel.run(kind=S2IBuilder)
+    kernel.settings["s2i_builder"] = builder
+    assert kernel.run(kind=S2IBuilder).image
 
 
 def test_who_has_no_place_to_build(kernel: Kernel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_a_conflict_is_explained(kernel: Kernel, index: Index) -> None:
     index.add("lib", "1.0")
     index.add("lib", "2.0")
 
-    with pytest.raises(SourceError, match="do not go together"):
+    with pytest.raises(SourceError, match=r"together: .*app 1\.0 depends on lib==1\.0"):
         kernel.run("app", "lib==2.0")
 
     assert any("lib==1.0" in text for text in kernel.said)
@@ -230,3 +231,37 @@ def test_an_old_pip_is_told(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(metadata, "distribution", lacks)
     with pytest.raises(EnvironmentFault, match="has none"):
         kernel.run("app")
+
+
+def test_wheels_go_that_no_cell_has_used(kernel: Kernel, index: Index) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("app", version)
+    first, second = kernel.run("app==1.0"), kernel.run("app==2.0")
+    for path in (*kernel.cache.glob("wheels/*"), *kernel.cache.glob("chosen/*")):
+        os.utime(path, (1, 1))
+    kernel.run("app==2.0")  # used now
+
+    third = kernel.run("app==3.0")
+
+    assert not first.folder.exists()
+    assert second.folder.is_dir()
+    assert third.folder.is_dir()
+    assert len(list(kernel.cache.glob("chosen/*.json"))) == 2
+    assert kernel.run("app==1.0").folder == first.folder
+    assert first.folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("line", "wish"),
+    [
+        ("git+https://jane:hunter2@example.com/lib.git", "git+https://…@example.com/lib.git"),
+        ("lib[x] @ git+https://jane:hunter2@example.com/lib", "lib[x]"),
+        ("https://jane:hun@ter2@example.com/lib.zip", "https://…@example.com/lib.zip"),
+    ],
+)
+def test_a_wish_without_a_wheel_is_told_without_its_password(
+    kernel: Kernel, line: str, wish: str
+) -> None:
+    with pytest.raises(NoWheel) as raised:
+        kernel.run(file=f"{line}\n")
+    assert raised.value.wish == wish

@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         getattr(self, f"{self.command.lower()}_{kind.replace('/', '_')}")(repository, name)
 
-    do_HEAD = do_POST = do_PUT = do_GET
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
 
     # Who asks.
 
@@ -298,17 +298,20 @@ class FakeRegistry(ThreadingHTTPServer):
     Args:
         how: It behaves.
         tls: Its certificate and key; None speaks http.
+        address: Where it listens.
     """
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, how: Behaviour, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(
+        self, how: Behaviour, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
+    ) -> None:
+        super().__init__((address, 0), Handler)
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.how = how
-        self.host = f"127.0.0.1:{self.server_address[1]}"
+        self.host = f"{address}:{self.server_address[1]}"
         self.url = f"{'https' if tls else 'http'}://{self.host}"
         self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
@@ -338,10 +341,10 @@ class FakeRegistry(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serving(
-    how: Behaviour | None = None, tls: ssl.SSLContext | None = None
+    how: Behaviour | None = None, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
 ) -> Iterator[FakeRegistry]:
     """A registry for as long as the block runs."""
-    fake = FakeRegistry(how or Behaviour(), tls)
+    fake = FakeRegistry(how or Behaviour(), tls, address)
     thread = threading.Thread(target=fake.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +46,25 @@ def test_a_question_costs_little_once_and_nothing_later(
 
     assert len(first) == 10 + (1 if kind == "basic" else 2)
     assert len(fake.lines()) == 7
+
+
+def test_uploads_that_are_asked_who_they_are_at_the_same_moment(serve: Serve, user: Make) -> None:
+    """A registry that anybody may read asks only then, and the layer and the config go at once."""
+    both = threading.Barrier(2)
+
+    def ask(handler: Any) -> bool:
+        if handler.command != "POST" or handler.basic() == USER:
+            return False
+        both.wait(10)
+        handler.error(401, "UNAUTHORIZED", **{"WWW-Authenticate": 'Basic realm="fake"'})
+        return True
+
+    fake = serve(before=ask)
+    push_base(fake, "team/cells")
+
+    made = user(fake).append(f"{fake.host}/team/cells:1", f"{fake.host}/team/cells")
+
+    assert ("team/cells", made.tag) in fake.manifests
 
 
 def test_a_token_that_ends_is_renewed_before_it_is_used(
@@ -189,12 +210,10 @@ def test_a_right_that_is_missing_is_named(serve: Serve, user: Make, kind: str) -
     kernel = user(fake)
 
     fault = kernel.fault(lambda: go(kernel, fake))
-    assert fault.message.startswith(
-        f"jane has no right on {fake.host} to push to {fake.host}/team/cells"
-    )
+    assert fault.message.startswith(f"jane has no right to push to {fake.host}/team/cells")
     secret = f"{fake.host}/bases/secret:1"
     fault = kernel.fault(lambda: kernel.append(secret, f"{fake.host}/team/other"))
-    assert fault.message.startswith(f"jane has no right on {fake.host} to pull {secret}")
+    assert fault.message.startswith(f"jane has no right to pull {secret}")
     assert {name for name, _ in fake.manifests} == {"bases/python", "bases/secret"}
 
 
@@ -287,6 +306,29 @@ def test_a_token_server_that_gives_none(
         kernel = user(fake, token=token)
         assert why in kernel.fault(lambda: go(kernel, fake)).message  # noqa: B023
     assert not elsewhere.seen
+
+
+def test_a_token_server_without_an_end(serve: Serve, user: Make) -> None:
+    """Nobody reads more of it than a token has."""
+    sent: list[int] = []
+
+    def endless(handler: Any) -> bool:
+        if handler.parts.path != "/token":
+            return False
+        handler.send_response(200)
+        handler.end_headers()
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                handler.wfile.write(b" " * (1 << 20))
+                sent.append(1 << 20)
+        return True
+
+    fake = serve(auth="token", before=endless)
+    kernel = user(fake)
+
+    assert "sent no token" in kernel.fault(lambda: go(kernel, fake)).message
+    assert sum(sent) < 64 << 20
 
 
 def test_a_registry_that_repeats_what_it_heard(serve: Serve, user: Make) -> None:

@@ -16,14 +16,14 @@ from ciao_kernel.oci.contents import Installed
 from ciao_kernel.oci.image import Platform
 from ciao_kernel.oci.reference import parse
 from tests.integration.oci.conftest import User
-from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, push_base
+from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, digest, push_base
 
 Serve = Callable[..., FakeRegistry]
 Make = Callable[..., User]
 LARGE = 128 << 20
 
 
-def layer(large: int = 0) -> bytes:
+def layer(large: int = 0, numpy: str = "2.1") -> bytes:
     """A tar of a Python with two packages, and a file of zeros that packs to nothing."""
     site = "usr/lib/python3.13/site-packages"
     buffer = io.BytesIO()
@@ -31,7 +31,7 @@ def layer(large: int = 0) -> bytes:
         for name, size in [
             ("bin/python3.13", 0),
             ("zeros", large),
-            (f"{site}/numpy-2.1.dist-info/METADATA", 3),
+            (f"{site}/numpy-{numpy}.dist-info/METADATA", 3),
             (f"{site}/scikit_learn-1.5.dist-info", 0),
         ]:
             member = tarfile.TarInfo(name)
@@ -100,3 +100,25 @@ def test_a_layer_that_cannot_be_read(serve: Serve, user: Make, tmp_path: Path, b
 
     assert "cannot be read" in fault.message
     assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize("packed", PACKED, ids=["tar", "gzip", "members"])
+def test_a_layer_that_is_not_what_its_digest_says(
+    serve: Serve, user: Make, tmp_path: Path, packed: Callable[[bytes], bytes]
+) -> None:
+    fake = serve()
+    push(fake, other := packed(layer(numpy="9.9")))
+    body = json.loads(fake.manifests["bases/python", "1"][1])
+    own = body["layers"][0]["digest"]
+    body["layers"][0]["digest"] = known = digest(packed(layer()))
+    fake.push("bases/python", "1", json.dumps(body).encode(), MANIFEST)
+    fake.blobs["bases/python", known] = other
+    kernel = user(fake)
+
+    fault = kernel.fault(lambda: look(kernel, fake, tmp_path))
+
+    assert "is not what its digest says" in fault.message
+    assert not list(tmp_path.rglob("*.json"))
+    push(fake, other)
+    assert own in fake.manifests["bases/python", "1"][1].decode()
+    assert look(kernel, fake, tmp_path).packages["numpy"] == "9.9"

@@ -86,18 +86,22 @@ def test_what_passes_is_waited_for(
 
 @pytest.mark.parametrize(
     ("method", "status", "said", "why", "most"),
-    [
+    [  # of PUTs there are two, for the config is sent beside the layer
         ("POST", 405, "", "is read-only (push to {host}/team/cells)", 1),
         ("POST", 403, "", "asks who you are (push to {host}/team/cells)", 2),
-        ("PUT", 413, "", "takes nothing so large", 1),
-        ("PUT", 507, "", "said 507 (push to {host}/team/cells)", 1),
-        ("PUT", 500, "UNKNOWN: no space left on device", "said 500", 5),
+        ("PUT", 413, "", "takes nothing so large", 2),
+        ("POST", 403, "DENIED: project is in read-only mode", "is read-only (push", 2),
+        ("POST", 503, "UNAVAILABLE: read only", "is read-only (push", 5),
+        ("PUT", 507, "", "is full (push to {host}/team/cells).", 2),
+        ("PUT", 500, "UNKNOWN: no space left on device", "is full (push to", 2),
+        ("PUT", 412, "PROJECTPOLICYVIOLATION: quota exceeded.", "quota exceeded", 2),
+        ("PUT", 403, "DENIED: will exceed the configured upper limit of 1.0 GiB.", "is full", 4),
         ("GET", 502, "", "said 502", 5),
         ("GET", 429, "TOOMANYREQUESTS: You have reached your pull rate limit", "too often", 1),
         ("POST", 404, "NAME_UNKNOWN: ", "has no such repository", 2),
-        ("PUT", 400, "DIGEST_INVALID: not so", "said 400 (push to {host}/team/cells)", 1),
+        ("PUT", 400, "DIGEST_INVALID: not so", "said 400 (push to {host}/team/cells)", 2),
         ("POST", 301, "", "does not answer as a registry does", 1),
-        ("PUT", 200, "", "does not answer as a registry does", 1),
+        ("PUT", 200, "", "does not answer as a registry does", 2),
     ],
 )
 def test_what_does_not_pass_is_one_clear_error(
@@ -115,7 +119,10 @@ def test_what_does_not_pass_is_one_clear_error(
     )
 
     assert why.format(host=fake.host) in fault.message
-    assert message in fault.message
+    assert message.rstrip(".") in fault.message
+    assert fault.message.endswith(".")
+    assert not fault.message.endswith("..")
+    assert fault.hint
     assert answers.came <= most
     assert not [tag for tag in tags(fake) if tag.startswith("ciao-")]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import os
+import tarfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from ciao_kernel.builders import context, ignore
+from ciao_kernel import ignore
+from ciao_kernel.builders import context
 from ciao_kernel.errors import SourceError
 from ciao_kernel.oci.layer import File
+from tests.helpers.rights import as_nobody
 
 NOTHING = ignore.docker("")
 
@@ -68,6 +72,8 @@ def test_dockerignore(folder: Path, text: str, stays: list[str]) -> None:
         ("sub/*.log", "sub/a.log", True),
         ("sub", "sub/x/y", True),
         ("*.log\n!keep.log", "keep.log", False),
+        ("sub/*\n!sub/keep", "sub/keep", False),
+        ("sub\n!sub/keep", "sub/keep", True),
         ("# x\n*", ".s2iignore", False),
         ("**/x", "a/b/x", False),
     ],
@@ -88,25 +94,89 @@ def test_what_is_not_there_or_outside(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".netrc", ".env", "id_rsa", "sub/tls.key", ".pypirc"])
-def test_secrets_stay_at_home_unless_they_are_named(folder: Path, name: str) -> None:
+def test_secrets_are_refused_unless_a_line_says_that_they_are_meant(
+    folder: Path, name: str
+) -> None:
     (folder / name).write_text("hunter2")
-    with pytest.raises(SourceError, match="holds passwords or keys") as refused:
-        gather(folder, ".")
-    assert "hunter2" not in refused.value.message
-    assert name in gather(folder, name)
+    for wish in (".", name):
+        with pytest.raises(SourceError, match=r"line 2: .* cannot be taken: such") as refused:
+            gather(folder, wish)
+        assert f"a line !{name} there takes it" in refused.value.hint
+        assert "hunter2" not in refused.value.message + refused.value.hint
     assert name not in gather(folder, ".", ignored=name)
+    assert name in gather(folder, ".", ignored=f"!{name}")
+    assert name in gather(folder, ".", ignored=f"*\n!sub\n!{name}")
+    assert name not in gather(folder, ".", ignored=f"!{name}\n**/{Path(name).name}")
+    # A wide line is no word on this file.
+    with pytest.raises(SourceError, match="cannot be taken"):
+        gather(folder, ".", ignored=f"*\n!{'sub' if '/' in name else name[:-1] + '*'}")
 
 
 def test_loops_pipes_and_dangling_links(folder: Path) -> None:
     (folder / "sub" / "loop").symlink_to(folder)
     assert gather(folder, "sub") == ["sub/b.py", "sub/deep/c.log"]
+    said: list[str] = []
+    context.gather(folder, [("sub", "x")], NOTHING, said.append)
+    assert said == ["links to folders are not followed: sub/loop"]
+    context.gather(folder, [("sub", "x")], ignore.docker("sub/loop"), said.append)
+    assert len(said) == 1
     os.mkfifo(folder / "pipe")
-    with pytest.raises(SourceError, match="pipe is neither a file nor a folder"):
+    with pytest.raises(SourceError, match="pipe cannot be taken: it is neither a file nor a fold"):
         gather(folder, ".")
+    with pytest.raises(SourceError, match="pipe cannot be read: it is no file"):
+        context.read(folder, "pipe", "%condaEnv")
     (folder / "pipe").unlink()
     (folder / "dangling").symlink_to(folder / "nowhere")
-    with pytest.raises(SourceError, match="dangling is neither"):
+    with pytest.raises(SourceError, match="dangling cannot be taken: it is a link that leads no"):
         gather(folder, ".")
+
+
+def test_names_and_folders_that_cannot_be_read(readable: Path) -> None:
+    odd = readable / os.fsdecode(b"\xff.csv")
+    odd.touch()
+    with pytest.raises(SourceError, match=r"\\xff\.csv cannot be taken: its name is no UTF-8"):
+        gather(readable, ".")
+    odd.unlink()
+    (readable / "closed").mkdir(mode=0)
+    with as_nobody(), pytest.raises(SourceError, match="closed cannot be taken: Permission denied"):
+        gather(readable, ".")
+
+
+def test_empty_folders_are_taken(folder: Path, tmp_path: Path) -> None:
+    (folder / "sub" / "none" / "deep").mkdir(parents=True)
+    assert gather(folder, "sub") == ["sub/b.py", "sub/deep/c.log", "sub/none/deep/"]
+    assert gather(folder, "sub/none", ignored="sub/none") == []
+    files = context.gather(folder, [("sub/none", "x")], NOTHING)
+    for prefix, some in ("", files), ("ciao-context/", context.carried(files)):
+        made = context.packed(some, tmp_path, lambda: None)
+        assert isinstance(made.content, bytes)
+        with tarfile.open(fileobj=BytesIO(made.content)) as tar:
+            assert tar.getmember(f"{prefix}sub/none/deep").isdir()
+
+
+def test_texts_that_are_too_large_are_not_cut(folder: Path) -> None:
+    (folder / "big").write_text("#" * (1 << 20))
+    assert len(context.read(folder, "big", "%dockerfile")) == 1 << 20
+    (folder / "big").write_text("#" * ((1 << 20) + 1))
+    with pytest.raises(SourceError, match="big cannot be read: it is larger than a megabyte"):
+        context.read(folder, "big", "%dockerfile")
+
+
+def test_files_are_known_without_being_packed(folder: Path) -> None:
+    def key(files: tuple[File, ...]) -> str:
+        return context.key(files, lambda: None)
+
+    files = context.gather(folder, [(".", "x")], NOTHING)
+    first = key(files)
+    assert key(files[::-1]) == first
+    assert key((*files, File("empty/", b""))) != first
+    (folder / "a.py").chmod(0o755)
+    other = key(context.gather(folder, [(".", "x")], NOTHING))
+    (folder / "a.py").write_text("b")
+    assert len({first, other, key(files)}) == 3
+    (folder / "a.py").unlink()
+    with pytest.raises(SourceError, match=r"a\.py cannot be read: No such file"):
+        key(files)
 
 
 def test_the_same_files_are_the_same_bytes(folder: Path, tmp_path: Path) -> None:

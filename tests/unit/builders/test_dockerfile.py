@@ -1,58 +1,16 @@
-"""Dockerfiles that are written, and users' own that are read."""
+"""Dockerfiles of users: read, and made safe."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from ciao_kernel.builders import dockerfile
 from ciao_kernel.errors import SourceError
-from ciao_kernel.requirements import Requirements
 
 DIGEST = f"sha256:{'a' * 64}"
 BASE = f"host:5000/python@{DIGEST}"
-PIP = (
-    "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 "
-    "PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1"
-)
-
-
-def wanted(*lines: str, held: tuple[str, ...] = (), index: str = "") -> Requirements:
-    return Requirements(lines, held, " ".join(lines), index)
-
-
-def test_an_environment_is_written_out() -> None:
-    text = dockerfile.environment(
-        BASE, wanted("app", held=("lib<2",), index="https://a.b/x?y=1&z=2"), ("git", "libgomp1=1:2")
-    )
-
-    assert text == (
-        f"FROM {BASE}\n"
-        "RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes "
-        "--no-install-recommends git libgomp1=1:2 && rm -rf /var/lib/apt/lists/*\n"
-        "COPY ciao-asked/requirements.txt ciao-asked/constraints.txt /opt/ciao/\n"
-        f"RUN {PIP} PIP_INDEX_URL='https://a.b/x?y=1&z=2' python3 -m pip install "
-        "-r /opt/ciao/requirements.txt -c /opt/ciao/constraints.txt\n"
-    )
-
-
-def test_root_does_the_work_and_the_image_is_its_users_again() -> None:
-    text = dockerfile.environment(BASE, wanted(), ("git",), user="1001:0")
-    lines = text.splitlines()
-    assert (lines[1], lines[-1]) == ("USER root", "USER 1001:0")
-
-
-def test_the_replicas_python_gets_the_packages() -> None:
-    text = dockerfile.environment(BASE, wanted("app"), python="/opt/my venv/bin/python")
-    assert "'/opt/my venv/bin/python' -m pip install" in text
-
-
-def test_conda_reads_its_file() -> None:
-    text = dockerfile.environment(BASE, wanted(), conda=True)
-    assert "COPY ciao-asked/environment.yml /opt/ciao/environment.yml\n" in text
-    assert "micromamba install --yes --name base --file /opt/ciao/environment.yml" in text
-    assert dockerfile.instructions(text)[-1].name == "RUN"
-
-
 OWN = """# syntax=whatever
 ARG TAG=3.13
 ARG BASE="python"
@@ -93,6 +51,48 @@ def test_bases_are_pinned_and_lines_keep_their_numbers() -> None:
     assert text.splitlines()[13] == OWN.splitlines()[13]
 
 
+def test_images_that_files_come_from_are_bases_too() -> None:
+    text = (
+        "ARG TAG=1 NAME=python:$TAG\nFROM ${NAME-other} AS Build\n"
+        "COPY --chown=1:2 --from=tools:1 \\\n /a /b/\nFROM build\nFROM ${X-a:2}\nFROM ${X:+b}c\n"
+        "COPY --from=BUILD /w /w\nCOPY --from=0 /w /w\nCOPY --from=$X /w /w\nADD --from=x y /\n"
+    )
+    assert dockerfile.bases(text) == {2: "python:1", 3: "tools:1", 6: "a:2", 7: "c"}
+    lines = dockerfile.pinned(text, {3: BASE}).splitlines()
+    assert lines[2:4] == [f"COPY --from={BASE} --chown=1:2 /a /b/", ""]
+    assert lines[4:] == text.splitlines()[4:]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("FROM a\nUSER 1\nUSER 1001:0\n", ("1001:0", 0)),
+        ("FROM a\n", ("", 1)),
+        ("FROM a AS X\nUSER 5\nFROM b\nFROM x\n", ("5", 0)),
+        ("FROM a\nUSER 5\n\nFROM b AS x\nFROM X AS y\nFROM y\n", ("", 4)),
+    ],
+)
+def test_whom_the_image_runs_as(text: str, known: tuple[str, int]) -> None:
+    assert dockerfile.user(text) == known
+
+
+def test_variables_in_paths() -> None:
+    text = (
+        "ARG APP=src\nFROM a\nARG APP\nENV DATA=data/$APP OTHER='x y'\nENV OLD one two\n"
+        "COPY ${APP}/ $DATA ${NO:-c.txt} /app\nARG DATA=never\nCOPY $DATA /app\n"
+    )
+    assert [path for _, path in dockerfile.sources(text)] == [
+        "src/",
+        "data/src",
+        "c.txt",
+        "data/src",
+    ]
+    for text in "FROM a\nCOPY x ${APP}/ /app\n", "ARG APP=x\nFROM a\nCOPY ${APP}/ /app\n":
+        with pytest.raises(SourceError, match=r"D, line \d: nobody knows .* \$\{APP\}/ is"):
+            dockerfile.sources(text, "D")
+    assert dockerfile.sources("FROM a\nADD --keep-git-dir=false src /x\n") == [(2, "src")]
+
+
 def test_a_large_context_is_taken_out_of_an_image() -> None:
     text = dockerfile.through("FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE)
     assert text.splitlines() == [
@@ -114,7 +114,8 @@ def test_add_does_more_than_an_image_can() -> None:
     "line",
     [
         "RUN <<EOF", "RUN <<-'EOF'", 'RUN cat <<"X" > /y', "RUN python3 <<PY", "COPY <<EOF /x",
-        "RUN --network=none a 3<<EOF", "RUN true && \\\n cat <<EOF",
+        "RUN --network=none a 3<<EOF", "RUN\t<<EOF", "ONBUILD RUN <<EOF",
+        "RUN true && \\\n cat <<EOF",
     ],
 )  # fmt: skip
 def test_heredocs_are_refused_with_their_line(line: str) -> None:
@@ -135,10 +136,29 @@ def test_what_only_looks_like_it_is_taken(line: str) -> None:
     dockerfile.check(f"FROM a\n{line}\n", "Dockerfile")
 
 
-def test_mounts_are_refused_with_their_line() -> None:
-    text = "FROM a\nRUN --network=none --mount=type=secret,id=x pip install y\n"
-    with pytest.raises(SourceError, match=r"d, line 2: the builder ignores RUN --mount=type=secre"):
-        dockerfile.check(text, "d")
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "RUN --network=none --mount=type=secret,id=x pip install y",
+            "RUN --mount=type=secret,id=x",
+        ),
+        ("RUN\t--mount=type=cache,target=/x true", "RUN --mount=type=cache,target=/x"),
+        ("RUN --foo-bar=1 --mount=type=cache true", "RUN --mount=type=cache"),
+        ("ONBUILD RUN --mount=type=cache true", "RUN --mount=type=cache"),
+        ("onbuild onbuild run --mount=type=cache true", "RUN --mount=type=cache"),
+        ("RUN --network=none true", "RUN --network=none"),
+        ("ADD --checksum=sha256:1 https://a.b/c /c", "ADD --checksum=sha256:1"),
+        ("ADD --keep-git-dir=true src /x", "ADD --keep-git-dir=true"),
+    ],
+)
+def test_flags_that_are_passed_over_are_refused_with_their_line(line: str, says: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(f"d, line 2: the builder ignores {says},")):
+        dockerfile.check(f"FROM a\n{line}\n", "d")
+
+
+def test_flags_that_ask_for_nothing_are_taken() -> None:
+    dockerfile.check("FROM\ta\nRUN --network=default true\nCOPY --link --chmod=1 a /b\n", "d")
 
 
 def test_a_file_without_from() -> None:

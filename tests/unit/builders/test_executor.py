@@ -8,14 +8,24 @@ from typing import Any
 from ciao_kernel.builders import executor
 from ciao_kernel.config import Settings
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Notice, Source, SourceFile
+from ciao_kernel.oci.reference import is_digest
 from ciao_kernel.plugins import Build
+from tests.cluster import pins
+
+SETTINGS = Settings(kaniko_image="host/kaniko:1", plain_registries=("h:5",), build_memory="4Gi")
 
 
-def pod(cluster: ClusterSpec = ClusterSpec(), hosts: tuple[str, ...] = (), **wishes: Any) -> Any:  # noqa: B008
+def pod(
+    cluster: ClusterSpec = ClusterSpec(),  # noqa: B008
+    hosts: tuple[str, ...] = (),
+    settings: Settings = SETTINGS,
+    architecture: str = "amd64",
+    **wishes: Any,
+) -> Any:
     nowhere = Path("/nowhere")
     spec = JobSpec("tensorflow", build=BuildSpec(**wishes), cluster=cluster)
-    ask = Build(Source(SourceFile("a.py", b"")), spec, "python3", "job", nowhere, nowhere)
-    settings = Settings(kaniko_image="host/kaniko:1", plain_registries=("h:5",), build_memory="4Gi")
+    source = Source(SourceFile("a.py", b""))
+    ask = Build(source, spec, "python3", "job", nowhere, nowhere, architecture=architecture)
     return executor.pod("ciao-build-x", "h:5/team/cells:ciao-env-1", ask, settings, hosts)
 
 
@@ -27,8 +37,14 @@ def test_it_is_a_bare_pod_with_the_least_rights_that_work() -> None:
     assert spec["automountServiceAccountToken"] is False
     assert spec["activeDeadlineSeconds"] == 3600
     assert container["image"] == "host/kaniko:1"
-    assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "capabilities": {
+            "drop": ["ALL"],
+            "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"],
+        },
+    }
     assert container["resources"]["limits"] == {"memory": "4Gi"}
     assert [volume["name"] for volume in spec["volumes"]] == ["context"]
     assert {
@@ -45,15 +61,49 @@ def test_secrets_are_mounted_and_never_read() -> None:
         "secretName": "push",
         "items": [{"key": ".dockerconfigjson", "path": "config.json"}],
     }
-    assert volumes["pip"]["secret"]["defaultMode"] == 0o444
+    assert volumes["pip"]["secret"] == {
+        "secretName": "pip",
+        "defaultMode": 0o444,
+        "items": [{"key": "pip.conf", "path": "pip.conf"}],
+    }
     places = {one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
-    assert places == {"/ciao", "/kaniko/.docker", "/etc/pip.conf"}
+    assert places == {"/kaniko/ciao", "/kaniko/.docker", "/etc/pip.conf"}
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_it_runs_where_the_replicas_can() -> None:
+    assert pod()["spec"]["nodeSelector"] == {"kubernetes.io/arch": "amd64"}
+    assert "tolerations" not in pod()["spec"]
+    wishes = ClusterSpec(tolerations=("arch=arm64:NoSchedule", "gpu"))
+    spec = pod(wishes, architecture="arm64")["spec"]
+    assert spec["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+    assert spec["tolerations"] == [
+        {"key": "arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"},
+        {"key": "gpu", "operator": "Exists"},
+    ]
+
+
+def test_settings_name_the_secrets_of_cells_that_name_none() -> None:
+    settings = Settings(push_secret="ours", pip_secret="index")
+
+    def secrets(**wishes: Any) -> dict[str, str]:
+        volumes = pod(settings=settings, **wishes)["spec"]["volumes"]
+        return {one["name"]: one["secret"]["secretName"] for one in volumes if "secret" in one}
+
+    assert secrets() == {"push": "ours", "pip": "index"}
+    assert secrets(push_secret="mine") == {"push": "mine", "pip": "index"}
+
+
+def test_the_executor_is_known_by_its_digest_and_is_the_one_that_tests_run() -> None:
+    version = pins.version("github.com/GoogleContainerTools/kaniko", "kaniko")
+    name, _, digest = Settings().kaniko_image.partition("@")
+    assert name.rpartition(":")[2] == version
+    assert is_digest(digest)
 
 
 def test_an_authority_counts_for_the_registries_that_are_asked() -> None:
     args = pod(hosts=("a:1",))["spec"]["containers"][0]["args"]
-    assert "--registry-certificate=a:1=/ciao/ca.crt" in args
+    assert "--registry-certificate=a:1=/kaniko/ciao/ca.crt" in args
 
 
 def test_lines_of_its_own_log_lose_their_stamps() -> None:

@@ -32,6 +32,11 @@ REGISTRIES = [
         "plainRegistries=reg.example.com:5000",
     ),
     (
+        PUSH + 'Get "https://x/v2/": tls: first record does not look like a TLS handshake',
+        "reg.example.com:5000 speaks http",
+        "plainRegistries=reg.example.com:5000",
+    ),
+    (
         PUSH + "x509: certificate signed by unknown authority; GET http://x: 400 Bad Request: "
         "Client sent an HTTP request to an HTTPS server",
         "not trusted",
@@ -46,6 +51,54 @@ REGISTRIES = [
         "error pushing image: failed to push: dial tcp 1.2.3.4:5: connect: connection refused",
         "does not answer",
         "Is it up",
+    ),
+    (
+        PUSH + "Get https://x/v2/: read tcp 10.244.1.9:40312->1.2.3.4:443: i/o timeout",
+        "the registry reg.example.com:5000 does not answer",
+        "Is it up",
+    ),
+    (
+        PUSH + "POST https://x/v2/: unexpected status code 403 Forbidden",
+        "reg.example.com:5000 does not let the build push",
+        "the right to push",
+    ),
+    (
+        BUILD + "GET https://base.corp/v2/x/manifests/1: UNAUTHORIZED: authentication required",
+        "the registry base.corp does not let the build read its image",
+        "the right to read",
+    ),
+    (
+        BUILD + 'Get "https://base.corp:5/v2/": x509: certificate signed by unknown authority',
+        "the certificate of the registry base.corp:5 is",
+        "registryAuthority",
+    ),
+    (
+        "error pushing image: failed to push to destination x: PUT https://x/v2/: unexpected "
+        "status code 500: write /var/lib/x: no space left on device",
+        "the registry reg.example.com:5000 has no space left",
+        "%registry",
+    ),
+    (
+        "error pushing image: PATCH http://x/v2/: UNKNOWN: unknown error; "
+        "map[DriverName:filesystem Enclosed:map[Err:28 Op:write Path:/x]]",
+        "the registry reg.example.com:5000 has no space left",
+        "%registry",
+    ),
+    (
+        "error pushing image: write tcp 1.2.3.4:5->6.7.8.9:5000: write: connection reset by peer",
+        "does not answer",
+        "Is it up",
+    ),
+    (
+        BUILD + "GET https://index.docker.io/v2/x/manifests/1: TOOMANYREQUESTS: You have reached "
+        "your pull rate limit",
+        "the registry index.docker.io takes no more requests for now",
+        "%pushSecret",
+    ),
+    (
+        PUSH + "POST https://x/v2/: unexpected status code 429 Too Many Requests",
+        "the registry reg.example.com:5000 takes no more",
+        "some minutes",
     ),
     (
         BUILD + "unable to complete operation after 0 attempts, last error: GET "
@@ -65,16 +118,14 @@ def test_what_a_registry_says(line: str, says: str, helps: str) -> None:
     assert found.hint.endswith(line)
 
 
-def test_a_digest_proves_nothing() -> None:
-    assert fault(REGISTRIES[0][0], message=f"sha256:{'a' * 64}")
-
-
 @pytest.mark.parametrize(
     ("reason", "code", "message", "says"),
     [
         ("OOMKilled", 137, "", "more memory"),
         ("DeadlineExceeded", 2, "", "took longer"),
         ("Evicted", 2, "Pod ephemeral local storage usage exceeds 200Mi. ", "exceeds 200Mi."),
+        ("Deleted", None, "Eviction API: evicting", "removed from team-a: Eviction API: evicting."),
+        ("Terminated", 2, "Pod was terminated in response to imminent node shutdown.", "shutdown."),
         ("", None, "", "nobody says why"),
     ],
 )
@@ -116,6 +167,22 @@ EXIT = BUILD + "error building stage: failed to execute command: waiting for pro
         ),
         (["ERROR: No matching distribution found for x", EXIT + "exit status 1"], "finds no x in"),
         (["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"], "who asks"),
+        (
+            [f'{LOG}"RUN python3 -m pip install app"', "User for 10.0.0.1: ",
+             EXIT + "exit status 2"],
+            "who asks",
+        ),
+        (
+            [f'{LOG}"RUN /opt/s2i/assemble"', "Looking in indexes: https://a.b", "Collecting app",
+             "ERROR: HTTP error 403 Client Error", EXIT + "exit status 1"],
+            "who asks",
+        ),
+        (
+            [f'{LOG}"RUN pip install    app"', "WARNING: No matching distribution found for x",
+             "E: Unable to locate package nope", f'{LOG}"RUN exit 7"',
+             "requests.HTTPError: 403 Client Error: Forbidden for url", EXIT + "exit status 7"],
+            "Dockerfile, line 5: `exit 7` ended with exit code 7.",
+        ),
         (["E: Unable to locate package nope", EXIT + "exit status 100"], "no Debian package nope"),
         (["ciao: there is no conda in this image", EXIT + "exit status 64"], "has no conda"),
     ],
@@ -131,6 +198,19 @@ def test_a_command_that_is_killed_while_the_executor_goes_on() -> None:
     found = fault("Killed", EXIT + "exit status 137", code=137)
     assert isinstance(found, ClusterFault)
     assert "more memory" in found.message
+
+
+def test_a_node_without_space() -> None:
+    for lines in (
+        [BUILD + "failed to write: /usr/lib/x: no space left on device"],
+        ["cp: error writing '/x': No space left on device", EXIT + "exit status 1"],
+    ):
+        assert fault(*lines).message == "the node has no space left for the build."
+
+
+def test_a_command_whose_first_line_is_long_gone() -> None:
+    found = fault(f'{LOG}"RUN exit 7"', *["much"] * 300, EXIT + "exit status 2")
+    assert found.message == "a command of the build ended with exit code 2."
 
 
 def test_a_flag_that_it_does_not_know_is_in_its_first_line() -> None:

@@ -15,7 +15,7 @@ from ciao_kernel.oci.layer import File
 NAME = "registry.local:5000/s2i-python:3.13"
 BUILDER = f"registry.local:5000/s2i-python@sha256:{'b' * 64}"
 LABELS = (
-    f'LABEL "io.k8s.display-name"="{NAME}" "io.openshift.s2i.build.image"="{NAME}" '
+    f'LABEL "io.openshift.s2i.build.image"="{NAME}" '
     '"io.openshift.s2i.build.source-location"="cell"\n'
 )
 GID = (
@@ -67,6 +67,13 @@ def test_root_assembles_where_the_label_says_so() -> None:
     )
 
 
+def test_any_user_without_a_name_gets_the_group_of_the_folders() -> None:
+    text = written(known=Scripts(user="1234"))
+    assert GID.replace("1001", "1234") in text
+    assert "/etc/passwd" not in written(known=Scripts(user="default"))
+    assert "/etc/passwd" not in written(known=Scripts(user="0"))
+
+
 def image(**labels: Any) -> Image:
     named = {
         f"io.{key.replace('__', '.').replace('_', '-')}": value for key, value in labels.items()
@@ -101,10 +108,10 @@ def test_labels_cannot_write_instructions() -> None:
 
 
 def test_the_environment_file() -> None:
-    text = "# no\nA=b=c\n\n B = d\nnothing\nA=e\n"
-    with pytest.raises(SourceError, match="line 4"):
-        s2i.environment(text)
-    assert s2i.environment("# no\nA=b=c\n\nnothing\nF= x\nA=e\n") == (("A", "e"), ("F", " x"))
+    with pytest.raises(SourceError, match="line 3: 'B C' is no variable"):
+        s2i.environment("# no\n\nB C=d\n")
+    text = "# no\n  # a=1\nA=b=c\n\n=x\nnothing\n F =  x\r\na.b-c=\x0b1\u20282\nA=e"
+    assert s2i.environment(text) == (("A", "e"), ("F", "x"), ("a.b-c", "1\u20282"))
 
 
 def test_scripts_lie_apart_from_the_source() -> None:
@@ -112,6 +119,7 @@ def test_scripts_lie_apart_from_the_source() -> None:
     made = s2i.upload(files)
     assert [(one.path, one.executable) for one in made] == [
         ("upload/scripts/run", True),
+        ("upload/src/.s2i/bin/other", False),
         ("upload/src/a/b.py", False),
     ]
     alone = s2i.upload(files[:1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -123,6 +124,31 @@ def test_any_config(config: Any) -> None:
 
 def test_colours_of_strangers_are_not_shown() -> None:
     assert "is for linux/ [31m," in outcome(GOOD, {**GOOD_CONFIG, "architecture": "\x1b[31m"})
+
+
+@pytest.mark.parametrize("part", ["layer", "config", "index"])
+def test_no_digest_counts_that_cannot_be_checked(part: str) -> None:
+    """Only those that every registry knows are: sha256."""
+    other = "sha512:" + "0" * 128
+    told = {"mediaType": "x", "digest": other, "size": 1}
+    if part == "index":
+        platform = {"os": "linux", "architecture": "amd64"}
+        body = {**GOOD_INDEX, "manifests": [{"digest": other, "platform": platform}]}
+        assert "has no image for linux/amd64" in outcome(body)
+    else:
+        body = {**GOOD, **({"layers": [told]} if part == "layer" else {"config": told})}
+        assert "is broken" in outcome(body)
+
+
+def test_no_more_images_are_kept_than_that() -> None:
+    images = Images()
+    sent = Sent(GOOD, GOOD_CONFIG)
+    base = images.read(cast(Repository, sent), "1", Platform())
+    images.keep(base, Platform())
+    for i in range(1000):
+        images.keep(replace(base, digest=f"sha256:{i:064}"), Platform())
+        assert images.read(cast(Repository, Sent([], [])), base.digest, Platform()) is base
+    assert len(images._known) < 200
 
 
 @pytest.mark.parametrize("part", ["base", "layer", "env", "label", "workdir"])

@@ -180,3 +180,15 @@ def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         pack([File("a", tmp_path / "gone")], tmp_path / "layer")
+
+
+def test_a_file_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data.bin"
+    data.write_bytes(os.urandom(1 << 20))
+
+    def shrink() -> None:
+        os.truncate(data, 100)
+
+    with pytest.raises(OSError, match="it became shorter while it was read") as raised:
+        pack([File("data.bin", data)], heard=shrink)
+    assert raised.value.filename == str(data)

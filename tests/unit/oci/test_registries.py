@@ -11,6 +11,7 @@ from ciao_kernel.oci import registries
 from ciao_kernel.oci.credentials import Credentials
 from ciao_kernel.oci.reference import Reference, parse
 from ciao_kernel.oci.registries import Registries
+from ciao_kernel.oci.registry import Registry
 
 
 class Accounts:
@@ -60,6 +61,26 @@ def test_credentials_are_looked_up_anew_after_a_while(monkeypatch: pytest.Monkey
     assert len(accounts.asked) == 2
     monkeypatch.setattr(registries.time, "monotonic", lambda: later + 301)
     assert opened.of(parse("host:1/a")) is not one
+
+
+def test_connections_of_an_old_password_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Registry] = []
+    monkeypatch.setattr(Registry, "close", lambda one: closed.append(one))
+    accounts = Accounts()
+    accounts.own = {"a": Credentials("jane", "1"), "b": Credentials("jane", "1")}
+    opened = Registries(["host:1"], find=accounts)
+    first = opened.of(parse("host:1/a"))
+    assert opened.of(parse("host:1/b")) is first
+
+    opened.forget()
+    assert opened.of(parse("host:1/a")) is first
+    accounts.own["a"] = accounts.own["b"] = Credentials("jane", "2")
+    opened.forget()
+    second = opened.of(parse("host:1/a"))
+    assert second is not first
+    assert not closed  # the other repository may be at work with it
+    assert opened.of(parse("host:1/b")) is second
+    assert closed == [first]
 
 
 def test_docker_and_podman_are_asked_where_nobody_else_is(

@@ -1,0 +1,56 @@
+"""What pip says where it cannot bring packages for an image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ciao_kernel import pip
+from ciao_kernel.errors import SourceError
+
+_NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")
+_HAS = re.compile(
+    r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?.* \(from versions: ([^)]+)\)"
+)
+_UNFIT = re.compile(r"(\S+\.whl) is not a supported wheel")
+_KNOWN = 5
+"""Versions of a package that an error names: the newest."""
+_CONFLICT = re.compile(r"ResolutionImpossible|conflicting dependencies")
+_CAUSE = re.compile(r"The conflict is caused by:\n((?: +\S[^\n]*(?:\n|$))+)")
+
+
+class NoWheel(Exception):
+    """A package has no wheel for the target, or is unknown.
+
+    Args:
+        wish: The package, as it was asked for.
+        versions: Those that have one, "1.0, 1.5"; "" where none is known.
+        by: The package that asks for it; "" where the user does.
+    """
+
+    def __init__(self, wish: str, versions: str = "", by: str = "") -> None:
+        super().__init__(wish)
+        self.wish, self.versions, self.by = wish, versions, by
+
+
+def explained(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
+    """Return what pip's complaint means; its last lines are told where they say more."""
+    text = "\n".join(error.lines)
+    if _CONFLICT.search(text):
+        for line in error.latest:
+            emit(f"[pip] {line}")
+        found = _CAUSE.search(text)
+        why = "; ".join(line.strip() for line in found[1].splitlines()) if found else error.said
+        return SourceError(
+            f"the packages do not go together: {why[:400]}.", "Change a version that is asked for."
+        )
+    told = error.explained()
+    lacks = _NO_WHEEL.search(text) or _UNFIT.search(text)
+    if lacks and "cannot bring" in told.message:
+        has = _HAS.search(text)
+        by, versions = (has[1] or "", has[2]) if has else ("", "")
+        known = [] if versions == "none" else versions.split(", ")
+        return NoWheel(lacks[1], ", ".join(known[-_KNOWN:]), by)
+    for line in error.latest:
+        emit(f"[pip] {line}")
+    return told

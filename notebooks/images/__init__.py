@@ -1,0 +1,1 @@
+"""The modules of images.ipynb, beside the notebook."""

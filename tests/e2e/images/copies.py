@@ -1,0 +1,46 @@
+"""Images of the cluster's registry by another name, with something else in their config."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+from ciao_kernel.oci.recipe import digest_of
+from tests.cluster.cluster import Cluster
+
+_KIND = "application/vnd.oci.image.manifest.v1+json"
+
+
+def copied(cluster: Cluster, image: str, name: str, **config: Any) -> str:
+    """Copy an image and return its digest.
+
+    Args:
+        cluster: Its registry has the image.
+        image: Repository and tag.
+        name: The same of the copy; ``latest`` is its tag where it names none.
+        config: Of the image's ``config`` what becomes other.
+    """
+    registry = f"http://{cluster.at.registry}/v2"
+    (source, _, version), (target, _, tag) = image.partition(":"), name.partition(":")
+    manifest = json.loads(_ask("GET", f"{registry}/{source}/manifests/{version}")[0])
+    blob = _ask("GET", f"{registry}/{source}/blobs/{manifest['config']['digest']}")[0]
+    known = json.loads(blob)
+    raw = json.dumps({**known, "config": {**known["config"], **config}}).encode()
+    uploads = f"{registry}/{target}/blobs/uploads/"
+    for layer in manifest["layers"]:
+        _ask("POST", f"{uploads}?mount={layer['digest']}&from={source}")
+    place = _ask("POST", uploads)[1]
+    _ask("PUT", f"{place}&digest={digest_of(raw)}", raw)
+    manifest["config"] |= {"digest": digest_of(raw), "size": len(raw)}
+    whole = json.dumps(manifest).encode()
+    _ask("PUT", f"{registry}/{target}/manifests/{tag or 'latest'}", whole)
+    return digest_of(whole)
+
+
+def _ask(method: str, url: str, data: bytes | None = None) -> tuple[bytes, str]:
+    kind = _KIND if "/manifests/" in url else "application/octet-stream"
+    head = {"Accept": _KIND, "Content-Type": kind}
+    asked = urllib.request.Request(url, data, head, method=method)
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return answer.read(), answer.headers.get("Location", "")
