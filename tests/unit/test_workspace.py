@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import socket
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ciao_kernel.errors import SourceError, SpecError
+from ciao_kernel.magics.words import words
 from ciao_kernel.workspace import CELL, entry_name, gather
+from tests.helpers.rights import as_nobody
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -36,27 +37,6 @@ def refused(folder: Path, *patterns: str, entry: str = CELL) -> SpecError:
         gather("", folder, patterns, entry)
     assert caught.value.directive == "files"
     return caught.value
-
-
-@contextlib.contextmanager
-def as_nobody() -> Iterator[None]:
-    """Do without root's right to read everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.fixture
-def readable() -> Iterator[Path]:
-    """A folder to which no other folder's rights bar the way, as pytest's own do."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 # --------------------------------------------------------------------------------- program
@@ -187,7 +167,7 @@ def tree(tmp_path: Path) -> Path:
         "data/.hidden.csv",
         "conf.yaml",
         "a b.txt",
-        ".env",
+        ".hidden",
         ".git/config",
         "data/__pycache__/x.pyc",
         "venv/pyvenv.cfg",
@@ -212,7 +192,8 @@ def tree(tmp_path: Path) -> Path:
         (("**/*.csv",), ["[1].csv", "data/deep/test.csv", "data/train.csv"]),
         (("a b.txt",), ["a b.txt"]),
         (("[1].csv",), ["[1].csv"]),
-        ((".env",), [".env"]),
+        (("!.hidden",), [".hidden"]),
+        (("!./conf.yaml", "a b.txt"), ["a b.txt", "conf.yaml"]),
         (("d*",), ["data/.hidden.csv", "data/deep/test.csv", "data/train.csv"]),
         (("conf.yam?", "[ab] b.txt"), ["a b.txt", "conf.yaml"]),
     ],
@@ -242,7 +223,7 @@ def test_a_missing_file_is_named_with_the_nearest(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["**x", "a" * 300, "a" * 300 + "*", "x/" * 3000 + "*", "", "  "]
+    "pattern", ["**x", "a" * 300, "a" * 300 + "*", "x/" * 3000 + "*", "", "  ", "!", "!gone"]
 )
 def test_words_that_are_no_paths(tree: Path, pattern: str) -> None:
     refused(tree, pattern)
@@ -260,6 +241,42 @@ def test_an_unreadable_file_is_refused(readable: Path) -> None:
     (readable / "secret").chmod(0)
     with as_nobody():
         assert "Permission denied" in refused(readable, "secret").message
+
+
+def test_what_lies_in_a_folder_is_refused_by_its_name(readable: Path) -> None:
+    (readable / "data").mkdir()
+    path = readable / "data" / "odd"
+
+    def bind() -> None:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+
+    cases: list[tuple[Callable[[], object], str]] = [
+        (bind, "it is neither a file nor a folder but a socket"),
+        (lambda: os.mkfifo(path), "it is neither a file nor a folder but a pipe"),
+        (lambda: path.symlink_to("odd"), "it is a link that leads back to itself"),
+        (lambda: path.symlink_to("gone"), "it is a link that leads nowhere"),
+        (lambda: path.touch(0), "Permission denied"),
+        (lambda: path.mkdir(0), "Permission denied"),
+    ]
+    for make, why in cases:
+        make()
+        with as_nobody():
+            for word in ("data", "data/odd"):
+                error = refused(readable, word)
+                assert error.message == f"%files cannot take data/odd: {why}."
+                assert error.hint
+        (readable / ".gitignore").write_text("odd\n")
+        with as_nobody():  # a line leaves it out, and then nothing is left
+            assert "all of it stays at home by .gitignore" in refused(readable, "data").message
+        (readable / ".gitignore").unlink()
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_name_of_odd_bytes_is_refused_and_can_be_shown(tree: Path) -> None:
+    (tree / "data" / os.fsdecode(b"\xff\n.csv")).touch()
+    error = refused(tree, "data")
+    assert error.message == r"%files cannot take data/\xff\n.csv: its name is no UTF-8."
 
 
 def test_an_unreadable_folder_is_no_traceback(readable: Path) -> None:
@@ -287,6 +304,190 @@ def test_links(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     refused(tree, "gone")
     assert "data/train.csv" in files(tree, "data")
     assert "gone" not in files(tree, "[gl]*", "conf.yaml")
+
+
+def test_links_to_folders_are_told_where_they_stay_out(tree: Path) -> None:
+    (tree / "data" / "up").symlink_to("..")
+    assert gather("", tree, ("data",)).notes == ("links to folders are not followed: data/up",)
+
+
+# ----------------------------------------------------------------------- what stays at home
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".netrc",
+        ".env",
+        ".env.local",
+        "id_rsa",
+        "id_ed25519",
+        ".npmrc",
+        ".pypirc",
+        "tls.key",
+        "kaggle.json",
+        ".docker/config.json",
+        ".kube/config",
+        ".aws/credentials",
+        ".git/config",
+        ".config/gcloud/legacy/adc.json",
+        "SERVER.KEY",
+    ],
+)
+def test_secrets_are_refused_unless_they_are_forced(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "conf" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("hunter2")
+    for word in [f"conf/{name}", *([] if ".git" in name else ["conf", "conf/", "."])]:
+        error = refused(tmp_path, word)
+        assert f"%files cannot take conf/{name}: " in error.message
+        assert "hold passwords" in error.message
+        assert f"write %files=!conf/{name}" in error.hint
+        assert "hunter2" not in error.message + error.hint
+    assert files(tmp_path, f"!conf/{name}") == [f"conf/{name}"]
+    assert files(tmp_path, f"!conf/{PurePosixPath(name).parent}") == [f"conf/{name}"]
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\n"
+ACCOUNT = '{"type": "service_account", "private_key": "hunter2"}'
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("server.pem", KEY, "it holds a private key"),
+        ("server.pem", CERTIFICATE + KEY, "it holds a private key"),
+        ("deploy", KEY.replace("RSA", "OPENSSH"), "it holds a private key"),
+        ("robot.json", ACCOUNT, "it holds the key of a service account"),
+        ("ca.pem", CERTIFICATE, ""),
+        ("test_keys.py", f"TEXT = '{KEY!r}'", ""),
+        ("model.json", '{"type": "service_account"}', ""),
+        (".env.example", "TOKEN=", ""),
+        ("id_rsa.pub", "ssh-rsa", ""),
+        ("environment.yml", "", ""),
+        ("large.json", ACCOUNT + " " * 70_000, ""),
+    ],
+)
+def test_secrets_are_known_by_what_they_hold(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    if why:
+        assert refused(tmp_path, ".").message == f"%files cannot take {name}: {why}."
+        assert files(tmp_path, f"!{name}") == [name]
+    else:
+        assert files(tmp_path, ".") == [name]
+
+
+def test_a_link_is_as_secret_as_what_it_leads_to(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    (home / ".aws").mkdir()
+    (home / ".aws" / "credentials").write_text("hunter2")
+    (tmp_path / "plain.txt").symlink_to(home / ".aws" / "credentials")
+    (tmp_path / "folder").symlink_to(home / ".aws")
+    assert "plain.txt: such files" in refused(tmp_path, "plain.txt").message
+    assert "folder/credentials: such files" in refused(tmp_path, "folder").message
+
+
+@pytest.fixture
+def ignoring(tree: Path) -> Path:
+    """A folder of a repository whose files say what stays."""
+    (tree / ".gitignore").write_text("*.csv\n!train.csv\nbuild/\n.hidden\n")
+    (tree / "data" / ".gitignore").write_text("/train.csv\n")
+    (tree / ".dockerignore").write_text("**/*.log\n")
+    (tree / ".s2iignore").write_text("notes.txt\n")
+    for name in ("build/x/y.o", "data/a.log", "notes.txt", "data/notes.txt"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    return tree
+
+
+def test_of_a_folder_stays_what_its_files_say(ignoring: Path) -> None:
+    source = gather("", ignoring, (".",))
+    assert [file.path for file in source.files] == [
+        ".dockerignore",
+        ".gitignore",
+        ".s2iignore",
+        "a b.txt",
+        "conf.yaml",
+        "data/.gitignore",
+        "data/notes.txt",
+    ]
+    assert source.notes == (
+        "left at home by .gitignore: build/, .hidden, [1].csv and 2 more",
+        "left at home by .s2iignore: notes.txt",
+        "left at home by .dockerignore: data/a.log",
+        "left at home by data/.gitignore: data/train.csv",
+    )
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (("build",), ["build/x/y.o"]),
+        (("build/x/y.o",), ["build/x/y.o"]),
+        (("build/*",), ["build/x/y.o"]),
+        (("data/train.csv", "notes.txt"), ["data/train.csv", "notes.txt"]),
+        (("data/a.log",), ["data/a.log"]),
+        (("!data/*.csv",), ["data/train.csv"]),
+        (("data", "!data/train.csv"), ["data/.gitignore", "data/notes.txt", "data/train.csv"]),
+        (("data", "data/train.csv"), ["data/.gitignore", "data/notes.txt", "data/train.csv"]),
+        (("**/*.txt",), ["a b.txt", "data/notes.txt"]),
+    ],
+)
+def test_what_is_written_out_goes_all_the_same(
+    ignoring: Path, patterns: tuple[str, ...], found: list[str]
+) -> None:
+    assert files(ignoring, *patterns) == found
+
+
+def test_what_stays_as_a_whole_is_an_error_that_says_by_which_file(ignoring: Path) -> None:
+    (ignoring / "data" / "own file.csv").touch()
+    error = refused(ignoring, "data/own*.csv")
+    assert error.message == (
+        "%files names data/own*.csv, and all of it stays at home by .gitignore."
+    )
+    assert error.hint == "Write %files=!'data/own*.csv' to take it all the same."
+    assert words("!'data/own*.csv'") == ("!data/own*.csv",)
+    assert files(ignoring, "!data/own*.csv") == ["data/own file.csv"]
+
+
+def test_what_was_taken_after_all_is_not_told_of(ignoring: Path) -> None:
+    notes = gather("", ignoring, ("data", "data/train.csv")).notes
+    assert notes
+    assert not [note for note in notes if "train" in note]
+
+
+def test_a_repository_begins_above_the_notebook(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*.tmp\n/work/secret\n")
+    work = tree / "work"
+    (work / "in").mkdir(parents=True)
+    for name in ("a.tmp", "secret", "in/secret", "b"):
+        (work / name).touch()
+    (tree.parent / ".gitignore").write_text("b\n")  # outside of the repository
+    source = gather("", work, (".",))
+    assert [file.path for file in source.files] == ["b", "in/secret"]
+    assert source.notes == (f"left at home by {tree}/.gitignore: a.tmp, secret",)
+
+
+def test_local_modules_go_whatever_git_says(tmp_path: Path) -> None:
+    write(tmp_path, {"helper": ""})
+    (tmp_path / ".gitignore").write_text("*.py\n")
+    assert modules("import helper", tmp_path) == ["helper.py"]
+
+
+def test_an_ignore_file_that_cannot_be_read(readable: Path) -> None:
+    (readable / "data").mkdir()
+    (readable / "data" / "x").touch()
+    (readable / "data" / ".gitignore").touch(0)
+    with as_nobody(), pytest.raises(SourceError, match=r"\.gitignore, which says what stays"):
+        gather("", readable, ("data",))
+
+
+# ------------------------------------------------------------------------------ all of them
 
 
 def test_the_programs_own_name_is_taken(tree: Path) -> None:

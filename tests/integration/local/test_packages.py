@@ -190,3 +190,36 @@ def test_an_installation_that_was_killed_is_done_anew(jobs: Place, index: Index)
     assert isinstance(asyncio.run(main()).error, SourceError)
     index.stall.set()
     assert shown(jobs.run(cell(index, "%packages=app"))) == "1.0\n"
+
+
+def test_environments_go_that_no_cell_has_used_and_no_job_runs(jobs: Place, index: Index) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("app", version)
+    folder = jobs.storage / "cache" / "environments"
+
+    def age() -> None:
+        for done in folder.glob("*/ciao-done"):
+            os.utime(done, (1, 1))
+
+    async def main() -> None:
+        session, display = jobs.session(), Recorder()
+        waits = "import app, time\nprint('runs', flush=True)\ntime.sleep(60)"
+        text = cell(index, "%packages=app==1.0", waits)
+        running = asyncio.ensure_future(jobs.ended(text, session, display))
+        await display.until("runs")
+        age()
+        # It is in use, whatever its age; the next is not.
+        await jobs.ended(cell(index, "%packages=app==2.0"), session, Recorder())
+        assert len(environments(jobs)) == 2
+        await interrupted(running)
+        await session.close()
+
+    asyncio.run(main())
+    age()
+    assert shown(jobs.run(cell(index, "%packages=app==2.0"))) == "2.0\n"  # used now
+    assert shown(jobs.run(cell(index, "%packages=app==3.0"))) == "3.0\n"
+    assert len(environments(jobs)) == 2
+    index.asked.clear()
+    assert shown(jobs.run(cell(index, "%packages=app==2.0"))) == "2.0\n"
+    assert not index.asked
+    assert not list(folder.glob("*.gone"))
