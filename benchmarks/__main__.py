@@ -23,12 +23,16 @@ NAMES = (
     "cluster_latency",
     "cluster_lines",
     "cluster_thousand",
+    "image_edit",
+    "image_packages",
+    "image_first_line",
+    "gateway",
 )
 RESULTS = Path(__file__).with_name("results.md")
 _HEAD = """# Benchmarks
 
 Made by `make bench BENCHFLAGS=--write`: medians of runs that took turns on one machine.
-Those of the cluster (`cluster_…`) need the tests' Kubernetes, which `make cluster` raises.
+Those of a cluster (`cluster_…`, `image_…`) need the tests' Kubernetes: `make cluster` raises it.
 """
 
 

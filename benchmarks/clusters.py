@@ -67,16 +67,12 @@ class Place:
         return [sys.executable, "-m", "ciao_kernel.cli", *arguments]
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
-        """A session in this process, as a kernel has it."""
+    async def session(self, **more: Any) -> AsyncIterator[Session]:
+        """A session in this process, as a kernel has it, with further settings."""
         registry = Registry({})
         with tempfile.TemporaryDirectory() as storage:
-            settings = Settings(
-                storage=Path(storage),
-                backend="kubernetes",
-                namespace=self.namespace.name,
-                images={"tensorflow": self.image},
-            )
+            known = {"namespace": self.namespace.name, "images": {"tensorflow": self.image}}
+            settings = Settings(storage=Path(storage), backend="kubernetes", **{**known, **more})
             try:
                 yield Session(registry, Owner("bench", os.getpid()), settings)
             finally:
@@ -142,11 +138,11 @@ class Clock:
         pass
 
 
-async def run(session: Session, cell: str) -> tuple[Clock, float]:
+async def run(session: Session, cell: str, folder: Path = Path("/")) -> tuple[Clock, float]:
     """Run a cell to its end, well or not; return when things came, and when it was over."""
     clock = Clock()
     with contextlib.suppress(CiaoError):
-        await session.run(cell, clock, Path("/"))
+        await session.run(cell, clock, folder)
     return clock, time.time()
 
 
