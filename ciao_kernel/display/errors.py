@@ -8,6 +8,9 @@ from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CiaoError, JobFailed, describe
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+_BADGE = "\x1b[48;5;124m\x1b[38;5;231m"
+"""White on red. A notebook's error stands on light or on dark red, by theme, and no red can be
+read on both."""
 
 
 _OPTIONS = re.compile(r"%(context|namespace)=")
@@ -26,15 +29,21 @@ def uncolored(error: CiaoError) -> list[str]:
     return [plain(line) for text in describe(error) for line in text.split("\n")]
 
 
-def colored(error: CiaoError) -> list[str]:
-    """Return the lines that show an error, with its name in red, for a notebook or terminal."""
+def colored(error: CiaoError, *, page: bool = False) -> list[str]:
+    """Return the lines that show an error, with its name in red.
+
+    Args:
+        error: What is shown.
+        page: For a notebook, whose ground is red itself, and not for a terminal.
+    """
     name = type(error).__name__
+    styled, mark = (f"{_BADGE}{name}", _BOLD) if page else (f"{_RED}{_BOLD}{name}", _RED)
     lines = []
     for line in uncolored(error):
         if line.startswith(f"{name}: "):
-            line = f"{_RED}{_BOLD}{name}{_RESET}{_BOLD}: {line[len(name) + 2 :]}{_RESET}"
+            line = f"{styled}{_RESET}{_BOLD}: {line[len(name) + 2 :]}{_RESET}"
         elif line.strip().strip("^") == "" and line.strip():
-            line = f"{_RED}{line}{_RESET}"
+            line = f"{mark}{line}{_RESET}"
         elif isinstance(error, JobFailed) and line.startswith("  Cell, line "):
             line = f"{_BOLD}{line}{_RESET}"
         lines.append(line)

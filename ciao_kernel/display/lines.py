@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.model import Output, Replica
 
-_COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
-"""SGR codes that read well on a white and on a black ground; red is left to errors."""
+_COLORS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
+"""SGR codes of a terminal, whose owner has chosen what they look like; red is for errors."""
+FIXED_COLORS = tuple(f"38;5;{number}" for number in (31, 130, 133, 64, 98, 29, 132, 30, 63, 131))
+"""SGR codes for pages: contrast above 4 on white and on JupyterLab's dark ground, where its own
+yellow and cyan have 2 on white. More than 4.35 no colour has on both."""
 _RESET = "\x1b[0m"
 _BURST = 0.5
 """Seconds whose bytes may come at once. Jupyter Server counts over 3 s, so this leaves room."""
@@ -57,10 +60,19 @@ class Prefixer:
         color: Whether names are coloured.
         limit: Characters of one line that are shown.
         replicas: The job's; each gets a colour of its own as long as there are colours.
+        colors: SGR codes to choose from.
     """
 
-    def __init__(self, *, color: bool, limit: int, replicas: tuple[Replica, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        color: bool,
+        limit: int,
+        replicas: tuple[Replica, ...] = (),
+        colors: Sequence[str] = _COLORS,
+    ) -> None:
         self._color = color
+        self._colors = colors
         self.limit = limit
         self._places = {replica: number for number, replica in enumerate(replicas)}
         self._prefixes: dict[Replica, str] = {}
@@ -71,7 +83,7 @@ class Prefixer:
             text = f"[{replica}] "
             if self._color:
                 place = self._places.get(replica, replica.index)
-                text = f"\x1b[{_COLORS[place % len(_COLORS)]}m{text}{_RESET}"
+                text = f"\x1b[{self._colors[place % len(self._colors)]}m{text}{_RESET}"
             self._prefixes[replica] = text
         return self._prefixes[replica]
 

@@ -1,4 +1,4 @@
-"""The renderer for Jupyter: a live table that stays, and the replicas' lines below it.
+"""The renderer for Jupyter: a live table that stays, curves if asked for, and lines below.
 
 The only module that makes HTML. It sends through a :class:`Publisher`, so that the kernel and
 the IPython extension use it alike.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.lines import Batcher, Prefixer
+from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer
 from ciao_kernel.display.table import Row, Table, columns
+from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
+
+if TYPE_CHECKING:
+    from ciao_kernel.display.picture import PlotOutput
 
 _TICK = 0.1
 """Seconds between two stream messages: Jupyter drops messages, not bytes, when hurried."""
@@ -31,8 +35,22 @@ class Publisher(Protocol):
     def stream(self, text: str) -> None:
         """Append text to the cell's output."""
 
-    def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
-        """Show a MIME bundle, or replace the one that was shown under this id."""
+    def display(
+        self,
+        data: dict[str, str],
+        display_id: str,
+        *,
+        update: bool,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Show a MIME bundle, or replace the one that was shown under this id.
+
+        Args:
+            data: Texts by MIME type; base64 where the type is binary.
+            display_id: Names what is replaced.
+            update: Whether to replace.
+            metadata: By MIME type: such as the size of a picture.
+        """
 
 
 class NotebookDisplay:
@@ -48,6 +66,7 @@ class NotebookDisplay:
         self._settings = settings
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
+        self._ended: Table | None = None
         self._batcher = self._new_batcher(())
         self._display_id = ""
         self._dirty = False
@@ -57,13 +76,22 @@ class NotebookDisplay:
         self._drawn = 0.0
         self._draw_pause = _TABLE_TICK
         self._ticker: asyncio.Task[None] | None = None
+        self._picture: PlotOutput | None = None
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the clock that sends batches."""
-        self._table, self._follow = Table(job), follow
+        self._table, self._ended, self._follow = Table(job), None, follow
         self._batcher = self._new_batcher(job.replicas)
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
+        self._picture = None
+        if wishes := plots.asked(job.header):
+            from ciao_kernel.display.curves import Curves
+            from ciao_kernel.display.picture import PlotOutput
+
+            drawn = Curves(job, wishes)
+            self._picture = PlotOutput(drawn, self._publisher, f"{self._display_id}-plot")
+            self._picture.begin()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def show(self, event: Event) -> None:
@@ -77,11 +105,17 @@ class NotebookDisplay:
                 self._safely(self._send)
             return
         if self._table is None:
+            if self._ended is not None and isinstance(event, Status):
+                # A stop ends the following first, and tells afterwards what became of the job.
+                self._ended.status = event
+                self._safely(lambda: self._draw(update=True))
             return
         self._dirty = True
         if isinstance(event, Output):
             self._table.output(event)
             if self._shown(event):
+                if (picture := self._picture) is not None:
+                    self._safely(lambda: picture.curves.output(event))
                 self._batcher.add(event)
                 if time.monotonic() - self._sent > _TICK:
                     self._safely(self._send)
@@ -98,9 +132,18 @@ class NotebookDisplay:
         if self._table is None:
             return
         self._safely(lambda: self._draw(update=True))
-        name, self._table = self._table.job.name, None
+        name = self._table.job.name
+        self._table, self._ended = None, self._table
         self._unsent += self._batcher.take(last=True) + self._closing_words(name)
+        picture, self._picture = self._picture, None
+        if picture is not None:
+            self._unsent += picture.curves.closing_words()
         self._send()
+        if picture is not None:
+            try:
+                await picture.keep()
+            except Exception as fault:
+                self._publisher.stream(f"The curves could not be drawn: {fault!r}\n")
 
     def _closing_words(self, job: str) -> str:
         counts = self._batcher.counts.values()
@@ -125,6 +168,8 @@ class NotebookDisplay:
             if time.monotonic() - self._sent >= _TICK:
                 self._safely(self._send)
             self._safely(self._draw_if_due)
+            if self._picture is not None:
+                self._safely(self._draw_picture)
 
     def _safely(self, step: Callable[[], None]) -> None:
         """Show something; a picture that cannot be drawn must not end a training."""
@@ -148,13 +193,18 @@ class NotebookDisplay:
             self._unsent, self._sent = "", time.monotonic()
 
     def _draw(self, *, update: bool) -> None:
-        assert self._table is not None
-        data = {"text/plain": _text(self._table), "text/html": _html(self._table)}
+        table = self._table or self._ended
+        assert table is not None
+        data = {"text/plain": _text(table), "text/html": _html(table)}
         size = sum(map(len, data.values()))
         self._batcher.charge(size)
         self._draw_pause = max(_TABLE_TICK, size / _TABLE_BYTES)
         self._publisher.display(data, self._display_id, update=update)
         self._dirty, self._drawn = False, time.monotonic()
+
+    def _draw_picture(self) -> None:
+        assert self._picture is not None
+        self._batcher.charge(self._picture.draw_if_due())
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)
@@ -162,18 +212,25 @@ class NotebookDisplay:
     def _new_batcher(self, replicas: tuple[Replica, ...]) -> Batcher:
         settings = self._settings
         prefixer = Prefixer(
-            color=settings.color != "never", limit=int(settings.line_limit), replicas=replicas
+            color=settings.color != "never",
+            limit=int(settings.line_limit),
+            replicas=replicas,
+            colors=FIXED_COLORS,
         )
         return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)
 
 
-# The colours are JupyterLab's own for its theme, with a fallback that reads on white and black.
+# The colours are JupyterLab's own for its theme, moved towards the text's: its orange alone has a
+# contrast of 2.7 on white. A front end that cannot mix leaves the text as it is.
 _STATE_COLORS = {
-    State.SUCCEEDED: "var(--jp-success-color1, #388e3c)",
-    State.FAILED: "var(--jp-error-color1, #d32f2f)",
-    State.LOST: "var(--jp-error-color1, #d32f2f)",
-    State.STOPPED: "var(--jp-warn-color1, #b26a00)",
-    State.RUNNING: "var(--jp-info-color1, #1976d2)",
+    state: f"color-mix(in srgb, {color} 70%, currentColor)"
+    for state, color in {
+        State.SUCCEEDED: "var(--jp-success-color1, #388e3c)",
+        State.FAILED: "var(--jp-error-color1, #d32f2f)",
+        State.LOST: "var(--jp-error-color1, #d32f2f)",
+        State.STOPPED: "var(--jp-warn-color1, #b26a00)",
+        State.RUNNING: "var(--jp-info-color1, #1976d2)",
+    }.items()
 }
 _LEFT = 'style="text-align:left"'
 

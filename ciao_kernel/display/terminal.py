@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
@@ -18,11 +19,14 @@ from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import CiaoError
+from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
+
+    from ciao_kernel.display.curves import Curves
 
 _TICK = 0.1
 """Seconds between two writes to a terminal: each one draws the table anew below the lines."""
@@ -67,6 +71,7 @@ class TerminalDisplay:
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
+        self._curves: Curves | None = None
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._pending: list[str] = []
@@ -77,6 +82,10 @@ class TerminalDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table where there is a terminal."""
         self._table, self._follow = Table(job), follow
+        if wishes := plots.asked(job.header):
+            from ciao_kernel.display.curves import Curves
+
+            self._curves = Curves(job, wishes)
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)
         if self._stream.isatty():
             from rich.console import Console
@@ -101,6 +110,8 @@ class TerminalDisplay:
             return
         elif isinstance(event, Output):
             self._table.output(event)
+            if self._curves is not None and event.replica.chosen(self._follow):
+                self._curves.output(event)
             if event.data and event.replica.chosen(self._follow):
                 self._print(self._prefixer.format(event.replica, event.data))
         elif isinstance(event, Status):
@@ -113,17 +124,21 @@ class TerminalDisplay:
             await asyncio.wait({self._ticker})  # and not await it: our own cancel counts too
             self._ticker = None
         table, self._table = self._table, None
+        drawn, self._curves = self._curves, None
         if table is None or self._unread:
             return
         if self._live is not None:
             self._flush()
-            self._live.update(_drawing(table, self._live.console.width, last=True), refresh=True)
+            width = self._live.console.width
+            self._live.update(_drawing(table, _lines(drawn), width, last=True), refresh=True)
             self.close()
-            self._stream.write(_places(table))
+            self._stream.write(_places(table) + (drawn.closing_words() if drawn else ""))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            text = f"{plain(table.title())}\n{columns(table.grid())}\n{place}"
+            lines = [plain(table.title()), columns(table.grid()), place]
+            lines += [*_lines(drawn), *([drawn.closing_words()] if drawn else [])]
+            text = "\n".join(lines).rstrip("\n")
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -160,12 +175,15 @@ class TerminalDisplay:
             started = time.monotonic()
             self._flush()
             if started - self._drawn >= _TABLE_TICK:
-                self._live.update(_drawing(self._table, self._live.console.width), refresh=True)
+                width = self._live.console.width
+                self._live.update(_drawing(self._table, _lines(self._curves), width), refresh=True)
                 self._drawn = started
             await asyncio.sleep(max(_TICK, 4 * (time.monotonic() - started)))
 
 
-def _drawing(table: Table, width: int, *, last: bool = False) -> RenderableType:
+def _drawing(
+    table: Table, below: Sequence[str], width: int, *, last: bool = False
+) -> RenderableType:
     """Draw the table for a window; the last one has its places below, for copying whole."""
     from rich.console import Group
     from rich.table import Table as RichTable
@@ -185,9 +203,12 @@ def _drawing(table: Table, width: int, *, last: bool = False) -> RenderableType:
         drawn.add_row(*map(line, row.cells(shown), styles))
     state = table.status.state if table.status else State.PENDING
     title = line(plain(table.title()), _STYLES.get(state, ""))
-    return Group(
-        title, drawn, *([] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")])
-    )
+    place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
+    return Group(title, drawn, *map(line, below), *place)
+
+
+def _lines(drawn: Curves | None) -> Sequence[str]:
+    return drawn.lines() if drawn else ()
 
 
 def _places(table: Table) -> str:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from ciao_kernel.magics import header
 from ciao_kernel.magics.header import Header, Style, Token
+from ciao_kernel.magics.inputs import Variables
 from ciao_kernel.magics.kinds import Choice, Flag, Offer, Word, Words
+from ciao_kernel.magics.plots import USUAL
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.values import by_line
 from ciao_kernel.magics.words import quote, unfinished
@@ -23,7 +25,7 @@ _MOST_ENTRIES = 20_000
 _MOST_MATCHES = 500
 _MOST_REPLICAS = 32
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
-_WORD = re.compile(r"""(?:\\.|"(?:\\.|[^"\\])*+"|'[^']*+'|[^\s"'\\])++""")
+_WORD = re.compile(r"""(?>(?:\\.|"(?>(?:\\.|[^"\\])*)"|'[^']*+'|[^\s"'\\])+)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ def complete(
     if entry is None or not token.name:
         # "%matplotlib inl": IPython's magic, whose value is IPython's to complete.
         return None if not head.tokens and not token.equals else Completion((), cursor, cursor)
+    if isinstance(entry.kind, Variables):
+        return None  # IPython knows them.
     start, matches = _values(line.text[:column], token, entry, head, table, folder)
     # The rest of the word behind the cursor is replaced too.
     word = _WORD.match(line.text, start)
@@ -178,6 +182,9 @@ def _values(
         found = _paths(word.typed, folder, within=True)
     elif offer is Offer.INTERPRETERS:
         found = _interpreters(word.typed, folder)
+    elif offer is Offer.METRICS:
+        others, comma, typed = word.typed.rpartition(",")
+        found = (others + comma + name for name in USUAL if name.startswith(typed))
     return start, tuple(quote(name, word.mark or "'") for name in found)
 
 

@@ -98,13 +98,17 @@ _PYTHON_INDENT = re.compile(r"[ \t\f]*")
 _NAME = re.compile(r"%([A-Za-z][A-Za-z0-9_-]*)")
 _EQUALS = re.compile(r"\s*=")
 # One directive: up to a `;%` or a comment that are not in quotes. A quote that is never closed
-# is taken as it stands; reading the value complains about it.
+# is taken as it stands; reading the value complains about it. Here and in other modules (?>(…)*)
+# and not (…)*+, which loses a character in Python 3.11.4 and older, for one Debian 12's.
 _PIECE = re.compile(
-    r"""(?: \\. | "(?:\\.|[^"\\])*+" | '[^']*+' | ;(?![ \t]*%) | (?<![ \t])\# | [^;\#] )*+""", re.X
+    r"""(?>(?:
+      [^;\#\\"']++ | \\. | "(?>(?:\\.|[^"\\]++)*)" | '[^']*+' | ;(?![ \t]*%) | (?<![ \t])\# | [\\"']
+    )*)""",
+    re.X,
 )
 _SEPARATOR = re.compile(r";[ \t]*(?=%)")
 _FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%))")
-_CIAO = re.compile(r"\ufeff?(?:[ \t\f]*(?:\r\n|\n|\r))*+(%%ciao)(?=[ \t\r\n]|\Z)")
+_CIAO = re.compile(r"\ufeff?(?>(?:[ \t\f]*(?:\r\n|\n|\r))*)(%%ciao)(?=[ \t\r\n]|\Z)")
 _CELL_MAGIC = re.compile(r"%%(\w*)")
 # Cell magics that run the cell as Python. In front of a header they are a mistake that is
 # worth a word; behind any other (%%bash, %%writefile) the cell is that magic's alone.

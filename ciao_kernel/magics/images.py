@@ -128,7 +128,7 @@ def directives() -> list[Directive]:
             "pushSecret",
             "build.push_secret",
             Name(),
-            "Secret with the registry's password, for the pod that builds an image.",
+            "Secret with registries' passwords, for the kernel and a pod that builds an image.",
             "%pushSecret=registry-push",
         ),
         Directive(

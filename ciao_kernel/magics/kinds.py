@@ -48,6 +48,7 @@ class Offer(enum.Enum):
     FILES = enum.auto()
     REPLICAS = enum.auto()
     INTERPRETERS = enum.auto()
+    METRICS = enum.auto()
 
 
 class Kind(Protocol):

@@ -12,6 +12,7 @@ from ciao_kernel.errors import SpecError, UsageError
 from ciao_kernel.magics import body, header, values
 from ciao_kernel.magics.header import Line, Style, Token
 from ciao_kernel.magics.table import Table, key
+from ciao_kernel.magics.words import words
 from ciao_kernel.model import JobSpec
 
 
@@ -28,12 +29,13 @@ class Parsed:
 
     def locate(self, error: SpecError) -> UsageError:
         """Give an error of a framework or backend its line in the cell, or its option."""
-        for token in reversed(self.tokens):
-            if key(token.name) == key(error.directive):
-                message, hint = error.message, error.hint
-                if not token.line.number:
-                    message, hint = map(self.table.as_options, (message, hint))
-                return values.wrong(token, self.table, message, hint, whole=True)
+        named = [one for one in reversed(self.tokens) if key(one.name) == key(error.directive)]
+        saying = [one for one in named if error.word and error.word in words(one.value or "")]
+        for token in (saying or named)[:1]:
+            message, hint = error.message, error.hint
+            if not token.line.number:
+                message, hint = map(self.table.as_options, (message, hint))
+            return values.wrong(token, self.table, message, hint, whole=not saying)
         return error
 
 

@@ -25,21 +25,21 @@ _MARK = re.compile(
 )
 # Behind an opening quote: the rest of the string with its closing quote.
 _STRINGS = {
-    '"': re.compile(r'(?:[^"\\\r\n]|\\(?:\r\n|.))*+"', re.S),
-    "'": re.compile(r"(?:[^'\\\r\n]|\\(?:\r\n|.))*+'", re.S),
-    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*+"""', re.S),
-    "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+'''", re.S),
+    '"': re.compile(r'(?>(?:[^"\\\r\n]++|\\(?:\r\n|.))*)"', re.S),
+    "'": re.compile(r"(?>(?:[^'\\\r\n]++|\\(?:\r\n|.))*)'", re.S),
+    '"""': re.compile(r'(?>(?:[^"\\]++|\\.|"(?!""))*)"""', re.S),
+    "'''": re.compile(r"(?>(?:[^'\\]++|\\.|'(?!''))*)'''", re.S),
 }
 # The same for the text of an f-string, up to its closing quote or the brace of a field.
 _TEXTS = {
-    '"': re.compile(r'(?:[^"\\\r\n{}]|\\(?:\r\n|[^{}])|\\|\{\{|\}\})*+(?:"|[{}])', re.S),
-    "'": re.compile(r"(?:[^'\\\r\n{}]|\\(?:\r\n|[^{}])|\\|\{\{|\}\})*+(?:'|[{}])", re.S),
-    '"""': re.compile(r'(?:[^"\\{}]|\\[^{}]|\\|\{\{|\}\}|"(?!""))*+(?:"""|[{}])', re.S),
-    "'''": re.compile(r"(?:[^'\\{}]|\\[^{}]|\\|\{\{|\}\}|'(?!''))*+(?:'''|[{}])", re.S),
+    '"': re.compile(r'(?>(?:[^"\\\r\n{}]++|\\(?:\r\n|[^{}])|\\|\{\{|\}\})*)(?:"|[{}])', re.S),
+    "'": re.compile(r"(?>(?:[^'\\\r\n{}]++|\\(?:\r\n|[^{}])|\\|\{\{|\}\})*)(?:'|[{}])", re.S),
+    '"""': re.compile(r'(?>(?:[^"\\{}]++|\\[^{}]|\\|\{\{|\}\}|"(?!""))*)(?:"""|[{}])', re.S),
+    "'''": re.compile(r"(?>(?:[^'\\{}]++|\\[^{}]|\\|\{\{|\}\}|'(?!''))*)(?:'''|[{}])", re.S),
 }
 # The same for the format of a field, which ends with the field.
 _FORMATS = {
-    quote: re.compile(rf"(?:(?!{quote})[^{{}}{newline}])*+[{{}}]")
+    quote: re.compile(rf"(?>(?:(?!{quote})[^{{}}{newline}])*)[{{}}]")
     for quote, newline in (('"', r"\r\n"), ("'", r"\r\n"), ('"""', ""), ("'''", ""))
 }
 _NOT_PYTHON = re.compile(r"[ \t\f]*[%!?][^\r\n]*")

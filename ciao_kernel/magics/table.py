@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import cluster, images, kinds
+from ciao_kernel.magics import cluster, images, inputs, kinds, plots
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
@@ -160,10 +160,12 @@ def _entries(names: Names) -> list[Directive]:
             "files",
             "files",
             kinds.Words("paths, quoted as in a shell", kinds.Offer.FILES),
-            "Files and folders beside the notebook that the replicas get too; data/*.csv works.",
+            "Files and folders beside the notebook that the replicas get too; data/*.csv works, "
+            "and !name takes what else stays at home.",
             "%files=data/train.csv conf/",
             adds_up=True,
         ),
+        *inputs.directives(),
         Directive(
             "runner",
             "runner",
@@ -237,6 +239,7 @@ def _entries(names: Names) -> list[Directive]:
             default="all replicas",
             adds_up=True,
         ),
+        *plots.directives(),
         Directive(
             "dryrun",
             "dryrun",

@@ -16,7 +16,7 @@ _PART = re.compile(
     | (?P<plain>[^ \t\r\n'"\\]+)
     | \\(?P<escaped>.)
     | '(?P<single>[^']*+)'
-    | "(?P<double>(?:[^"\\]|\\.)*+)"
+    | "(?P<double>(?>(?:[^"\\]++|\\.)*))"
     """,
     re.X | re.S,
 )

@@ -305,12 +305,30 @@ def test_a_table_at_rest_is_not_drawn_again() -> None:
     asyncio.run(main())
 
 
+def test_a_stop_after_the_end_is_in_the_table() -> None:
+    """A cell that is interrupted follows no more, and then the job is stopped."""
+
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        await display.end()
+        assert "mnist: Running" in recorder.html
+        display.show(status(State.STOPPED, State.STOPPED))
+        assert "mnist: Stopped" in recorder.html
+        assert [update for *_, update in recorder.tables] == [False, True, True]
+        assert len({one for *_, one, _ in recorder.tables}) == 1
+
+    asyncio.run(main())
+
+
 def test_lines_are_coloured_by_replica() -> None:
     async def main() -> None:
         display, recorder = made(color="auto")
         display.begin(JOB, ())
         display.show(output(ONE, "x"))
         await display.end()
-        assert re.fullmatch(r"\x1b\[\d+m\[worker-0\] \x1b\[0mx\n", recorder.text)
+        # A fixed colour: the front end's own yellow cannot be read on white.
+        assert re.fullmatch(r"\x1b\[38;5;\d+m\[worker-0\] \x1b\[0mx\n", recorder.text)
 
     asyncio.run(main())

@@ -174,6 +174,9 @@ def test_files_in_comments() -> None:
         (TF + "%ps=1;%worker=2\n%follow=|", ("ps", "worker", "ps-0", "worker-0", "worker-1")),
         (TF + "%ps=1;%worker=2\n%follow=ps-0 wor|", ("worker", "worker-0", "worker-1")),
         (PT + "%follow=|", ("master", "worker")),
+        (TF + "%plot=ac|", ("accuracy",)),
+        (TF + "%plot=loss,val_|", ("loss,val_loss", "loss,val_accuracy")),
+        (TF + "%plot=loss val_l|", ("val_loss",)),
     ],
 )
 def test_values(marked: str, expected: tuple[str, ...]) -> None:

@@ -146,6 +146,9 @@ OTHERS = {
     ),
     "args": WORDS,
     "files": WORDS,
+    "inputs": st.lists(
+        st.from_regex(r"[^\W\d]\w{0,9}", fullmatch=True).filter(str.isidentifier), max_size=3
+    ).map(tuple),
     "runner": st.sampled_from(Runner),
     "nproc_per_node": maybe(st.integers(1, 128)),
     "python": maybe(st.text(LINE, min_size=1, max_size=12)),
@@ -154,6 +157,9 @@ OTHERS = {
     "clean_policy": maybe(st.sampled_from(CleanPolicy)),
     "deadline": maybe(SECONDS),
     "detach": st.booleans(),
+    "plot": st.lists(
+        st.from_regex(r"[A-Za-z][\w/@. -]{0,20}[a-z0-9]", fullmatch=True), max_size=3
+    ).map(tuple),
     "dryrun": st.sampled_from(DryRun),
 }
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)

@@ -1,0 +1,110 @@
+"""Axes of a plot: where ticks stand, what they say, and where a value lies between two ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_STEPS = (1, 2, 2.5, 5, 10)
+_DECADES = 3
+"""From so many powers of ten on values are shown on a logarithmic axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis; values from ``low`` to ``high`` lie from 0 to 1."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    step: float = 0.0
+    """Between two ticks; 0 on a logarithmic axis."""
+
+    def at(self, value: float) -> float:
+        """Where a value lies."""
+        if not self.step:
+            span = math.log10(self.high) - math.log10(self.low)
+            return (math.log10(value) - math.log10(self.low)) / span
+        return (value - self.low) / (self.high - self.low)
+
+    def label(self, tick: float) -> str:
+        """What stands at a tick."""
+        return number(tick, self.step) if self.step else f"{tick:g}"
+
+
+def fits(value: float) -> bool:
+    """Whether a value can stand on an axis: not if it is no number, or near the end of floats."""
+    return abs(value) < 1e300
+
+
+def number(value: float, step: float = 0.0) -> str:
+    """Write a number as a reader wants it: ``0.312``, ``12,000``, ``1.2e-05``.
+
+    Args:
+        value: Any float.
+        step: What it is a multiple of; 0 for four significant digits.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    size = abs(value)
+    if size < step / 1000:
+        return "0"
+    if size and not 1e-3 <= size < 1e6:
+        return f"{value:.3g}"
+    if step:
+        return f"{value:,.{_digits(step)}f}"
+    if size >= 1000:
+        return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+    return f"{value:.4g}"
+
+
+def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
+    """Make an axis for values, of which there is at least one.
+
+    Args:
+        values: What has to fit; each :func:`fits`.
+        ticks: About how many ticks; never more than one more.
+        whole: Ticks stand at whole numbers only, and the axis ends where the values do.
+    """
+    several = list(values)
+    low, high = min(several), max(several)
+    if not high - low > max(abs(high) * 1e-9, 1e-300):
+        pad = max(1.0, abs(high) * 0.01) if whole else abs(high) * 0.1 or 1.0
+        low, high = low - pad, high + pad
+    step = _nice(high / ticks - low / ticks)
+    if whole:
+        step = max(1.0, float(round(step)))
+        first = math.ceil(low / step)
+    else:
+        first = math.floor(low / step)
+        low = first * step
+        high = math.ceil(high / step) * step
+    count = min(2 * ticks, math.floor((high / step - first) * (1 + 1e-12) + 1e-9) + 1)
+    return Axis(low, high, tuple((first + place) * step for place in range(count)), step)
+
+
+def fitting(values: Iterable[float], ticks: int) -> Axis:
+    """Make an axis: logarithmic where all values are positive and far apart."""
+    several = list(values)
+    low, high = min(several), max(several)
+    if low <= 1e-300 or math.log10(high) - math.log10(low) < _DECADES:
+        return linear(several, ticks)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    apart = math.ceil((last - first) / ticks)
+    marks = tuple(10.0**power for power in range(first, last + 1, apart))
+    return Axis(10.0**first, 10.0**last, marks)
+
+
+def _nice(step: float) -> float:
+    """The next larger of 1, 2, 2.5, 5 and their tenfolds."""
+    size = 10.0 ** math.floor(math.log10(step))
+    return next((one * size for one in _STEPS if one * size >= step * (1 - 1e-9)), 10 * size)
+
+
+def _digits(step: float) -> int:
+    """Digits behind the point that multiples of a step differ in."""
+    for digits in range(9):
+        if abs(step * 10**digits - round(step * 10**digits)) < 1e-6:
+            return digits
+    return 9

@@ -1,0 +1,197 @@
+"""``%plot``: curves in a real cell, from lines of real and of plain programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.helpers.kernels import Place, Request
+
+PLAIN = """\
+%framework=tensorflow
+%worker=2
+%plot=loss,losss
+import os, time
+here = int(os.environ["CIAO_REPLICA"][-1])
+for step in range(0, 100, 10):
+    print(f"step {step} loss {1 / (step + 1) + here} accuracy: 0.5 <b>", flush=True)
+print("ready", flush=True)
+while not os.path.exists("go-on"):
+    time.sleep(0.02)
+print('{"step": 100, "loss": NaN}')
+"""
+KERAS = """\
+%framework=tensorflow
+%worker=1
+%plot=loss,val_loss
+import numpy, keras
+x = numpy.random.default_rng(0).random((320, 4)).astype("float32")
+model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1), epochs=3, batch_size=32, validation_split=0.5)
+"""
+TORCH = """\
+%framework=pytorch
+%master=1
+%worker=1
+%plot=loss
+import os, torch
+torch.manual_seed(int(os.environ["RANK"]))
+x = torch.rand(64, 4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(2):
+    for step in range(20):
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"Epoch [{epoch + 1}/2], Step [{step + 1}/20], Loss: {loss.item():.4f}")
+"""
+
+
+def pictures(request: Request) -> list[dict[str, Any]]:
+    """What was shown in the place of the curves, from first to last."""
+    kinds = ("display_data", "update_display_data")
+    shown = [
+        content for content in request.of(*kinds) if "plot" in content["transient"]["display_id"]
+    ]
+    assert len({content["transient"]["display_id"] for content in shown}) == 1
+    return shown
+
+
+def texts(picture: dict[str, Any]) -> list[str]:
+    root = ElementTree.fromstring(picture["data"]["image/svg+xml"])
+    return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def kept(request: Request) -> dict[str, Any]:
+    """The last picture, which the notebook keeps."""
+    last = pictures(request)[-1]
+    assert set(last["data"]) == {"text/plain", "image/svg+xml", "image/png"}
+    assert base64.b64decode(last["data"]["image/png"]).startswith(b"\x89PNG\r\n\x1a\n")
+    assert last["metadata"]["image/png"]["width"] == 720
+    return last
+
+
+def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
+    request = kernel.execute(PLAIN)
+    kernel.wait_running(request, place)
+    kernel.wait(lambda: "image/svg+xml" in pictures(request)[-1]["data"], "a picture")
+    kernel.wait(lambda: "worker-1 1.011" in texts(pictures(request)[-1]), "the last point so far")
+    live = pictures(request)
+    assert live[0]["data"] == {"text/plain": "%plot: no line with loss or losss yet"}
+    assert all("image/png" not in picture["data"] for picture in live)
+    for folder in place.job_folders():
+        (folder / "work" / "go-on").touch()
+    kernel.finish(request)
+    assert request.status == "ok"
+    last = kept(request)
+    assert {"loss", "step", "worker-0 nan", "worker-1 nan", "× nan or inf"} <= {*texts(last)}
+    lines = last["data"]["text/plain"].splitlines()
+    assert [line.split()[:2] for line in lines] == [["loss", "worker-0"], ["loss", "worker-1"]]
+    assert all(line.endswith("nan at step 100") for line in lines)
+    # The lines themselves are shown as ever, and what was asked for in vain is said once.
+    text = re.sub(r"\x1b\[[0-9;]*m", "", request.text)
+    for replica in ("worker-0", "worker-1"):
+        assert text.count(f"[{replica}] step") == 10
+        assert f'[{replica}] {{"step": 100, "loss": NaN}}\n' in text
+    assert text.count("%plot: no line with `losss` was seen; seen were: loss, accuracy.\n") == 1
+    # The wish is in the job's header: who attaches sees the same.
+    (folder,) = place.job_folders()
+    again = kernel.run(f"%ciao attach {folder.name}")
+    assert texts(kept(again)) == texts(last)
+    assert kept(again)["data"]["text/plain"] == last["data"]["text/plain"]
+
+
+def test_a_stopped_job_keeps_its_curves(kernel: Any, place: Place) -> None:
+    request = kernel.execute(PLAIN)
+    kernel.wait_running(request, place)
+    kernel.interrupt()
+    kernel.finish(request)
+    assert request.error == "KeyboardInterrupt"
+    kernel.wait(lambda: "image/png" in pictures(request)[-1]["data"], "the last picture")
+    assert "worker-0 0.01099" in texts(kept(request))
+    place.wait_empty()
+
+
+SLOW = """\
+import threading
+from ciao_kernel.display import png
+go, engrave = threading.Event(), png.png
+png.png = lambda picture: (go.wait(30), engrave(picture))[1]
+"""
+SHORT = "%framework=tensorflow\n%plot=loss\nprint('step 1 loss 0.5')\n"
+
+
+def test_a_job_that_is_over_is_not_stopped(kernel: Any, place: Place) -> None:
+    kernel.run(SLOW)  # the moment in which the last picture is made, made long
+    request = interrupted_at_the_end(kernel, SHORT)
+    assert "stop" not in request.text
+    assert kernel.run("print(_job.state)").text == "Succeeded\n"
+    (folder,) = place.job_folders()
+    again = interrupted_at_the_end(kernel, f"%ciao attach {folder.name}")
+    assert "runs on" not in again.text
+    # What an end brings with it comes all the same.
+    last = interrupted_at_the_end(kernel, "%cleanPolicy=all\n" + SHORT)
+    assert "and its files are removed (%cleanPolicy=all).\n" in last.text
+    assert "stop" not in last.text
+    assert place.job_folders() == [folder]
+    place.wait_empty()
+
+
+def interrupted_at_the_end(kernel: Any, code: str) -> Request:
+    """Run a cell, and interrupt it while the last picture is made."""
+    kernel.run("go.clear()")
+    request = kernel.execute(code)
+    kernel.wait(lambda: any(": Succeeded" in one for one in request.tables), "the job's end")
+    kernel.interrupt()
+    kernel.finish(request)
+    assert request.error == "KeyboardInterrupt"
+    kernel.run("go.set()")
+    kernel.wait(lambda: "image/png" in pictures(request)[-1]["data"], "the last picture")
+    titles = [one.splitlines()[0] for one in request.tables if "\nreplica" in one]
+    assert titles[-1].endswith(": Succeeded")
+    return request
+
+
+def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
+    request = kernel.run("%framework=tensorflow\nimport sys\nprint('step 1 loss 2')\n")
+    assert request.status == "ok"
+    kinds = ("display_data", "update_display_data")
+    assert all("text/html" in content["data"] for content in request.of(*kinds))
+    used = kernel.run("import sys, json\nprint(json.dumps([*sys.modules]))")
+    assert not {"ciao_kernel.metrics", "ciao_kernel.display.curves"} & {*json.loads(used.text)}
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(300)
+def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) -> None:
+    pytest.importorskip("keras")
+    request = kernel.run(KERAS, within=240)
+    assert request.status == "ok", request.text
+    last = kept(request)
+    loss, val_loss = last["data"]["text/plain"].splitlines()
+    # Three epochs of five batches of 32 each, on one axis.
+    assert re.fullmatch(r"loss  worker-0  [▁-█]+ +[\d.e-]+ at step 15", loss)
+    assert re.fullmatch(r"val_loss  worker-0  [▁-█]{3} +[\d.e-]+ at step 15", val_loss)
+    figure(f"{loss} (Python {sys.version_info[0]}.{sys.version_info[1]})")
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(300)
+def test_what_a_torch_loop_writes_is_drawn(kernel: Any) -> None:
+    pytest.importorskip("torch")
+    request = kernel.run(TORCH, within=240)
+    assert request.status == "ok", request.text
+    last = kept(request)
+    lines = last["data"]["text/plain"].splitlines()
+    assert [line.split()[:2] for line in lines] == [["loss", "master-0"], ["loss", "worker-0"]]
+    assert all(line.endswith("at step 40") for line in lines)
