@@ -1,0 +1,58 @@
+"""Variables of plain cells in a job, by the kernel and by ``%%ciao`` in another IPython."""
+
+from __future__ import annotations
+
+from typing import Any
+
+READ = "import json\nprint('read', json.load(open('input/sizes.json')))\n"
+
+
+def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Any) -> None:
+    kernel.run("sizes = {'hidden': [64, 10]}")
+
+    done = kernel.run("%framework=tensorflow\n%worker=2\n%input=sizes\n" + READ)
+
+    assert done.status == "ok", done.text
+    assert done.text.count("read {'hidden': [64, 10]}") == 2
+    assert "taking along, because %input names them: input/sizes.json" in done.text
+
+
+def test_a_job_gets_the_value_of_the_moment(kernel: Any) -> None:
+    job = "%framework=tensorflow\n%worker=1\n%input=sizes\n" + READ
+    kernel.run("sizes = 1")
+    assert "read 1" in kernel.run(job).text
+
+    kernel.run("sizes = 2")
+
+    assert "read 2" in kernel.run(job).text
+
+
+def test_an_unknown_variable_is_an_error_with_its_line(kernel: Any, place: Any) -> None:
+    kernel.run("sizes = 1")
+
+    done = kernel.run("%framework=tensorflow\n%worker=1\n%input=size\nprint()\n")
+
+    assert done.error == "DirectiveError"
+    shown = "\n".join(done.reply["content"]["traceback"])
+    assert "line 3: %input=size" in shown
+    assert "Did you mean sizes?" in shown
+    assert not place.job_folders()
+
+
+def test_the_extension_knows_the_variables_too(start_kernel: Any) -> None:
+    kernel = start_kernel("python3")
+    kernel.run("%load_ext ciao_kernel\nsizes = [1, 2]")
+
+    done = kernel.run("%%ciao\n%framework=tensorflow\n%worker=1\n%input=sizes\n" + READ)
+
+    assert done.status == "ok", done.text
+    assert "read [1, 2]" in done.text
+
+
+def test_tab_completes_a_variable(kernel: Any) -> None:
+    kernel.run("training_data = 1")
+    code = "%framework=tensorflow\n%input=training_d"
+
+    reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
+
+    assert reply["matches"] == ["training_data"]
