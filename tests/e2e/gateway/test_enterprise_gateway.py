@@ -1,0 +1,292 @@
+"""Enterprise Gateway as deploy/ has it: kernels in pods, and what becomes of their jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.waiting import until
+from tests.e2e.gateway.cells import SHORT, cell, detached, running
+from tests.e2e.gateway.client import V1, Api, RemoteKernel, refusal
+from tests.e2e.gateway.conftest import Start
+from tests.e2e.gateway.place import SPEC, Gateway, memory
+
+if TYPE_CHECKING:
+    from tests.browser.lab import Lab
+    from tests.browser.server import Server
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+AT_ONCE = 10
+CULLING = [
+    "--MappingKernelManager.cull_idle_timeout=8",
+    "--MappingKernelManager.cull_interval=1",
+    "--MappingKernelManager.cull_connected=True",
+]
+
+
+def gone(gateway: Gateway, kernel: RemoteKernel) -> None:
+    until(lambda: kernel.id not in gateway.team.kernels(), "the kernel's pod to go", 30)
+
+
+def test_ten_kernels_at_once_all_work(
+    gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
+) -> None:
+    start().delete()  # The node has the image now.
+
+    def one(number: int) -> tuple[RemoteKernel, float]:
+        began = time.monotonic()
+        return start(KERNEL_USERNAME=f"user-{number}"), time.monotonic() - began
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        started = list(pool.map(one, range(AT_ONCE)))
+    for number, (kernel, _) in enumerate(started):
+        name = kernel.value("import os; print(os.environ['KERNEL_USERNAME'])")
+        assert name == f"user-{number}"
+    pods = gateway.team.kernels()
+    sizes = [memory(pods[kernel.id]["metadata"]["uid"]) for kernel, _ in started]
+    assert all(size > 0 for size in sizes)
+    took = [seconds for _, seconds in started]
+    figure(
+        f"{AT_ONCE} kernels at once: start {min(took):.1f} to {max(took):.1f} s, "
+        f"{median(sizes) / 1e6:.0f} MB each (PSS, {min(sizes) / 1e6:.0f} to {max(sizes) / 1e6:.0f})"
+    )
+
+
+def test_a_pod_has_its_users_variables_and_none_of_the_gateways(
+    gateway: Gateway, api: Api, start: Start
+) -> None:
+    kernel = start(KERNEL_MINE="yes", KERNEL_MEMORY_LIMIT="1Gi", EG_AUTH_TOKEN="stolen")
+    names = kernel.value("import json, os; print(json.dumps(dict(os.environ)))")
+    found = json.loads(names)
+    assert found["KERNEL_MINE"] == "yes"
+    assert found["CIAO_IMAGES"] == f"tensorflow={gateway.kernel}"  # of the kernelspec
+    assert not [name for name in found if name.startswith("EG_")]
+    assert gateway.token not in names
+    pod = gateway.team.kernels()[kernel.id]
+    assert pod["spec"]["serviceAccountName"] == "ciao-kernel"
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+    # The namespace takes no other pod.
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_a_cell_is_a_job_of_the_pods_own_account(gateway: Gateway, api: Api, start: Start) -> None:
+    kernel = start()
+    done = kernel.run("%framework=tensorflow\n%worker=2\nprint('trained')\n")
+    assert done.status == "ok"
+    assert ANSI.sub("", done.text).count("] trained\n") == 2
+    (job,) = gateway.team.namespace.get("tfjobs")["items"]
+    assert job["metadata"]["annotations"]["ciao-kernel/owner"].startswith("ada@gateway")
+    listed = kernel.run("%ciao jobs")
+    assert job["metadata"]["name"] in listed.text, listed.of("error")
+    wrong = kernel.run("%framework=tensorflow\n%worker=1\nraise SystemError('on purpose')\n")
+    assert wrong.error == "JobFailed"
+
+
+def test_the_stop_button_stops_the_job(
+    gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
+) -> None:
+    kernel = start()
+    request = kernel.execute(cell("stopped"))
+    kernel.wait_text(request, "here")
+    began = time.monotonic()
+    kernel.interrupt()
+    kernel.finish(request, 20)
+    figure(f"stop to the end of the cell {time.monotonic() - began:.1f} s")
+    assert request.error == "KeyboardInterrupt"
+    until(lambda: not gateway.team.jobs(), "the job to go", 30)
+    assert kernel.value("print('alive')") == "alive"
+
+
+def test_a_restart_and_a_shutdown_leave_jobs_and_the_next_kernel_says_so(
+    gateway: Gateway, api: Api, start: Start
+) -> None:
+    kernel = start()
+    detached(kernel, "detached")
+    running(kernel, "followed")
+    before = gateway.team.kernels()[kernel.id]["metadata"]["uid"]
+    kernel.restart()
+    assert gateway.team.kernels()[kernel.id]["metadata"]["uid"] != before
+    time.sleep(4)  # A stop would have come after three.
+    assert gateway.team.jobs() == {"detached", "followed"}
+    told = ""
+    for _ in range(3):  # A cell that is faster than the question leaves it to the next.
+        told += kernel.run(SHORT).text
+        if "from before" in told:
+            break
+    assert "still running from before: detached" in told
+    running(kernel, "third")
+    kernel.delete()
+    gone(gateway, kernel)
+    time.sleep(4)
+    assert {"detached", "followed", "third"} <= gateway.team.jobs()
+    assert gateway.team.phases("third") == ["Running"]
+
+
+def test_a_kernel_whose_pod_is_killed_leaves_its_job_to_another_kernel(
+    gateway: Gateway, api: Api, start: Start
+) -> None:
+    kernel = start()
+    running(kernel, "orphan")
+    name = gateway.team.kernels()[kernel.id]["metadata"]["name"]
+    gateway.team.namespace.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    other = start(KERNEL_USERNAME="grace")
+    attached = other.execute("%ciao attach orphan")
+    other.wait_text(attached, "here")
+    other.interrupt()
+    other.finish(attached, 20)
+    assert gateway.team.jobs() == {"orphan"}
+    deleted = other.run("%ciao delete orphan")
+    assert deleted.status == "ok"
+    until(lambda: not gateway.team.jobs(), "the job to go", 30)
+
+
+def test_a_pod_that_is_asked_to_end_ends_at_once_and_leaves_its_job(
+    gateway: Gateway, api: Api, start: Start
+) -> None:
+    """As when its node is drained: SIGTERM has to pass the pod's first process."""
+    kernel = start()
+    running(kernel, "drained")
+    name = gateway.team.kernels()[kernel.id]["metadata"]["name"]
+    began = time.monotonic()
+    gateway.team.namespace.kubectl("delete", "pod", name, "--grace-period=60")
+    assert time.monotonic() - began < 30
+    assert gateway.team.jobs() == {"drained"}
+
+
+def test_where_jobs_end_with_their_kernel_a_shutdown_stops_them(
+    gateway: Gateway, api: Api, start: Start
+) -> None:
+    kernel = start()
+    kernel.run("%ciao config onShutdown=delete")
+    running(kernel, "mine")
+    kernel.delete()
+    until(lambda: not gateway.team.jobs(), "the job to go", 30)
+
+
+def test_without_rights_to_make_namespaces_a_kernel_has_to_name_one(api: Api) -> None:
+    said = refusal(lambda: api.start(SPEC, KERNEL_USERNAME="ada"))
+    assert said.startswith("500")
+    assert "namespace" in said.lower()
+
+
+@pytest.fixture(scope="module")
+def lab(gateway: Gateway, api: Api, serve: Callable[..., Server]) -> Server:
+    """JupyterLab on this machine, as a client of the gateway."""
+    options = (
+        f"--GatewayClient.url={api.url}",
+        f"--GatewayClient.auth_token={api.token}",
+        "--ServerApp.kernel_websocket_connection_class=ciao_kernel.gateway.GatewayConnection",
+    )
+    env = {
+        "KERNEL_USERNAME": "ada",
+        "KERNEL_NAMESPACE": gateway.team.name,
+        "KERNEL_LAUNCH_TIMEOUT": "120",
+    }
+    return serve("lab", options=options, env=env)
+
+
+def test_a_jupyter_server_before_the_gateway_speaks_the_browsers_protocol(lab: Server) -> None:
+    """Chromium leaves a server that does not agree to the protocol that it asks for."""
+    server = Api(lab.url, lab.token, V1)
+    kernel = server.start(SPEC)
+    assert kernel.run(SHORT).text.endswith("ran\n")
+    kernel.delete()
+
+
+def test_a_fresh_kernel_of_the_gateway_is_idle_in_the_browser(
+    gateway: Gateway, lab: Server, open_lab: Callable[..., Lab], figure: Callable[[str], None]
+) -> None:
+    began = time.monotonic()
+    page = open_lab(lab, [cell("seen"), "6 * 7"], kernel=SPEC)
+    figure(f"{time.monotonic() - began:.1f} s until the page's kernel is idle")
+    page.run(0)
+    page.wait_text(0, "[worker-0] here")
+    pressed = time.monotonic()
+    page.stop()
+    page.wait_done(0)
+    figure(f"{time.monotonic() - pressed:.1f} s from the stop button to the cell's end")
+    until(lambda: "seen" not in gateway.team.jobs(), "the job to go", 30)
+    page.reload()
+    page.wait_idle()
+    page.run(1)
+    page.wait_text(1, "42")
+
+
+@pytest.fixture(scope="module")
+def rolled_out(gateway: Gateway, api: Api) -> tuple[Api, set[str], dict[str, str]]:
+    """The gateway was replaced under kernels that worked, by one that makes namespaces and culls.
+
+    Returns its address, the jobs that were there afterwards, and the kernels that it knows.
+    """
+    kernel = gateway.start(api)
+    detached(kernel, "detached")
+    running(kernel, "followed")
+    kernel.close()
+    changed = gateway.up("enterprise-gateway/namespaces", args=CULLING)
+    gone(gateway, kernel)
+    time.sleep(4)
+    return changed, gateway.team.jobs(), changed.kernels()
+
+
+def test_a_rollout_of_the_gateway_leaves_jobs(
+    rolled_out: tuple[Api, set[str], dict[str, str]],
+) -> None:
+    _, jobs, kernels = rolled_out
+    assert {"detached", "followed"} <= jobs
+    assert not kernels
+
+
+def test_culling_takes_idle_kernels_and_never_a_job(
+    gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
+) -> None:
+    api, _, _ = rolled_out
+    account = "ciao-kernel"  # this gateway's default is that of namespaces which it makes
+    idle = gateway.start(api, KERNEL_SERVICE_ACCOUNT_NAME=account)
+    detached(idle, "stays")
+    busy = gateway.start(api, KERNEL_SERVICE_ACCOUNT_NAME=account)
+    request = busy.execute(
+        "%framework=tensorflow\n%name=silent\n%worker=1\n"
+        "import time\nprint('here', flush=True)\ntime.sleep(16)\nprint('there')\n"
+    )
+    busy.wait_text(request, "here")
+    until(lambda: idle.id not in api.kernels(), "the idle kernel to be culled", 30)
+    busy.wait_text(request, "there")  # longer than the timeout, and it said nothing meanwhile
+    assert busy.finish(request).status == "ok"
+    gone(gateway, idle)
+    assert "stays" in gateway.team.jobs()
+    assert gateway.team.phases("stays") == ["Running"]
+    busy.close()
+
+
+def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
+    gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
+) -> None:
+    api, _, _ = rolled_out
+    kernel = api.start(SPEC, KERNEL_USERNAME="ada")
+    place = kernel.value("import os; print(os.environ['KERNEL_NAMESPACE'])")
+    assert kernel.id in place
+    request = kernel.execute(cell("doomed"))
+    kernel.wait_text(request, "here")
+    texts = [message["content"].get("text", "") for message in request.messages]
+    warned = next(i for i, text in enumerate(texts) if "was made for this kernel" in text)
+    shown = next(i for i, m in enumerate(request.messages) if m["msg_type"] == "display_data")
+    assert warned < shown  # the job's table comes when the job exists
+    kernel.delete()
+
+    def ending() -> bool:
+        try:
+            found = json.loads(gateway.cluster.kubectl("get", f"namespace/{place}", "-o", "json"))
+        except ClusterError:
+            return True
+        return found["status"]["phase"] == "Terminating"
+
+    until(ending, "the kernel's namespace to go", 30)
