@@ -1,0 +1,15 @@
+"""Both front ends, one after the other, for tests that hold in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.server import Server
+
+
+@pytest.fixture(scope="session", params=["lab", "notebook"])
+def home(request: pytest.FixtureRequest, serve: Callable[..., Server]) -> Server:
+    """JupyterLab, then Notebook."""
+    return serve(request.param)

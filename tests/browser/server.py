@@ -1,0 +1,145 @@
+"""JupyterLab or Notebook as a process, with ciao as pip has installed it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import nbformat
+
+from tests.helpers.installed import Environment
+from tests.helpers.kernels import WAIT, Place
+
+Home = Literal["lab", "notebook"]
+
+_MODULES = {"lab": "jupyterlab", "notebook": "notebook"}
+_CLASSES = {"lab": "LabApp", "notebook": "JupyterNotebookApp"}
+# No questions and no news: both cover the page.
+_SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    }
+}
+
+
+class Server:
+    """A front end's server, on a user's folders.
+
+    Args:
+        place: Whose server it is; notebooks are in ``place.work``.
+        environment: Where ciao is installed; its Python runs the server.
+        home: Which front end.
+        options: Further ones of the command line, as ``--GatewayClient.url=…``.
+        env: Variables in addition to the place's.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        environment: Environment,
+        home: Home = "lab",
+        options: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.place, self.home = place, home
+        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.token = uuid.uuid4().hex
+        self.log = place.folder / f"{home}.log"
+        settings = place.folder / "settings"
+        for extension, values in _SETTINGS.items():
+            file = settings / f"{extension.replace(':', '/')}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values))
+        name = _CLASSES[home]
+        command = [
+            *(str(environment.python), "-m", _MODULES[home], "--no-browser", "--allow-root"),
+            *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self.url.rpartition(':')[2]}"),
+            *("--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}"),
+            f"--ServerApp.root_dir={place.work}",
+            f"--{name}.expose_app_in_browser=True",
+            *options,
+        ]
+        own = {
+            "HOME": str(place.folder),
+            "JUPYTER_PATH": environment.jupyter_path,
+            "JUPYTERLAB_DIR": str(Path(sys.prefix, "share/jupyter/lab")),
+            "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        }
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                env={**place.env, **own, **(env or {})},
+                cwd=place.work,
+                stdout=output,
+                stderr=output,
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until it answers; a page that is opened before is refused."""
+        until = time.monotonic() + WAIT
+        while True:
+            with contextlib.suppress(OSError):
+                self.ask("/api")
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.05)
+
+    def ask(self, path: str, content: Any = None, method: str | None = None) -> Any:
+        """Send a request to the REST API; a content makes it a POST."""
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(self.url + path, data, method=method)
+        request.add_header("Authorization", f"token {self.token}")
+        with urllib.request.urlopen(request, timeout=WAIT) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def write(self, name: str, cells: list[str], kernel: str = "ciao") -> Path:
+        """Write a notebook with these code cells into the user's folder."""
+        made = nbformat.v4.new_notebook(
+            metadata={"kernelspec": {"name": kernel, "display_name": kernel}}
+        )
+        made.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        path = self.place.work / name
+        nbformat.write(made, path)
+        return path
+
+    def address(self, notebook: str | None = None) -> str:
+        """Address of a notebook's page, or of the launcher (Notebook: the list of files)."""
+        folder = "lab" if self.home == "lab" else "tree"
+        if notebook is not None:
+            folder = "lab/tree" if self.home == "lab" else "notebooks"
+        path = f"{folder}/{urllib.parse.quote(notebook or '')}".rstrip("/")
+        return f"{self.url}/{path}?token={self.token}&reset"
+
+    def close(self) -> None:
+        """End it, and its kernels with it."""
+        self.process.terminate()
+        self.process.wait(WAIT)
+
+
+@contextlib.contextmanager
+def serving(*arguments: Any, **options: Any) -> Iterator[Server]:
+    """A :class:`Server` for as long as the block runs; arguments as there."""
+    server = Server(*arguments, **options)
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
