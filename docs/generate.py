@@ -1,8 +1,8 @@
-"""Write the tables of directives into README.md and docs/magics.md, from the code.
+"""Write the tables of directives, commands and settings into README.md and docs/, from the code.
 
-Run it after a change to ciao_kernel/magics/table.py: ``python docs/generate.py``. With
-``--check`` it changes nothing and exits with 1 where a table is stale; a unit test does the
-same.
+Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/ or
+ciao_kernel/config.py: ``python docs/generate.py``. With ``--check`` it changes nothing and exits
+with 1 where a table is stale; a unit test does the same.
 """
 
 from __future__ import annotations
@@ -13,39 +13,109 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ciao_kernel import commands
+from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.magics import explain
 from ciao_kernel.magics.table import Table
 from ciao_kernel.registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES: dict[str, Callable[[Table], str]] = {
-    "README.md": explain.markdown,
-    "docs/magics.md": explain.reference,
+MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+
+
+def verbs(_: Table) -> str:
+    """Every verb with its arguments."""
+    parts = []
+    for name, text in commands.VERBS.items():
+        top = commands.parser(verb=name)
+        [choice] = [one for one in top._actions if isinstance(one, argparse._SubParsersAction)]
+        verb = choice.choices[name]
+        many = [group for group in verb._action_groups if group.title == "directives"]
+        shared = {id(action) for group in many for action in group._group_actions}
+        rows = [("Argument", "What it says")]
+        for action in verb._actions:
+            if action.dest == "help" or action.help == argparse.SUPPRESS or id(action) in shared:
+                continue
+            rows.append((f"`{_form(action)}`", action.help or ""))
+        if many:
+            rows.append(("`--DIRECTIVE VALUE`", "every directive, as an option"))
+        table = explain._table(rows) if len(rows) > 1 else ""
+        parts.append(f"### {name}\n\n{text[0].upper()}{text[1:]}.\n\n{table}".rstrip() + "\n")
+    return "\n".join(parts)
+
+
+def _form(action: argparse.Action) -> str:
+    """An argument as it is written, with a word for its value."""
+    value = str(action.metavar or "|".join(action.choices or ()) or action.dest)
+    if not action.option_strings:
+        if action.nargs is None:
+            return value
+        return f"[{value}]" if action.nargs == "?" else f"[{value} …]"
+    names = ", ".join(action.option_strings)
+    return names if action.nargs == 0 else f"{names} {value}"
+
+
+def settings(_: Table) -> str:
+    """Every setting."""
+    rows = [("Setting", "What it is", "Value", "Built-in", "Variable")]
+    plain = Settings()
+    for known in Settings.__dataclass_fields__.values():
+        if "kind" not in known.metadata:
+            continue
+        kind = known.metadata["kind"]
+        # A home is another one on each machine.
+        value = (
+            "~/.local/state/ciao"
+            if known.name == "storage"
+            else kind.render(getattr(plain, known.name))
+        )
+        rows.append(
+            (
+                f"`{shown_name(known.name)}`",
+                known.metadata["help"],
+                kind.expected,
+                f"`{value}`" if value else "–",
+                f"`CIAO_{known.name.upper()}`",
+            )
+        )
+    return explain._table(rows)
+
+
+FILES: dict[str, dict[str, Callable[[Table], str]]] = {
+    "README.md": {"directives": explain.markdown},
+    "docs/magics.md": {"directives": explain.reference},
+    "docs/commands.md": {"verbs": verbs},
+    "docs/settings.md": {"settings": settings},
 }
-MARKS = re.compile(r"(<!-- directives -->\n).*?(<!-- /directives -->)", re.DOTALL)
 
 
-def updated(text: str, table: str) -> str:
-    """Return a text with the table between its marks; a text without marks stays as it is."""
-    return MARKS.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", text)
+def updated(text: str, tables: dict[str, str]) -> str:
+    """Return a text with each table between its marks; what has no marks stays as it is."""
+    return MARKS.sub(
+        lambda match: (
+            f"{match[1]}\n{tables[match[2]]}\n{match[3]}" if match[2] in tables else match[0]
+        ),
+        text,
+    )
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
-    """The files whose table is not the code's, with what they should hold."""
+    """The files whose tables are not the code's, with what they should hold."""
     # Only what ciao itself brings: the docs must not depend on what is installed beside it.
     table = Registry(third_party={}).table
     found = {}
-    for name, write in FILES.items():
+    for name, writers in FILES.items():
         path = root / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if (wanted := updated(text, write(table))) != text:
+        tables = {mark: write(table) for mark, write in writers.items()}
+        if (wanted := updated(text, tables)) != text:
             found[path] = wanted
     return found
 
 
 def main() -> int:
     """Update the files, or only say which are stale."""
-    parser = argparse.ArgumentParser(description="Write the tables of directives into the docs.")
+    parser = argparse.ArgumentParser(description="Write the tables of the docs.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
     check = parser.parse_args().check
     found = stale()
