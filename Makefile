@@ -15,8 +15,8 @@ BIN    := $(VENV)/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check oldest bench clean \
-        integration e2e cluster cluster-built cluster-down cluster-status
+.PHONY: help demo lab test check docs oldest bench clean \
+        integration browser e2e screenshots cluster cluster-built cluster-down cluster-status
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -34,17 +34,21 @@ lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 
 test: check $(OLDEST)/.test cluster-built  ## lint, types, import contract, then every test there is
 	@echo '==> the other tests, two suites at a time, each shown when it is done (minutes)'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target e2e integration oldest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target e2e integration browser oldest
 
 integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
 	@$(BIN)/python -m pytest tests/integration $(PYTESTFLAGS)
 
+browser: $(VENV)/.test  ## JupyterLab and Notebook in a real Chromium, on the installed wheel
+	@echo '==> tests/browser'
+	@$(BIN)/python -m pytest tests/browser $(PYTESTFLAGS)
+
 e2e: $(VENV)/.test  ## tests on a real Kubernetes, raised if it is not up
 	@echo '==> tests/e2e'
 	@$(BIN)/python -m pytest tests/e2e $(PYTESTFLAGS)
 
-check: $(VENV)/.test  ## the quick part of test: lint, types, import contract, unit tests
+check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check .
 	@echo '==> ruff check'
@@ -59,6 +63,13 @@ check: $(VENV)/.test  ## the quick part of test: lint, types, import contract, u
 oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel and jupyter_client
 	@echo '==> tests/integration/kernel on the pins of tests/oldest.txt'
 	@$(OLDEST)/bin/python -m pytest tests/integration/kernel $(PYTESTFLAGS)
+
+docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
+	@echo '==> documentation'
+	@$(BIN)/python docs/make.py
+
+screenshots: $(VENV)/.test  ## make the pictures of README.md and docs/ again
+	@$(BIN)/python -m tests.browser.screenshots
 
 bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
@@ -98,7 +109,7 @@ $(VENV)/.demo: $(VENV)/.made $(SPEC)
 	$(call install,$(VENV),lab$(,)tensorflow$(,)examples)
 
 $(VENV)/.test: $(VENV)/.made $(SPEC)
-	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)examples$(,)lab)
+	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)examples$(,)lab$(,)sos)
 
 $(OLDEST)/.test: $(OLDEST)/.made $(SPEC) tests/oldest.txt
 	$(call install,$(OLDEST),test,--constraint tests/oldest.txt)

@@ -14,7 +14,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,14 +179,22 @@ def here() -> Path:
         ) from None
 
 
-async def run_job(code: str, session: Session, display: Display) -> JobResult | None:
+async def run_job(
+    code: str, session: Session, display: Display, variables: Mapping[str, Any]
+) -> JobResult | None:
     """Run a cell that is a job; the first one says what runs from before.
+
+    Args:
+        code: The cell.
+        session: Runs it.
+        display: Where events go.
+        variables: Those of the plain cells.
 
     Raises:
         CiaoError: As :meth:`Session.run`.
     """
     async with _earlier().told(session, display):
-        return await session.run(code, display, here())
+        return await session.run(code, display, here(), variables=variables)
 
 
 async def run_command(

@@ -120,6 +120,14 @@ def _names(*names: str) -> kinds.Choice:
     return kinds.Choice(lambda: names)
 
 
+KANIKO = (
+    "gcr.io/kaniko-project/executor:v1.24.0"
+    "@sha256:4e7a52dd1f14872430652bb3b027405b8dfd17c4538751c620ac005741ef9698"
+)
+"""The executor by its digest (an index: amd64, arm64, s390x, ppc64le); the version that the tests
+run. Whoever builds with it trusts it with the passwords of registries."""
+
+
 def _state_home() -> Path:
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "ciao"
@@ -206,9 +214,18 @@ class Settings:
     registry_authority: str = _setting(
         "", _Optional(), "File of the certificate that signs that of a private registry."
     )
-    kaniko_image: str = _setting(
-        "ghcr.io/osscontainertools/kaniko:v1.28.3", _Optional(), "Image of pods that build images."
+    push_secret: str = _setting(
+        "", _Optional(), "Secret with registries' passwords if a cell names no %pushSecret."
     )
+    pip_secret: str = _setting(
+        "",
+        _Optional(),
+        "Secret with a pip.conf for pods that build, if a cell names no %pipSecret.",
+    )
+    s2i_builder: str = _setting(
+        "", _Optional(), "Builder image of source-to-image if a cell names no %s2iBuilder."
+    )
+    kaniko_image: str = _setting(KANIKO, _Optional(), "Image of pods that build images.")
     build_deadline: float = _setting(
         3600.0, _Number(1, "seconds"), "Time after which a pod that builds an image is ended."
     )
@@ -217,6 +234,11 @@ class Settings:
     )
     build_memory: str = _setting(
         "", _Optional(), "Memory for a pod that builds an image: 4Gi; empty: as it comes."
+    )
+    cache_days: float = _setting(
+        30.0,
+        _Number(1, "days"),
+        "Time after which packages that no cell has used go from the folder of local jobs.",
     )
     color: str = _setting("auto", _names("auto", "always", "never"), "Colours in output.")
     output_rate: float = _setting(

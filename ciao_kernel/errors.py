@@ -90,11 +90,13 @@ class SpecError(UsageError):
         message: What is wrong.
         hint: How to fix it.
         directive: Name of the directive to blame.
+        word: What is wrong in its value, where several lines of it add up.
     """
 
-    def __init__(self, message: str, hint: str = "", *, directive: str) -> None:
+    def __init__(self, message: str, hint: str = "", *, directive: str, word: str = "") -> None:
         super().__init__(message, hint)
         self.directive = directive
+        self.word = word
 
 
 class SourceError(UsageError):

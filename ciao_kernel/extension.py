@@ -12,7 +12,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
             "Put directives on lines of their own below it.",
         )
     else:
-        work = cells.run_job(f"%%ciao\n{cell}", session, display)
+        work = cells.run_job(f"%%ciao\n{cell}", session, display, shell.user_ns)
     try:
         run_blocking(work)
     finally:
@@ -113,9 +113,20 @@ class _ShellPublisher:
     def stream(self, text: str) -> None:
         _write(text)
 
-    def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
-        transient = {"display_id": display_id}
-        self._shell.display_pub.publish(data=data, transient=transient, update=update)
+    def display(
+        self,
+        data: dict[str, str],
+        display_id: str,
+        *,
+        update: bool,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._shell.display_pub.publish(
+            data=data,
+            metadata=dict(metadata or {}),
+            transient={"display_id": display_id},
+            update=update,
+        )
 
 
 def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:

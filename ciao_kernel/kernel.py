@@ -16,9 +16,11 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from ipykernel import ipkernel, kernelbase
@@ -104,6 +106,8 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             # Not in the user's code, which IPython guards, but just before or behind it.
             # ipykernel would send no reply, and the cell would seem to run for ever.
             return self._reply(_interrupted(), parent)
+        except Exception:  # without a reply the cell would seem to run for ever
+            return self._reply(_fault(), parent)
 
     def _is_ours(self, code: str) -> bool:
         if "%" not in code:
@@ -150,7 +154,7 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             display = NotebookDisplay(publisher, session.settings)
             try:
                 if words is None:
-                    await cells.run_job(code, session, display)
+                    await cells.run_job(code, session, display, self.shell.user_ns)
                 else:
                     await cells.run_command(words, session, display, publisher.stream)
             finally:
@@ -158,12 +162,9 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         except asyncio.CancelledError:
             return _interrupted()
         except CiaoError as error:
-            return _error(type(error).__name__, error.message, colored(error))
-        except (Exception, SystemExit) as error:
-            # SystemExit too: out of a task it would end the kernel.
-            lines = traceback.format_exc().splitlines()
-            lines.append("This is a fault of ciao itself. Please report it with these lines.")
-            return _error(type(error).__name__, str(error), lines)
+            return _error(type(error).__name__, error.message, colored(error, page=True))
+        except (Exception, SystemExit):
+            return _fault()  # SystemExit too: out of a task it would end the kernel.
         return {"status": "ok"}
 
     def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
@@ -385,9 +386,17 @@ class _CellPublisher:
     def stream(self, text: str) -> None:
         self._kernel._send("stream", {"name": "stdout", "text": text}, self._parent)
 
-    def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
+    def display(
+        self,
+        data: dict[str, str],
+        display_id: str,
+        *,
+        update: bool,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
         kind = "update_display_data" if update else "display_data"
-        content = {"data": data, "metadata": {}, "transient": {"display_id": display_id}}
+        transient = {"display_id": display_id}
+        content = {"data": data, "metadata": dict(metadata or {}), "transient": transient}
         self._kernel._send(kind, content, self._parent)
 
 
@@ -407,6 +416,14 @@ def _typed(match: str, start: int, end: int, kind: str) -> dict[str, Any]:
 
 def _interrupted() -> dict[str, Any]:
     return _error("KeyboardInterrupt", "", ["\x1b[31mKeyboardInterrupt\x1b[0m"])
+
+
+def _fault() -> dict[str, Any]:
+    """What is said of an exception that nobody expected; for use where it is handled."""
+    error = sys.exception()
+    lines = traceback.format_exc().splitlines()
+    lines.append("This is a fault of the kernel, not of the cell. Please report these lines.")
+    return _error(type(error).__name__, str(error), lines)
 
 
 def _error(name: str, value: str, lines: list[str]) -> dict[str, Any]:

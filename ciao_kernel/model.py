@@ -155,7 +155,7 @@ class BuildSpec:
     s2i_builder: str | None = None
     """Image that brings the scripts of source-to-image."""
     push_secret: str | None = None
-    """Secret with the passwords of registries, for a pod that builds."""
+    """Secret with the passwords of registries, for the kernel and a pod that builds."""
     pip_secret: str | None = None
     """Secret with a ``pip.conf`` for a pod that builds."""
 
@@ -188,6 +188,8 @@ class JobSpec:
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Variables of the notebook that become files."""
     runner: Runner = Runner.AUTO
     nproc_per_node: int | None = None
     python: str | None = None
@@ -199,6 +201,8 @@ class JobSpec:
     detach: bool = False
     follow: tuple[str, ...] = ()
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty: all."""
+    plot: tuple[str, ...] = ()
+    """Numbers of the log that are drawn."""
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()
@@ -246,6 +250,8 @@ class Source:
     """What ``%files`` names."""
     imports: frozenset[str] = frozenset()
     """First names of all modules that the program and its local modules import."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of files that stay at home, a sentence each."""
 
     def all(self) -> tuple[SourceFile, ...]:
         """The program first, then its modules, then the files."""

@@ -120,7 +120,8 @@ class PodEnd:
     message: str = ""
     """What the container left as its termination message. It proves nothing."""
     reason: str = ""
-    """What the cluster says of it: ``OOMKilled``, ``Evicted``, ``DeadlineExceeded``."""
+    """What the cluster says of it: ``OOMKilled``, ``Evicted``, ``DeadlineExceeded``; ``Deleted``
+    where somebody removed it, and :attr:`message` says who or why."""
     first: tuple[str, ...] = ()
     """The first lines of its log."""
     last: tuple[str, ...] = ()

@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ciao_kernel import failure, finder, workspace
+from ciao_kernel import failure, finder, inputs, workspace
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     BackendError,
@@ -85,6 +86,7 @@ class Session:
         style: Style = Style.CELL,
         entry: str = workspace.CELL,
         options: Mapping[str, list[str]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> JobResult | None:
         """Run a cell or a file to its end.
 
@@ -95,6 +97,7 @@ class Session:
             style: How directives are marked.
             entry: File name of the delivered program.
             options: Directives of a command line, which win over the header's.
+            variables: Those of the notebook's cells, for ``%input``; None: there is no notebook.
 
         Returns:
             What the job left, or None after a dry run.
@@ -107,7 +110,7 @@ class Session:
         """
         parsed = self.parse(text, style, options)
         try:
-            return await self._run(parsed, display, folder, entry)
+            return await self._run(parsed, display, folder, entry, variables)
         except SpecError as error:
             raise parsed.locate(error) from None
 
@@ -134,12 +137,19 @@ class Session:
         return replace(parsed, spec=spec)
 
     async def _run(
-        self, parsed: Parsed, display: Display, folder: Path, entry: str
+        self,
+        parsed: Parsed,
+        display: Display,
+        folder: Path,
+        entry: str,
+        variables: Mapping[str, Any] | None,
     ) -> JobResult | None:
         spec = parsed.spec
         backend = self.backend(spec.backend)
         builder = self._builder(spec, backend)
         source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
+        if spec.inputs:
+            source = await asyncio.to_thread(inputs.deliver, source, spec.inputs, variables)
         # Records and lists show it: %dryrun is no part of the job, and variables are secret.
         header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
         framework = self.registry.framework(spec.framework)
@@ -148,23 +158,38 @@ class Session:
         if source.modules:
             names = ", ".join(file.path for file in source.modules)
             display.show(Notice(f"taking along, because the code imports them: {names}"))
+        if spec.inputs:
+            stored = ", ".join(file.path for file in source.files if file.data is not None)
+            display.show(Notice(f"taking along, because %input names them: {stored}"))
+        for note in source.notes:
+            display.show(Notice(note))
         if spec.dryrun:
             display.show(Notice(await backend.preview(plan, builder)))
             return None
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
+        del plan, source  # The variables in it may be large, and the job may take days.
         self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
             display.show(Notice(_detached(job)))
             return self.last
         goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
+        seen: list[Status] = []
         try:
-            status, tails = await self._follow(job, backend, display, spec.follow)
+            status, tails = await self._follow(job, backend, display, spec.follow, seen=seen)
         except asyncio.CancelledError:
+            if seen and seen[-1].state.over:  # its last picture was being made: nothing to stop
+                self.last = _result(job, seen[-1])
+                if goes or seen[-1].hopeless:
+                    await self._remove(job, backend, display, goes)
+                raise
             wait = self.settings.shutdown_wait if self._outlives(backend) else None
             reason = f"interrupted by {self._owner.label}"
             self.last = replace(self.last, state=State.STOPPED)
-            await self._stopper.stop(job, backend, display, reason, wait=wait, delete=goes)
+            last = seen[-1] if seen else None
+            await self._stopper.stop(
+                job, backend, display, reason, wait=wait, delete=goes, last=last
+            )
             raise
         except (JobError, BackendError):
             raise  # the job is over, or nobody can say: then it is left as it is
@@ -177,7 +202,7 @@ class Session:
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
             await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
             raise
-        self.last = JobResult(job.name, status.state, job.files, status.replicas)
+        self.last = _result(job, status)
         error = self._judge(job, status, tails, backend, folder, goes)
         if goes or status.hopeless:
             await self._remove(job, backend, display, goes)
@@ -222,12 +247,16 @@ class Session:
             JobFailed: It failed, now or long ago.
         """
         backend, job, _ = await self.find(name, where)
+        seen: list[Status] = []
         try:
-            status, tails = await self._follow(job, backend, display, follow, since)
+            status, tails = await self._follow(job, backend, display, follow, since, seen)
         except asyncio.CancelledError:
+            if seen and seen[-1].state.over:
+                self.last = _result(job, seen[-1])
+                raise
             display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
             raise
-        self.last = JobResult(job.name, status.state, job.files, status.replicas)
+        self.last = _result(job, status)
         if error := self._judge(job, status, tails, backend, folder):
             raise error
         return self.last
@@ -312,8 +341,12 @@ class Session:
         display: Display,
         follow: tuple[str, ...],
         since: float = 0.0,
+        seen: list[Status] | None = None,
     ) -> tuple[Status, Mapping[Replica, bytes]]:
-        """Show a job to its end; return its last status and the ends of its logs."""
+        """Show a job to its end; return its last status and the ends of its logs.
+
+        ``seen`` gets the last status also where the following is cancelled.
+        """
         status: Status | None = None
         tails = Tails(len(job.replicas))
         async with _following(backend, job, since) as events:
@@ -322,6 +355,8 @@ class Session:
                 async for event in events:
                     if isinstance(event, Status):
                         status = event
+                        if seen is not None:
+                            seen[:] = [event]
                     elif isinstance(event, Output):
                         tails.add(event)
                     display.show(event)
@@ -367,6 +402,10 @@ async def _following(
     finally:
         if isinstance(events, AsyncGenerator):
             await events.aclose()
+
+
+def _result(job: Job, status: Status) -> JobResult:
+    return JobResult(job.name, status.state, job.files, status.replicas)
 
 
 def _detached(job: Job) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import Job, Notice
+from ciao_kernel.model import Job, Notice, State, Status
 from ciao_kernel.plugins import Backend, Display
 
 _T = TypeVar("_T")
@@ -68,6 +70,7 @@ class Stopper:
         *,
         wait: float | None,
         delete: bool,
+        last: Status | None = None,
     ) -> None:
         """Stop a job and say so; a session calls it when its cell is cancelled.
 
@@ -78,8 +81,16 @@ class Stopper:
             reason: For others who follow the job.
             wait: Seconds in which a shutdown may still save the job; None: nothing saves it.
             delete: Remove its folder too.
+            last: How the job was when the cell was cancelled; the display gets it as stopped.
         """
-        stopping = self.later(self._stop(job, backend, reason, wait, delete))
+
+        async def stop() -> str:
+            said = await self._stop(job, backend, reason, wait, delete)
+            if last is not None and said is not None:
+                display.show(_stopped(last))
+            return said or f"{job.name} runs on."
+
+        stopping = self.later(stop())
         if wait is not None and not isinstance(self._lifetime, Endless):
             text = f"stopping {job.name}, unless the kernel is being shut down: then it runs on."
             display.show(Notice(text))
@@ -108,10 +119,13 @@ class Stopper:
 
     async def _stop(
         self, job: Job, backend: Backend, reason: str, wait: float | None, delete: bool
-    ) -> str:
-        """Stop a job, unless this process is ending and the job is not; return what to say."""
+    ) -> str | None:
+        """Stop a job, unless this process is ending and the job is not: then None.
+
+        Returns what to say.
+        """
         if wait is not None and await self._lifetime.ends(wait):
-            return f"{job.name} runs on."
+            return None
         # A local job has a supervisor, which sees to its end without this process.
         held = self._lifetime.held() if backend.outlives_kernel else contextlib.nullcontext()
         with held:
@@ -120,6 +134,16 @@ class Stopper:
                 return f"{job.name} is stopped; {backend.remains(job)}"
             await backend.delete(job)
         return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
+
+
+def _stopped(last: Status) -> Status:
+    """A job's last status, with all that still ran in it stopped."""
+    now = time.time()
+    replicas = tuple(
+        one if one.state.over else replace(one, state=State.STOPPED, since=now)
+        for one in last.replicas
+    )
+    return replace(last, state=State.STOPPED, since=now, message="", replicas=replicas)
 
 
 def _outcome(job: Job, stopping: asyncio.Task[str]) -> str:

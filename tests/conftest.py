@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser import chromium, fixtures
+from tests.browser.fixtures import browser, installed, open_lab, serve
+
+__all__ = ["browser", "installed", "open_lab", "serve"]
+
 _FIGURES = pytest.StashKey[list[str]]()
+_LEFT_OUT = pytest.StashKey[str]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests with a browser out where there is none, which the summary says in a line.
+
+    In continuous integration they stay, and fail: .ci/run installs one.
+    """
+    left_out = [] if os.environ.get("CI") else fixtures.without_browser(items)
+    if left_out:
+        config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a browser"
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    """Add to a failure what its pages show."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections.extend(fixtures.evidence(item))
+    return report
 
 
 @pytest.fixture
@@ -51,8 +79,10 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Show what was measured."""
+    """Show what was measured, and say what was left out."""
     if figures := config.stash.get(_FIGURES, []):
         terminalreporter.section("figures")
         for line in figures:
             terminalreporter.write_line(line)
+    if said := config.stash.get(_LEFT_OUT, None):
+        terminalreporter.write_line(f"LEFT OUT {said}: {chromium.missing()}")

@@ -1,8 +1,9 @@
-"""``ciao attach NAME``: follow a job from its first line, as the cell that started it."""
+"""``ciao attach [NAME]``: follow a job from its first line, as the cell that started it."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import reported
@@ -15,12 +16,18 @@ from ciao_kernel.commands.shared import (
     moment,
     where,
 )
+from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import JobResult
+from ciao_kernel.queries import HERE, Where
+
+if TYPE_CHECKING:
+    from ciao_kernel.session import Session
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """The job, which replicas, since when, and ``--output``."""
-    add_job(verb)
+    text = "the job; without it the last one that ran here, else your newest"
+    add_job(verb, nargs="?", default="", help=text)
     add_replica(verb)
     add_since(verb)
     add_output(verb)
@@ -29,10 +36,31 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     """Follow; fails as the job fails."""
     since, place = moment(args.since), where(args)
-    _, job, _ = await face.session.find(args.name, place)
+    name = args.name or await _last(face.session, place)
+    _, job, _ = await face.session.find(name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
     following = face.session.attach(
         job.name, face.display, follow, where=place, since=since, folder=face.folder
     )
     return await reported(following, args, face, job.name)
+
+
+async def _last(session: Session, place: Where) -> str:
+    """Name the job that is meant: a reloaded page has lost the table that would tell it.
+
+    Raises:
+        NoSuchJob: This user has none.
+        BackendError: One may be where nobody answers.
+    """
+    if session.last is not None and place == HERE:
+        return session.last.name
+    faults: list[BackendError] = []
+    # Who names a place wants to know that it does not answer; others follow what there is.
+    found = await session.jobs(None if place.said else faults, place)
+    mine = [job for job, _ in found if session.owns(job)]
+    if not mine and faults:
+        raise faults[0]
+    if not mine:
+        raise NoSuchJob("there is no job of yours to follow.", "`%ciao jobs` lists all jobs.")
+    return mine[-1].name

@@ -28,7 +28,7 @@ def add_job(
     **options: Any,
 ) -> None:
     """Give a verb the name of a job, which Tab completes, and the place where it is."""
-    name = verb.add_argument(**{"dest": "name", "help": "the job"} | options)
+    name = verb.add_argument(**{"dest": "name", "metavar": "NAME", "help": "the job"} | options)
     completion.by(completer, name)
     add_where(verb)
 

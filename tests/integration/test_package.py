@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel import kernelspec
+from tests.helpers.installed import ROOT, Environment, build
 
-ROOT = Path(__file__).resolve().parents[2]
 SPEC_FILES = {"kernel.json", "logo-32x32.png", "logo-64x64.png", "logo-svg.svg"}
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command, return its stdout; a failure shows all that it wrote."""
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def files_below(folder: Path) -> set[str]:
@@ -51,18 +38,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist of a copy of the sources, and the wheel made *from that sdist*.
-
-    Without build isolation, because setuptools and wheel are in the dev extra: no download.
-    """
-    # A copy, since setuptools writes build/ and *.egg-info into the tree that it builds, and
-    # takes stale modules from there into the next wheel.
-    source = tmp_path_factory.mktemp("source") / "ciao"
-    outputs = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT, source, ignore=outputs)
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source, cwd=source)
-    return out
+    """The sdist of a copy of the sources, and the wheel made *from that sdist*."""
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="session")
@@ -71,40 +48,9 @@ def wheel(dist: Path) -> Path:
     return found
 
 
-class Environment:
-    """A fresh virtual environment."""
-
-    def __init__(self, folder: Path) -> None:
-        self.prefix = folder
-        self.python = folder / "bin" / "python"
-        self.env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        venv.create(folder, with_pip=False, symlinks=True)
-        # The dependencies are those of the running tests, by a .pth file: their folder comes
-        # after the environment's own, so what pip installs here wins, and nothing is downloaded.
-        # (.pth files in *that* folder, such as the editable install's, are not read.)
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        self.packages = folder / "lib" / version / "site-packages"
-        (self.packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
-
-    def pip(self, *arguments: str | Path) -> str:
-        # --python lets the outer pip work here: no pip to install, and none in the listing.
-        return run(
-            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python),
-            *arguments,
-            cwd=self.prefix,
-            env=self.env,
-        )
-
-    def install(self, wheel: Path) -> None:
-        # --force-reinstall, because pip sees the shared folder's ciao-kernel of the same version.
-        self.pip("install", "--no-deps", "--no-index", "--force-reinstall", wheel)
-
-    def run(self, *arguments: str | Path) -> str:
-        return run(self.python, *arguments, cwd=self.prefix, env=self.env)
-
-    def kernelspecs(self) -> dict[str, dict]:
-        listing = self.run("-m", "jupyter_client.kernelspecapp", "list", "--json")
-        return json.loads(listing)["kernelspecs"]
+def kernelspecs(environment: Environment) -> dict[str, dict]:
+    listing = environment.run("-m", "jupyter_client.kernelspecapp", "list", "--json")
+    return json.loads(listing)["kernelspecs"]
 
 
 @pytest.fixture
@@ -145,7 +91,7 @@ def test_pip_install_makes_the_kernel_known_and_uninstall_leaves_nothing(
     before = files_below(environment.prefix)
 
     environment.install(wheel)
-    spec = environment.kernelspecs()["ciao"]
+    spec = kernelspecs(environment)["ciao"]
     assert Path(spec["resource_dir"]).is_relative_to(environment.prefix)
     assert spec["spec"]["display_name"] == "Ciao"
     assert spec["spec"]["argv"][:3] == ["python", "-m", "ciao_kernel"]
@@ -178,7 +124,7 @@ except ValueError as error:
     assert Path(user).is_relative_to(home)
     assert removed == user
     assert "pip uninstall ciao-kernel" in refusal
-    argv = environment.kernelspecs()["ciao"]["spec"]["argv"]
+    argv = kernelspecs(environment)["ciao"]["spec"]["argv"]
     assert argv[0] == str(environment.python)
 
     assert files_below(environment.prefix) == before

@@ -11,7 +11,7 @@ from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import BuildSpec
 from ciao_kernel.registry import Registry
-from ciao_kernel.requirements import Requirements, read
+from ciao_kernel.requirements import Requirements, masked, read
 
 
 @pytest.fixture
@@ -109,6 +109,33 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     for name in ("pipe", "folder"):
         with pytest.raises(SourceError, match="it is no file"):
             read(BuildSpec(requirements=name), tmp_path)
+
+
+def test_a_file_may_hold_and_ask_for_the_same(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("lib<2\n-c v.txt\n-r v.txt\n")
+    found = of_file(tmp_path, "-c v.txt\n-r v.txt\n-r requirements.txt\n")
+    assert (found.packages, found.constraints) == (("lib<2",), ("lib<2",))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../requirements.txt", "~/requirements.txt"])
+def test_the_file_is_beside_the_notebook(tmp_path: Path, name: str) -> None:
+    (tmp_path / "requirements.txt").write_text("lib\n")
+    (tmp_path / "work").mkdir()
+    with pytest.raises(SourceError, match="outside the notebook's folder"):
+        read(BuildSpec(requirements=name), tmp_path / "work")
+
+
+def test_lines_with_a_user_or_a_password_are_known(tmp_path: Path) -> None:
+    (tmp_path / "held.txt").write_text("a @ git+ssh://git@example.com/a\n")
+    found = of_file(
+        tmp_path,
+        "--extra-index-url https://jane:hunter2@example.com/simple\nlib\n"
+        "b @ https://jane:hun@ter2@example.com/b.whl\n-c held.txt\nc @ git+https://example.com/c@v1\n",
+    )
+    assert found.personal == (
+        "requirements.txt, line 1", "requirements.txt, line 3", "held.txt, line 1"
+    )  # fmt: skip
+    assert masked("x https://jane:hun@ter2@a.b/c@1") == "x https://…@a.b/c@1"
 
 
 @pytest.mark.parametrize(

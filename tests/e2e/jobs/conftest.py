@@ -52,6 +52,7 @@ class Team:
         text: str,
         *,
         during: Callable[[Recorder, asyncio.Task[Ended]], Awaitable[Any]] | None = None,
+        variables: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Ended:
         """Run a cell to its end; `during` runs beside it."""
@@ -59,7 +60,7 @@ class Team:
         async def main() -> Ended:
             registry, display = Registry({}), Recorder()
             session = Session(registry, Owner("a test", os.getpid()), self.settings(**settings))
-            work = asyncio.ensure_future(self._ended(session, text, display))
+            work = asyncio.ensure_future(self._ended(session, text, display, variables))
             try:
                 if during:
                     await during(display, work)
@@ -69,9 +70,16 @@ class Team:
 
         return asyncio.run(main())
 
-    async def _ended(self, session: Session, text: str, display: Recorder) -> Ended:
+    async def _ended(
+        self,
+        session: Session,
+        text: str,
+        display: Recorder,
+        variables: dict[str, Any] | None = None,
+    ) -> Ended:
         try:
-            return Ended(display, await session.run(text, display, self.folder))
+            result = await session.run(text, display, self.folder, variables=variables)
+            return Ended(display, result)
         except CiaoError as error:
             return Ended(display, error=error)
 

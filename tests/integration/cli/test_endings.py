@@ -113,6 +113,33 @@ def test_attach_follows_from_the_first_line_and_ends_as_the_job(ciao: User) -> N
     assert (again.code, again.json["state"]) == (1, "Failed")
 
 
+def test_attach_without_a_name_takes_the_newest_job(ciao: User) -> None:
+    done = ciao("attach")
+    assert done.code == 1
+    assert "there is no job of yours to follow" in done.err
+    ciao.file("train.py", QUICK)
+    for name in ("one", "two"):
+        assert ciao("run", "-d", "--name", name, "train.py").code == 0
+    assert ciao("attach", "-o", "json").json["name"] == "two"
+
+
+def test_attach_without_a_name_needs_no_cluster_for_a_job_of_this_machine(ciao: User) -> None:
+    config = ciao.file(
+        "kubeconfig",
+        "clusters: [{name: far, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "contexts: [{name: far, context: {cluster: far, user: far}}]\n"
+        "users: [{name: far, user: {token: t}}]\ncurrent-context: far\n",
+    )
+    away = {"KUBECONFIG": str(config), "CIAO_REQUEST_PATIENCE": "0.5"}
+    done = ciao("attach", env=away)
+    assert done.code == 1
+    assert "does not answer" in done.err  # there it may be
+    ciao.file("train.py", QUICK)
+    assert ciao("run", "-d", "--backend", "local", "--name", "one", "train.py").code == 0
+    assert ciao("attach", "-o", "json", env=away).json["name"] == "one"
+    assert "does not answer" in ciao("attach", "--context", "far", env=away).err
+
+
 @pytest.mark.parametrize("words", [["attach"], ["logs", "-f"]])
 def test_attach_leaves_the_job_running_when_it_is_interrupted(ciao: User, words: list[str]) -> None:
     ciao.detach("long")

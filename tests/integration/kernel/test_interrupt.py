@@ -281,6 +281,7 @@ def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request)
     assert (place.storage / "jobs" / "files" / "work" / "kept.txt").read_text() == "x"
+    assert request.tables[-1].startswith("files: Stopped\n"), "the table that is saved"
     kernel.run("%ciao delete files")
 
 
