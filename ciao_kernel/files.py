@@ -65,6 +65,8 @@ def find(words: Sequence[str], folder: Path, entry: str) -> Found:
         SpecError: A word names nothing, or something that cannot travel.
         SourceError: A ``.gitignore`` cannot be read.
     """
+    if not words:  # then nothing of the folder needs to be looked at
+        return Found({}, ())
     search = _Search(folder, entry)
     for word in words:
         search.take(word)

@@ -38,9 +38,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return environment
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real Chromium; the same for all tests."""
+    """A real Chromium; the same for all tests of a file.
+
+    Not longer: while it is open, Playwright's loop runs in this thread, and asyncio.run cannot.
+    """
     with chromium.started() as running:
         yield running
 
