@@ -102,9 +102,11 @@ def test_a_process_names_the_environment_that_it_runs(tmp_path: Path) -> None:
     mine, other = tmp_path / "mine", tmp_path / "min"
     (mine / "bin").mkdir(parents=True)
     (mine / "bin" / "python").symlink_to(sys.executable)
-    with subprocess.Popen(
-        [str(mine / "bin" / "python"), "-c", "input()"], stdin=subprocess.PIPE
-    ) as process:
+    argv = [str(mine / "bin" / "python"), "-c", "input(print(flush=True))"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, **pipes) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # by now the system knows its command line
         assert processes.name(mine)
         assert not processes.name(other)
         process.communicate(b"\n")
