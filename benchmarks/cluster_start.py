@@ -21,7 +21,8 @@ from ciao_kernel.session import Session
 
 ROUNDS = 10
 OF_SDK = 3
-CELL = f"%framework=tensorflow\n%name={JOB}\n%worker=2\nprint('first')\n"
+UNNAMED = "%framework=tensorflow\n%worker=2\nprint('first')\n"
+CELL = f"%name={JOB}\n{UNNAMED}"
 
 
 def measure() -> Iterator[Figure]:
@@ -32,24 +33,27 @@ def measure() -> Iterator[Figure]:
 
 
 async def _measure(at: Place) -> list[Figure]:
-    new, accepted, first = [], [], []
+    new, edited, named, first = [], [], [], []
     applied, applied_first, bare = [], [], []
     async with at.session() as session:
         objects = await clusters.objects(session, CELL)
-        await _ours(at, session)  # connections open, modules imported
+        for cell in (CELL, UNNAMED):  # connections open, modules imported, jobs like these tried
+            await _ours(at, session, cell)
         async with Client(await access.load()) as client:
             for number in range(ROUNDS):
                 new.append((await _ours(at, session, f"%envvar=ROUND={number}\n{CELL}"))[0])
-                one, two = await _ours(at, session)
-                accepted.append(one)
-                first.append(two)
+                edited.append((await _ours(at, session, UNNAMED))[0])
                 one, two = await asyncio.to_thread(_kubectl, at, objects)
                 applied.append(one)
                 applied_first.append(two)
+                one, two = await _ours(at, session)
+                named.append(one)
+                first.append(two)
                 bare.append(await _bare(at, client, objects))
     figures = [
         _figure("cell to job accepted", new, "kubectl apply", applied, 0.3),
-        _figure("edited cell to job accepted", accepted, "the 2 bare requests", bare, 1.5),
+        _figure("edited cell to job accepted", edited, "the 2 bare requests", bare, 1.5),
+        _figure("the same with %name, looked up", named, "the 2 bare requests", bare, 1.5),
         _figure("cell to first line", first, "kubectl apply, stern waiting", applied_first, 1),
     ]
     if interpreter := sdk.python():
