@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
-import time
 import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,8 @@ from typing import Any, Literal
 import nbformat
 
 from tests.helpers.installed import Environment
-from tests.helpers.kernels import WAIT, Place
+from tests.helpers.kernels import Place
+from tests.helpers.servers import Served, free_port
 
 Home = Literal["lab", "notebook"]
 
@@ -33,7 +31,7 @@ _SETTINGS = {
 }
 
 
-class Server:
+class Server(Served):
     """A front end's server, on a user's folders.
 
     Args:
@@ -53,7 +51,7 @@ class Server:
         env: dict[str, str] | None = None,
     ) -> None:
         self.place, self.home = place, home
-        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         self.token = uuid.uuid4().hex
         self.log = place.folder / f"{home}.log"
         settings = place.folder / "settings"
@@ -85,25 +83,6 @@ class Server:
                 stderr=output,
             )
 
-    def wait_ready(self) -> None:
-        """Wait until it answers; a page that is opened before is refused."""
-        until = time.monotonic() + WAIT
-        while True:
-            with contextlib.suppress(OSError):
-                self.ask("/api")
-                return
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.05)
-
-    def ask(self, path: str, content: Any = None, method: str | None = None) -> Any:
-        """Send a request to the REST API; a content makes it a POST."""
-        data = None if content is None else json.dumps(content).encode()
-        request = urllib.request.Request(self.url + path, data, method=method)
-        request.add_header("Authorization", f"token {self.token}")
-        with urllib.request.urlopen(request, timeout=WAIT) as answer:
-            return json.loads(answer.read() or b"null")
-
     def write(self, name: str, cells: list[str], kernel: str = "ciao") -> Path:
         """Write a notebook with these code cells into the user's folder."""
         made = nbformat.v4.new_notebook(
@@ -122,11 +101,6 @@ class Server:
         path = f"{folder}/{urllib.parse.quote(notebook or '')}".rstrip("/")
         return f"{self.url}/{path}?token={self.token}&reset"
 
-    def close(self) -> None:
-        """End it, and its kernels with it."""
-        self.process.terminate()
-        self.process.wait(WAIT)
-
 
 @contextlib.contextmanager
 def serving(*arguments: Any, **options: Any) -> Iterator[Server]:
@@ -137,9 +111,3 @@ def serving(*arguments: Any, **options: Any) -> Iterator[Server]:
         yield server
     finally:
         server.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

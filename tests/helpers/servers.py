@@ -12,6 +12,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -19,7 +20,50 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from tests.helpers.kernels import WAIT, Place
 
 
-class Server:
+class Served:
+    """A server of Jupyter's as a process: when it is ready, what it answers, its end.
+
+    Who makes one sets these four.
+    """
+
+    url: str
+    token: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def wait_ready(self) -> None:
+        """Wait until it answers; a page that is opened before is refused."""
+        until = time.monotonic() + WAIT
+        while True:
+            with contextlib.suppress(OSError):
+                self.ask("/api")
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.05)
+
+    def ask(self, path: str, content: Any = None, method: str | None = None) -> Any:
+        """Send a request to the REST API; a content makes it a POST."""
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(self.url + path, data, method=method)
+        request.add_header("Authorization", f"token {self.token}")
+        with urllib.request.urlopen(request, timeout=WAIT) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def close(self) -> None:
+        """End it, and its kernels with it."""
+        self.process.terminate()
+        self.process.wait(WAIT)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server(Served):
     """A Jupyter Server with its own limits in force, as users have it.
 
     Args:
@@ -44,24 +88,6 @@ class Server:
                 stderr=output,
             )
 
-    def wait_ready(self) -> None:
-        until = time.monotonic() + WAIT
-        while True:
-            with contextlib.suppress(OSError):
-                self.ask("/api")
-                return
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.1)
-
-    def ask(self, path: str, content: Any = None, method: str | None = None) -> Any:
-        """Send a request to the REST API; a content makes it a POST."""
-        data = None if content is None else json.dumps(content).encode()
-        request = urllib.request.Request(self.url + path, data, method=method)
-        request.add_header("Authorization", f"token {self.token}")
-        with urllib.request.urlopen(request, timeout=WAIT) as answer:
-            return json.loads(answer.read() or b"null")
-
     def start_kernel(self, name: str = "ciao") -> str:
         """Start a kernel and return its id."""
         return self.ask("/api/kernels", {"name": name, "path": ""})["id"]
@@ -70,16 +96,12 @@ class Server:
 @contextlib.contextmanager
 def serving(place: Place) -> Iterator[Server]:
     """A server for as long as the block runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = Server(place, port)
+    server = Server(place, free_port())
     try:
         server.wait_ready()
         yield server
     finally:
-        server.process.terminate()
-        server.process.wait(WAIT)
+        server.close()
 
 
 class Page:
