@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,8 +58,9 @@ class Registry:
     def table(self) -> Table:
         """The directives, with the names of all plug-ins."""
         roles = {one.name: one.roles for one in self._loadable("frameworks", self.framework)}
-        names = tuple(one.name for one in self._builders())
-        return magics_table.build(Names(roles, names, tuple(self._names("backends"))))
+        # Names are enough of the others: what is not used is not imported.
+        builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
+        return magics_table.build(Names(roles, builders, backends))
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.
@@ -126,13 +128,6 @@ class Registry:
         self._loadable("backends", lambda name: self.backend(name, settings), found)
         return found
 
-    def _builders(self) -> list[Builder]:
-        """All builders that can be loaded, to learn their names."""
-        from ciao_kernel.config import Settings
-
-        settings = Settings()
-        return self._loadable("builders", lambda name: self.builder(name, settings))
-
     def _loadable(
         self, kind: str, make: Callable[[str], _T], faults: list[PluginError] | None = None
     ) -> list[_T]:
@@ -192,7 +187,25 @@ def _checked(plugin: Any, contract: type) -> Any:
     missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
     if missing:
         raise TypeError(f"it lacks {', '.join(missing)}")
+    for name, method in vars(contract).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            _check_call(getattr(plugin, name), method)
     return plugin
+
+
+def _check_call(method: Callable[..., Any], contract: Callable[..., Any]) -> None:
+    """See that a method can be called as its contract says; TypeError names what it lacks.
+
+    A package that was written for an earlier contract is found out here, and not in a cell.
+    """
+    _, *asked = inspect.signature(contract).parameters.values()  # without self
+    by_name = {one.name: None for one in asked if one.kind is one.KEYWORD_ONLY}
+    by_place = [one.name for one in asked if one.name not in by_name]
+    try:
+        inspect.signature(method).bind(*by_place, **by_name)
+    except TypeError as error:
+        said = ", ".join([*by_place, *(f"{name}=…" for name in by_name)])
+        raise TypeError(f"its {contract.__name__}({said}): {error}") from None
 
 
 def _found(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.failure import explain
+from ciao_kernel.failure.explanation import explain
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 
 PLACE = "/jobs/mnist/work"
@@ -49,12 +49,16 @@ def failed(
     job: Job = JOB,
     log: str = "/jobs/mnist/logs/worker-0.log",
 ) -> JobFailed:
-    """Explain a job of which ``by`` failed first and the others were stopped then."""
+    """Explain a job of which ``by`` failed first; the others had succeeded or were stopped."""
     codes = {by: 1, **(codes or {})}
     replicas = tuple(
         ReplicaStatus(
             replica(name),
-            State.FAILED if name == by else State.STOPPED,
+            State.FAILED
+            if name == by
+            else State.STOPPED
+            if codes.get(name, -15)
+            else State.SUCCEEDED,
             0.0,
             codes.get(name, -15),
             log=log,
@@ -230,6 +234,85 @@ def test_a_traceback_that_is_cut_off_is_none() -> None:
     assert error.traceback[-1] == '[worker-0]   File "x.py", line 1'
 
 
+def test_an_error_that_was_logged_and_gone_on_from_is_not_why_a_program_exits() -> None:
+    said = python(
+        """
+        import logging, sys
+        try: {}["cache"]
+        except KeyError: logging.exception("going on")
+        for step in range(500): print("step", step, file=sys.stderr)
+        print("no data left, giving up", file=sys.stderr)
+        sys.exit(3)
+        """
+    )
+    assert "KeyError: 'cache'" in said
+    for code in (1, 3):
+        error = failed({"worker-0": said}, codes={"worker-0": code})
+        assert error.message == f"worker-0 ended with exit code {code}."
+        assert error.traceback[-1] == "[worker-0] no data left, giving up"
+    # Another code than Python's for an error is a program's own choice.
+    said = VICTIM.format("KeyError: 'x'") + "INFO: on\n" * 30 + "giving up\n"
+    assert "KeyError" not in failed({"worker-0": said}, codes={"worker-0": 3}).message
+    said = VICTIM.format("KeyError: 'x'") + "INFO: cleaning up\n" * 3
+    assert "KeyError" in failed({"worker-0": said}, codes={"worker-0": 3}).message
+
+
+def test_indented_progress_is_progress_too() -> None:
+    said = VICTIM.format("KeyError: 'x'") + " 3/10 ━━━━ 1s 3ms/step\n" * 500
+    assert "KeyError" not in failed({"worker-0": said}).message
+
+
+FRAMES = "".join(f"frame #{n}: c10d::watchdog() + 0x{n} (0x7f in libtorch.so)\n" for n in range(60))
+BEHIND = {
+    "watchdog": (
+        "[rank0]:[E1121 14:02:28.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught timeout\n"
+        f"Exception raised from checkTimeout at Process.cpp:618 (most recent call first):\n{FRAMES}"
+    )
+    * 4,
+    "NCCL": "node-1:42:77 [0] NCCL INFO comm 0x55 rank 0 nranks 2 - Abort COMPLETE\n" * 100,
+    "TensorFlow": "2026-01-01 12:00:00.123456: W tensorflow/core/kernels/data.cc:108] end\n" * 100,
+    "absl": "W0000 00:00:1795335190.836461 19664 rpc_server.cc:83] shutting down\n" * 100,
+    "agent": "W1122 08:13:23.6 197 torch/distributed/elastic/api.py:1028] Sending\n" * 100,
+    "torchrun": (
+        "W1122 08:13:23.6 197 torch/distributed/elastic/multiprocessing/api.py:1028] Sending\n"
+        * 8
+        + 'Traceback (most recent call last):\n  File "run.py", line 892, in main\n'
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        + "=" * 60
+        + "\ntrain.py FAILED\nFailures:\n"
+        + "".join(
+            f"[{n}]:\n  time      : now\n  host      : here\n  rank      : {n}\n"
+            "  exitcode  : -15\n  error_file: <N/A>\n  traceback : Signal 15 (SIGTERM) received\n"
+            for n in range(8)
+        )
+        + "=" * 60
+        + "\n"
+    ),
+    "progress": "step 9: 30%|███ | 3/10\n" * 8 + "\rEpoch 1: 1%|\rEpoch 1: 2%|" * 500,
+    "wandb": "wandb: Run summary: loss 0.1\n" * 100,
+    "atexit": "closing the cache\nflushing\nError in atexit._run_exitfuncs:\n"
+    + VICTIM.format("OSError: late"),
+    "del": "Exception ignored in: <function Pool.__del__ at 0x7f>\n"
+    + VICTIM.format("AttributeError: 'NoneType' object has no attribute 'dumps'"),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_what_is_said_at_an_end_hides_no_traceback(behind: str) -> None:
+    error = failed({"worker-0": "step 1\n" + VICTIM.format("ValueError: x") + BEHIND[behind]})
+    assert error.message == "worker-0 ended with exit code 1: ValueError: x"
+
+
+def test_chained_tracebacks_are_one_however_long() -> None:
+    deep = "".join(f'  File "x.py", line {n}, in f\n    f()\n' for n in range(15))
+    said = f"Traceback (most recent call last):\n{deep}KeyError: 'a'\n"
+    link = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    whole = link.join([said, said, VICTIM.format("ValueError: b")])
+    error = failed({"worker-0": whole + "bye\n" * 70})
+    assert error.traceback.count("KeyError: 'a'") == 2
+    assert "ValueError: b" in error.message
+
+
 TORCHRUN = """[rank0]: Traceback (most recent call last):
 [rank0]:   File "/jobs/mnist/work/ciao_cell.py", line 5, in <module>
 [rank0]:     raise ValueError("mine")
@@ -323,7 +406,7 @@ def test_the_whole_message_is_shown_and_nothing_after_it(said: str, after: str) 
 
 
 def test_a_message_has_its_limit() -> None:
-    error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 1000})
+    error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 60})
     assert text(error).count("more") == 20
 
 
@@ -389,6 +472,26 @@ other: line
     )
 
 
+def ranked(rank: int, error: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in VICTIM.format(error).splitlines())
+
+
+def test_the_rank_that_failed_by_itself_is_the_cause() -> None:
+    closed = (
+        "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:1"
+    )
+    report = TORCHRUN[TORCHRUN.index("E1121") :]
+    caught = VICTIM.format("KeyError: 'caught'")
+    others = "".join(ranked(n, closed) for n in (0, *range(2, 8)))
+    error = failed({"worker-0": ranked(1, "ValueError: mine") + others + caught + report})
+    assert error.message == "worker-0 ended with exit code 1: ValueError: mine"
+    assert "Connection closed" in failed({"worker-0": caught + others + report}).message
+    # What one rank caught before is not the cause of its own end.
+    link = "[rank0]: During handling of the above exception, another exception occurred:\n\n"
+    said = ranked(0, "KeyError: 'x'") + "\n" + link + ranked(0, closed)
+    assert "Connection closed" in failed({"worker-0": said + report}).message
+
+
 def test_equal_tracebacks_are_counted_once() -> None:
     trace = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: at 0x7f{}\n'
     error = failed(
@@ -444,6 +547,43 @@ def test_what_stopping_causes_is_no_cause() -> None:
         "worker-1": VICTIM.format("KeyboardInterrupt"),
     }
     assert failed(logs).message.startswith("worker-0 ended")
+
+
+def test_a_replica_that_succeeded_is_not_to_blame() -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("KeyError: 'cache'") + "going on\ndone\n",
+        "worker-1": VICTIM.format("ConnectionRefusedError: [Errno 111] Connection refused"),
+        "ps-0": "",
+    }
+    error = failed(logs, by="worker-1", codes={"worker-0": 0})
+    assert error.message.startswith("worker-1 ended with exit code 1: ConnectionRefusedError")
+    assert "KeyError" not in text(error)
+    # Nor does it count among those that failed by the same.
+    logs["worker-0"] = logs["worker-1"]
+    assert "2 replicas" not in text(failed(logs, by="worker-1", codes={"worker-0": 0}))
+
+
+def test_a_connection_that_was_lost_long_ago_makes_no_victim() -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("ConnectionResetError: x") + "step\n" * 500 + "no data left\n",
+        "worker-1": VICTIM.format("ValueError: by the stop"),
+    }
+    error = failed(logs, codes={"worker-0": 3})
+    assert error.message == "worker-0 ended with exit code 3."
+    assert error.traceback[-1] == "[worker-0] no data left"
+
+
+def test_a_replica_that_was_stopped_is_to_blame_for_its_last_words_only() -> None:
+    cause = VICTIM.format("ValueError: the cause")
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("ConnectionResetError: x"),
+        "worker-1": cause,
+    }
+    # It hung after its error, until the stop ended it.
+    assert failed(logs).message == "worker-1 was killed by SIGTERM: ValueError: the cause"
+    # It went on after it.
+    logs["worker-1"] = cause + "INFO: step\n" * 20
+    assert failed(logs).message.startswith("worker-0 ended with exit code 1: ConnectionReset")
 
 
 def test_exit_codes_and_signals_by_name() -> None:
@@ -507,6 +647,70 @@ def test_hints(tmp_path: Path, said: str, hint: str) -> None:
     assert hint in failed({"worker-0": VICTIM.format(said)}, folder=tmp_path).hint
 
 
+WHOLE_LOG = "The whole log is in /jobs/mnist/logs/worker-0.log."
+GRPC = """E0000 00:00:1795335190.836461   19664 add_port.cc:83] Failed to add port to server: \
+No address added out of total 1 resolved for '0.0.0.0:50667'
+E0000 00:00:1795335190.840030   19664 grpc_server_lib.cc:618] UNKNOWN: Could not start gRPC server
+"""
+GRPC_ERROR = "tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"
+NCCL = "node-1:42:77 [0] misc/socket.cc:331 NCCL WARN Call to bind failed: Address already in use\n"
+NCCL_ERROR = """[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268
+[rank0]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed"""
+LISTEN = (
+    "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+    "network address. port: 40011, useIpv6: false, code: -98, name: EADDRINUSE, message: address"
+)
+NO_APEX = "ModuleNotFoundError: No module named 'apex'"
+TENSORBOARD = "tensorboard: Address already in use, trying 6007\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"WARNING: {NO_APEX} (optional)\n" + VICTIM.format("ValueError: bad shape"),
+        VICTIM.format(NO_APEX) + "going on\n" + VICTIM.format("ValueError: bad shape"),
+        VICTIM.format(NO_APEX)
+        + "\nDuring handling of the above exception, another exception occurred:\n\n"
+        + VICTIM.format("ValueError: bad shape"),
+        TENSORBOARD + VICTIM.format("ValueError: bad shape"),
+        TENSORBOARD + VICTIM.format("ConnectionResetError: [Errno 104] Connection reset by peer"),
+        f"{NO_APEX}\n{TENSORBOARD}" + "step\n" * 20 + "no data left\n",
+        TENSORBOARD + "step\n" * 60 + VICTIM.format(GRPC_ERROR),
+    ],
+)
+def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
+    assert failed({"worker-0": said}).hint == WHOLE_LOG
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        (GRPC + VICTIM.format(GRPC_ERROR), "get new ports"),
+        (VICTIM.format(GRPC_ERROR) + GRPC, "get new ports"),
+        (NCCL + ranked(0, "x").replace("[rank0]: x\n", NCCL_ERROR), "get new ports"),
+        (ranked(0, LISTEN) + TORCHRUN[TORCHRUN.index("E1121") :], "get new ports"),
+        (ranked(0, LISTEN) + ranked(1, "torch.distributed.DistNetworkError: x"), "get new ports"),
+        ("step\n" * 20 + "F1121 bind: Address already in use\n", "get new ports"),
+        ("step\n" * 20 + f"Error while finding spec ({NO_APEX})\n", "pip install apex,"),
+        (
+            VICTIM.format(NO_APEX)
+            + "\nThe above exception was the direct cause of the following exception:\n\n"
+            + VICTIM.format("RuntimeError: Failed to import fast.optim"),
+            "pip install apex,",
+        ),
+        (VICTIM.format(LOADER.replace("ValueError: bad sample 7", NO_APEX)), "pip install apex,"),
+        (python(f"raise ExceptionGroup('g', [ModuleNotFoundError({NO_APEX[21:]!r})])"), "apex,"),
+        (
+            ranked(1, "torch.OutOfMemoryError: CUDA out of memory. Tried")
+            + ranked(0, NCCL_ERROR.replace("[rank0]: ", "")),
+            "a smaller batch",
+        ),
+    ],
+)
+def test_hints_of_libraries_that_say_the_cause_elsewhere(said: str, hint: str) -> None:
+    assert hint in failed({"worker-0": said}).hint
+
+
 # ------------------------------------------------------------------------------ hostile text
 
 
@@ -551,6 +755,9 @@ def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
         *("[rank1]: Traceback (most recent call last):\n", "\n", " \n", "a\n", "| \n"),
         *("  + Exception Group Traceback (most recent call last):\n", "+ Exception Group "),
         "Traceback (most recent call last):\nE: x\n",
+        *("I1121 torch/distributed", "I1121 x.cc:1", "a:1:1 [1] ", f"{NO_APEX}\n", NO_APEX),
+        VICTIM.format("E: x") + "\nDuring handling of the above exception, another exception "
+        "occurred:\n\n",
     ],
 )
 def test_no_log_takes_long(unit: str) -> None:

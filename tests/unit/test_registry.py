@@ -6,11 +6,13 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.builders.folder import FolderBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import PluginError
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
+from ciao_kernel.model import Job
 from ciao_kernel.registry import Registry
 
 
@@ -25,6 +27,15 @@ class Copier(FolderBuilder):
     """A third party's builder, for a backend that has one already."""
 
     name = "copier"
+
+
+class Earlier(LocalBackend):
+    """A third party's backend, written when ``stop`` was called with less."""
+
+    name = "earlier"
+
+    async def stop(self, job: Job, reason: str) -> None:  # type: ignore[override]
+        """Nothing runs here."""
 
 
 class Half:
@@ -82,6 +93,13 @@ def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str
     assert "broken" in fault.message
     # Backends and builders are made with settings, which this one does not even take.
     assert kind != "frameworks" or why in fault.message
+
+
+def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_once() -> None:
+    registry = Registry({"backends": {"earlier": _entry("earlier", f"{__name__}:Earlier")}})
+
+    with pytest.raises(PluginError, match=r"its stop\(job, reason, certain=…\): .*'certain'"):
+        registry.backend("earlier", Settings())
 
 
 def test_a_third_partys_builder_is_chosen_only_by_name() -> None:

@@ -1,0 +1,12 @@
+"""Settings: what a user, an administrator or a kernel sets once, for all cells.
+
+Each place overrides the one before: built-in, ``/etc/ciao/config.toml``,
+``~/.config/ciao/config.toml``, ``CIAO_*`` variables, ``%ciao config key=value``. A cell's
+directives come last. Names are compared as directives' names are: ``onShutdown`` is
+``on-shutdown`` is ``CIAO_ON_SHUTDOWN``.
+"""
+
+from ciao_kernel.config.places import config_files, load, survey
+from ciao_kernel.config.settings import Settings, shown_name
+
+__all__ = ["Settings", "config_files", "load", "shown_name", "survey"]

@@ -1,0 +1,75 @@
+"""The places that settings come from: two files and the environment."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.config.settings import Settings, names
+from ciao_kernel.errors import SettingError
+
+
+def config_files() -> tuple[Path, Path]:
+    """The administrator's file and the user's."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    user = Path(home) if home else Path.home() / ".config"
+    return Path("/etc/ciao/config.toml"), user / "ciao" / "config.toml"
+
+
+def load(
+    files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Read all places but the cell and the kernel.
+
+    Args:
+        files: Configuration files, weakest first; None means the usual two.
+        environment: Where ``CIAO_*`` variables are looked up; None means ``os.environ``.
+
+    Raises:
+        SettingError: A file cannot be read, or a name or value in one of the places is wrong.
+    """
+    settings, faults = survey(files, environment)
+    if faults:
+        raise faults[0]
+    return settings
+
+
+def survey(
+    files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[Settings, list[SettingError]]:
+    """Read as :func:`load` does, but leave out places that are wrong, and say what is.
+
+    For commands that must work all the same, such as ``ciao doctor``.
+    """
+    settings, faults = Settings(), []
+    variables = os.environ if environment is None else environment
+    places: list[tuple[str, Callable[[], Mapping[str, Any]]]] = [
+        (str(file), functools.partial(_read, file))
+        for file in (config_files() if files is None else files)
+    ]
+    for name in names():
+        variable = f"CIAO_{name.upper()}"
+        if variable in variables:
+            places.append((f"${variable}", functools.partial(dict, {name: variables[variable]})))
+    for origin, read in places:
+        try:
+            settings = settings.with_values(read(), origin)
+        except SettingError as error:
+            faults.append(error)
+    return settings, faults
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"{file} cannot be read: {error}", 'Write lines such as: backend = "local"'
+        ) from None

@@ -1,0 +1,266 @@
+"""Find tracebacks in the end of a replica's log.
+
+A log is what Python, TensorFlow, PyTorch, torchrun and the user's program wrote at once, and
+nothing marks where a traceback ends: patterns tell which lines belong to it. Nor does anything
+tell one that ended a program from one that was caught and logged, but how little is behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# What a replica says when another one went away: the cause is to be found there.
+_CONSEQUENCE = re.compile(
+    r"(?i:Connection ?(?:reset|closed|refused|aborted)|Broken ?pipe|Socket closed)"
+    r"|UnavailableError|AbortedError|CancelledError|DistNetworkError|DistBackendError"
+    r"|StoreTimeout|KeyboardInterrupt|SignalException"
+)
+
+# PyTorch writes a rank before each line of a traceback, though not before empty ones.
+# It does so for errors that nobody caught.
+_RANK = re.compile(r"^\[rank\d+\]: ?")
+_START = re.compile(
+    r"^(?P<margin>(?:\[rank\d+\]: ?)?[\s|]*)Traceback \(most recent call last\):\s*$"
+)
+_GROUP_START = re.compile(
+    r"^(?:\[rank\d+\]: ?)?\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
+)
+_GROUP_LINE = re.compile(r"^\s*[|+]")
+_GROUP_ERROR = re.compile(r"^\s*\| (?P<error>[\w.]+: .*)$")
+# The start of a traceback anywhere in a line. It begins with a fixed character, so that a search
+# does not read a long line again and again.
+_HEAD = re.compile(
+    r"(?:\[rank\d+\]: *)?(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
+)
+# Where a traceback ends: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
+# come from threads and processes that write in between.
+_ERROR = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:)?$")
+_NOT_AN_ERROR = re.compile(r"^(?:DEBUG|INFO|WARNING|WARN|NOTE|I|W)\b")
+_MOST_OF_A_MESSAGE = 20
+# What is no part of the message that an error ends with, although it comes below it.
+_NOT_THE_MESSAGE = re.compile(
+    r"\[?(?:[DIWEF]\d{4} |\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)"  # loggers: E1121 14:02:28
+    r"|\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b"
+    r"|\[[A-Za-z][\w-]*\d\][: ]"  # another process: [rank1]:, [worker-1]
+    r"|={4,}|\*{4,}|.*torch[./]distributed[./]elastic"  # torchrun's report
+    r"|\S*\.py:\d+: \w*Warning\b"
+    r"|\s*\d+/\d+ |\s*\d+%\||(?i:epoch|step)\b\W*\d"  # progress
+    r"|Exception (?:ignored |in thread )|Error in (?:atexit|sys)|Fatal Python error"  # the end
+    r"|terminate called |(?:Aborted|Killed|Terminated|Segmentation fault)\b"
+)
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_CHAINED = ("During handling of the above exception, another exception occurred:", _CAUSED)
+# torchrun's own traceback, which only says that a child of it failed.
+_WRAPPER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+# What comes before a traceback that ends no program.
+_IGNORED = re.compile(r"Exception ignored |Error in (?:atexit|sys\.excepthook)")
+# What libraries say of an end that is under way, at any length.
+_TEARDOWN = re.compile(
+    r"\[?[DIWEF]\d{4} [^\]]*(?:\.(?:cc|cpp|h):\d+\]|torch[./]distributed)"
+    r"|\d{4}-\d\d-\d\d [\d:.]+: [DIWEF] (?:tensorflow|external)/"
+    r"|[^\s:]+:\d+:\d+ \[\d+\] NCCL |frame #\d+: |wandb: |(?:Current t|T)hread 0x"
+)
+# An indented line, most often of a stack, counts as a fourth of another one.
+_COST, _COST_INDENTED = 4, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A traceback, with those that it is chained to."""
+
+    lines: tuple[str, ...]
+    error: str
+    """The line that names the exception."""
+    said: tuple[str, ...]
+    """The error and its message, below those of the errors that caused it."""
+    start: int
+    """Where it starts in the log, as the index of a line."""
+    rank: str
+    """Which process of its replica it is of, as PyTorch writes it; empty: not known."""
+
+    @property
+    def consequence(self) -> bool:
+        """Whether it is what a replica says when another one went away."""
+        return _CONSEQUENCE.search(self.error) is not None
+
+    def same_as(self, other: Trace | None) -> bool:
+        """Whether two replicas say the same, but for addresses."""
+        return other is not None and _without_addresses(self) == _without_addresses(other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One traceback in a log: lines from start to end, without what it is chained to."""
+
+    start: int
+    end: int
+    error: str
+    lines: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+def log_lines(data: bytes) -> list[str]:
+    """A log as a terminal would show it, without colours."""
+    text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
+    lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return [part for line in lines for part in _apart(line)]
+
+
+def last_of(lines: list[str], room: int) -> Trace | None:
+    """The traceback that a replica ended with, with those that it is chained to.
+
+    Args:
+        lines: The end of its log.
+        room: How many lines may come behind it. Other tracebacks and what libraries say at an
+            end do not count.
+    """
+    blocks = _blocks(lines)
+    first = _near(lines, blocks, room)
+    blocks = [
+        block
+        for block in blocks
+        if block.end >= first
+        and not block.error.startswith(_WRAPPER)
+        and not (block.start and _IGNORED.match(lines[block.start - 1]))
+    ]
+    traces = _chains(lines, blocks)
+    # Of several processes, one fails by itself, and others for that it went away.
+    last = {trace.rank: trace for trace in traces if trace.rank}
+    ends = [trace for trace in traces if last.get(trace.rank) is trace] or traces[-1:]
+    causes = [trace for trace in ends if not trace.consequence]
+    return next(reversed(causes or ends), None)
+
+
+def _near(lines: list[str], blocks: list[_Block], room: int) -> int:
+    """From which line on a traceback must end to be one that ended the program."""
+    within = {number for block in blocks for number in range(block.start, block.end)}
+    left = room * _COST
+    for number in range(len(lines) - 1, -1, -1):
+        line = _RANK.sub("", lines[number])
+        if number in within or line.strip() in ("", *_CHAINED) or _TEARDOWN.match(line):
+            continue
+        left -= _COST_INDENTED if line[:1].isspace() else _COST
+        if left < 0:
+            return number + 1
+    return 0
+
+
+def _chains(lines: list[str], blocks: list[_Block]) -> list[Trace]:
+    """Each traceback, with those that it is chained to."""
+    traces: list[Trace] = []
+    end = 0
+    for block in blocks:
+        shown, said, start = block.lines, block.said, block.start
+        link = _link(lines[end:start]) if traces else ""
+        if link:
+            earlier = traces.pop()
+            shown = (*earlier.lines, "", link, "", *shown)
+            said = (*earlier.said, *said) if link == _CAUSED else said
+            start = earlier.start
+        rank = _RANK.match(lines[block.start])
+        traces.append(Trace(shown, block.error, said, start, rank[0] if rank else ""))
+        end = block.end
+    return traces
+
+
+def _link(between: list[str]) -> str:
+    """How two tracebacks are chained; empty: they are not."""
+    said = [text for line in between if (text := _RANK.sub("", line).strip())]
+    return said[0] if len(said) == 1 and said[0] in _CHAINED else ""
+
+
+def _without_addresses(trace: Trace) -> list[str]:
+    return [re.sub(r"0x[0-9a-f]+|\d+\.\d+\.\d+\.\d+:\d+", "…", line) for line in trace.lines]
+
+
+def _apart(line: str) -> list[str]:
+    """Start a traceback on a line of its own: a progress bar or a prompt leaves its line open."""
+    head = _HEAD.search(line)
+    before = line[: head.start()] if head else ""
+    # Within a message PyTorch says "Original Traceback", which is no traceback by itself.
+    if not _RANK.sub("", before).strip(" \t|") or before.endswith("Original "):
+        return [line]
+    return [before, line[len(before) :]]
+
+
+def _blocks(lines: list[str]) -> list[_Block]:
+    blocks = []
+    number = 0
+    while number < len(lines):
+        if match := _START.match(lines[number]):
+            block = _plain(lines, number, match["margin"])
+        elif _GROUP_START.match(lines[number]):
+            block = _group(lines, number)
+        else:
+            block = None
+        if block:
+            blocks.append(block)
+        number = block.end if block else number + 1
+    return blocks
+
+
+def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
+    """A traceback from its first line to its error; None where it is cut off."""
+    kept = [lines[start].removeprefix(margin)]
+    for number in range(start + 1, len(lines)):
+        if _START.match(lines[number]):
+            return None
+        line = _behind(margin, lines[number])
+        if line is None:
+            continue
+        if line[:1].isspace():
+            kept.append(line)
+        elif _ERROR.match(line) and not _NOT_AN_ERROR.match(line):
+            message = _message(lines, number + 1, margin)
+            end = number + 1 + len(message)
+            return _Block(start, end, line, (*kept, line, *message), (line, *message))
+    return None
+
+
+def _behind(margin: str, line: str) -> str | None:
+    """What a line says behind the margin; None where another rank or its launcher wrote it."""
+    if _RANK.match(margin) and line.strip() and not line.startswith(margin):
+        return None
+    return line.removeprefix(margin)
+
+
+def _message(lines: list[str], start: int, margin: str) -> list[str]:
+    """The lines of an error's message below its first one.
+
+    Nothing marks where it ends. So it goes on to what cannot be a part of it, or for some lines;
+    indented ones do not count, for TensorFlow puts the stack of a graph into its messages.
+    """
+    kept: list[str] = []
+    room = _MOST_OF_A_MESSAGE
+    for number in range(start, len(lines)):
+        line = _behind(margin, lines[number])
+        if line is None or _NOT_THE_MESSAGE.match(line) or line.strip() in _CHAINED:
+            break
+        if _START.match(lines[number]) or _GROUP_START.match(lines[number]):
+            break
+        if line[:1].strip():
+            room -= 1
+            if room < 0:
+                break
+        kept.append(line)
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return kept
+
+
+def _group(lines: list[str], start: int) -> _Block | None:
+    kept = [_RANK.sub("", lines[start])]
+    for number in range(start + 1, len(lines)):
+        said = _RANK.sub("", lines[number])
+        if not _GROUP_LINE.match(said) or _GROUP_START.match(said):
+            break
+        kept.append(said)
+    errors = (match["error"] for line in kept if (match := _GROUP_ERROR.match(line)))
+    error = next(errors, None)
+    whole = tuple(kept)
+    return _Block(start, start + len(kept), error, whole, whole) if error else None
