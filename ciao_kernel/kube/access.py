@@ -1,29 +1,25 @@
-"""Which cluster, as whom, in which namespace: from kubeconfig or a pod's service account.
-
-A kubeconfig is read as kubectl reads it. The client library's own reader goes on as nobody where
-a plug-in fails, and lets the last of several files win: its parts are used, and not the whole.
-"""
+"""Which cluster, as whom, in which namespace: from kubeconfig or a pod's service account."""
 
 from __future__ import annotations
 
-import difflib
+import contextlib
+import copy
+import math
 import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import sign_in
+from ciao_kernel.kube import kubeconfig
 
 if TYPE_CHECKING:
     import aiohttp
     from kubernetes.aio.client.configuration import Configuration
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_LISTS = ("clusters", "contexts", "users")
-_PROVIDERS = ("oidc", "gcp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +31,22 @@ class Access:
         namespace: The one that the context or the service account names, if any.
         source: Where it was found, for messages: a context's name, or "service account".
         context: The kubeconfig's context, or "" in a pod.
+        pem: Certificates and keys that no file holds, by the fields of the configuration that
+            name files.
+        due: When to read it again (seconds since the epoch): before what it holds ends.
     """
 
     configuration: Configuration
     namespace: str
     source: str
     context: str
+    pem: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    due: float = math.inf
+
+    @property
+    def certified(self) -> bool:
+        """Whether a certificate says who asks."""
+        return bool(self.configuration.cert_file or self.pem.get("cert_file"))
 
     async def headers(self) -> dict[str, str]:
         """What proves in each request who sends it."""
@@ -65,7 +71,8 @@ class Access:
         from kubernetes.aio.client.rest import RESTClientObject
 
         try:
-            rest: Any = RESTClientObject(self.configuration)
+            with self._files() as configuration:
+                rest: Any = RESTClientObject(configuration)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             why = getattr(error, "reason", None) or getattr(error, "strerror", None)
             raise ClusterFault(
@@ -75,6 +82,24 @@ class Access:
         session: aiohttp.ClientSession = rest._create_pool_manager()
         session.trace_configs.append(_no_redirects())
         return session
+
+    @contextlib.contextmanager
+    def _files(self) -> Iterator[Configuration]:
+        """The configuration with a file for each certificate, while they are read.
+
+        Python reads a client's certificate from files only. None is left: what cleans /tmp would
+        take it away, and a key is not to lie about.
+        """
+        if not self.pem:
+            yield self.configuration
+            return
+        configuration = copy.copy(self.configuration)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # ours alone
+            for name, data in self.pem.items():
+                path = Path(folder, name)
+                path.write_bytes(data)
+                setattr(configuration, name, str(path))
+            yield configuration
 
 
 def _no_redirects() -> aiohttp.TraceConfig:
@@ -99,34 +124,13 @@ def configured(environment: Mapping[str, str] | None = None) -> bool:
     A ``KUBECONFIG`` that names no file means one too: a slip in its path is told by
     :func:`load`, and does not make a job of the cluster a local one.
     """
-    return bool(_named(environment) or kubeconfigs(environment)) or _in_cluster(environment)
-
-
-def kubeconfigs(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """The kubeconfig files that exist, in the order of ``KUBECONFIG``; else ~/.kube/config."""
-    found = _named(environment) or [Path.home() / ".kube" / "config"]
-    return [path for path in found if _is_file(path)]
-
-
-def _named(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """What ``KUBECONFIG`` names, whether it exists or not; /dev/null is a way to say "none"."""
-    named = (os.environ if environment is None else environment).get("KUBECONFIG", "")
-    return [Path(text).expanduser() for text in named.split(os.pathsep) if text not in _NOTHING]
-
-
-_NOTHING = ("", os.devnull)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # in a folder that is somebody else's
-        return False
+    files = kubeconfig.named(environment) or kubeconfig.files(environment)
+    return bool(files) or _in_cluster(environment)
 
 
 def _in_cluster(environment: Mapping[str, str] | None = None) -> bool:
     variables = os.environ if environment is None else environment
-    return bool(variables.get("KUBERNETES_SERVICE_HOST")) and _is_file(_ACCOUNT / "token")
+    return bool(variables.get("KUBERNETES_SERVICE_HOST")) and kubeconfig.is_file(_ACCOUNT / "token")
 
 
 async def load(context: str = "") -> Access:
@@ -141,9 +145,11 @@ async def load(context: str = "") -> Access:
     Raises:
         ClusterFault: There are none, or they cannot be read; names the file.
     """
-    files = kubeconfigs()
-    if files:
-        return await _of_files(files, context)
+    if files := kubeconfig.files():
+        configuration = _configuration()
+        found = await kubeconfig.apply(files, context, configuration)
+        source = f"context {found.name}"
+        return Access(configuration, found.namespace, source, found.name, found.pem, found.due)
     if _in_cluster():
         if context:
             raise ClusterFault(
@@ -151,7 +157,7 @@ async def load(context: str = "") -> Access:
                 "Leave %context and the setting out, or set KUBECONFIG.",
             )
         return _of_account()
-    if named := _named():
+    if named := kubeconfig.named():
         names = os.pathsep.join(map(str, named))
         raise ClusterFault(
             f"KUBECONFIG names {names}, and there is no such file.",
@@ -185,131 +191,9 @@ def _of_account() -> Access:
         loader.load_and_set(configuration)
     except Exception as error:  # a ConfigException, or what an unreadable file raises
         raise ClusterFault(
-            f"the pod's service account cannot be used: {_first_line(error)}",
+            f"the pod's service account cannot be used: {kubeconfig.first_line(error)}",
             "Is its token mounted? Set KUBECONFIG to use another identity.",
         ) from None
     namespace = _ACCOUNT / "namespace"
-    own = namespace.read_text().strip() if _is_file(namespace) else ""
+    own = namespace.read_text().strip() if kubeconfig.is_file(namespace) else ""
     return Access(configuration, own, "service account", "")
-
-
-async def _of_files(files: list[Path], context: str) -> Access:
-    shown = os.pathsep.join(map(str, files))
-    contents = [(path, _read(path)) for path in files]
-    # As kubectl has it: the first file that says something wins.
-    current = next((text for _, one in contents if (text := one.get("current-context"))), "")
-    name = context or str(current)
-    try:
-        known = [str(one["name"]) for _, content in contents for one in content["contexts"]]
-        if name not in known:
-            raise _no_context(name, known, shown)
-        loader = _loader(contents, name)
-        configuration = _configuration()
-        if "exec" in loader._user:
-            await _sign_in(loader)
-        await loader.load_and_set(configuration)
-        proxy = str(configuration.proxy or "")
-        if proxy.partition("://")[0] not in ("", "http", "https"):
-            raise ValueError("its proxy-url is neither http:// nor https://")
-        namespace = loader.current_context["context"].get("namespace") or ""
-    except ClusterFault:
-        raise
-    except Exception as error:  # the library raises whatever a broken file makes it trip over
-        raise ClusterFault(
-            f"the kubeconfig {shown} cannot be used: {_first_line(error)}",
-            f"`kubectl config view --context={name}` shows what is in it.",
-        ) from None
-    return Access(configuration, str(namespace), f"context {name}", name)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read one file; what it leaves out is there as an empty list."""
-    import yaml
-
-    why = "it holds no kubeconfig"
-    try:
-        # Ten times as fast, where it was compiled in.
-        content = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except OSError as error:
-        content, why = None, error.strerror or type(error).__name__
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        content, why = None, f"line {mark.line + 1} is no YAML" if mark else "it is no YAML"
-    if not isinstance(content, dict):
-        raise ClusterFault(
-            f"the kubeconfig {path} cannot be read: {why}.",
-            "`kubectl config view` says whether kubectl can.",
-        )
-    return {**content, **{name: content.get(name) or [] for name in _LISTS}}
-
-
-def _no_context(name: str, known: list[str], shown: str) -> ClusterFault:
-    among = f"has {', '.join(sorted(set(known)))}" if known else "has none"
-    if not name:
-        return ClusterFault(
-            f"the kubeconfig {shown} has no current context; it {among}.",
-            "Name one: %context=…, or `kubectl config use-context …`.",
-        )
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Name another one: %context=…."
-    return ClusterFault(f"there is no context {name}: the kubeconfig {shown} {among}.", hint)
-
-
-def _loader(contents: list[tuple[Path, dict[str, Any]]], context: str) -> Any:
-    """The library's loader, at the user and the cluster of a context."""
-    from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
-
-    merged: dict[str, Any] = {"current-context": context}
-    for name in _LISTS:
-        found: dict[str, Any] = {}
-        for path, content in contents:
-            for one in content[name]:
-                # With the path of its file: certificates may be named relative to it.
-                node = ConfigNode(name, one, str(path.absolute()))  # type: ignore[no-untyped-call]
-                found.setdefault(str(one["name"]), node)
-        merged[name] = list(found.values())
-    node = ConfigNode("kubeconfig", merged)  # type: ignore[no-untyped-call]
-    loader: Any = KubeConfigLoader(  # type: ignore[no-untyped-call]
-        node, active_context=context, config_base_path=None
-    )
-    user = loader.current_context["context"].get("user")
-    if loader._user is None:
-        if user:
-            raise ValueError(f"it has no user {user}, whom the context {context} names")
-        # As `kubectl proxy` is used: whoever listens there knows who we are.
-        loader._user = ConfigNode("user", {}, loader._cluster.path)  # type: ignore[no-untyped-call]
-    provider = loader.provider
-    if provider and provider not in _PROVIDERS:
-        raise ValueError(f"the auth-provider {provider} is a thing of the past; use a plug-in")
-    return loader
-
-
-async def _sign_in(loader: Any) -> None:
-    """Run the user's plug-in, and give the loader what it answered."""
-    from kubernetes.aio.config.kube_config import FileOrData
-
-    answer = await sign_in.run(
-        loader._user.value["exec"], loader._cluster.value, Path(loader._user.path).parent
-    )
-    if answer.token:
-        loader.token = f"Bearer {answer.token}"
-    if answer.certificate:
-        pem = {"certificate": answer.certificate, "key": answer.key}
-
-        def file(name: str) -> Any:
-            return FileOrData(  # type: ignore[no-untyped-call]
-                pem, None, data_key_name=name, base64_file_content=False
-            ).as_file()
-
-        loader.cert_file, loader.key_file = file("certificate"), file("key")
-
-    async def done() -> bool:
-        return True
-
-    loader.load_from_exec_plugin = done
-
-
-def _first_line(error: Exception) -> str:
-    """The library's words up to the first thing that it quotes: that may be a token."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    return re.split(r"[{\[]", first)[0].strip().rstrip(".") or type(error).__name__

@@ -29,6 +29,7 @@ _NAME_WAIT = 3.0
 # seconds after each start.
 _PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
 _PASSING = frozenset({429, 502, 503, 504})
+_NO_SUCH_CERTIFICATE = re.compile(r"(?i)alert[ _](\w* ?certificate|unknown[ _]ca|access[ _]denied)")
 BETWEEN = "Is a proxy or a login page between here and the API server?"
 """A hint: what answered is no API server."""
 
@@ -172,6 +173,15 @@ def retry_after(answer: aiohttp.ClientResponse) -> float | None:
     """The seconds that a server wants to be left alone; ten at most."""
     text = answer.headers.get("Retry-After", "")
     return min(float(text), 10) if text.isascii() and text.isdigit() else None
+
+
+def refuses_us(error: Exception, access: Access) -> bool:
+    """Whether the server wants no certificate like ours: it may have ended, or been replaced."""
+    # Since TLS 1.3 a server may say so when its first answer is read.
+    return access.certified and any(
+        isinstance(one, ssl.SSLError) and _NO_SUCH_CERTIFICATE.search(str(one))
+        for one in (error, error.__cause__)
+    )
 
 
 def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:

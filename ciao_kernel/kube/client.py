@@ -20,6 +20,7 @@ from ciao_kernel.kube import answers
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.answers import Object as Object
 from ciao_kernel.kube.answers import refused as refused
+from ciao_kernel.kube.connections import Connections
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _CONNECT = 5.0
 _ANSWER = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-_RETIRED = 60.0
-"""Seconds that connections are kept whose credentials are replaced; streams may go on on them."""
 _KNOWN = 300.0
 """Seconds for which an answer to :meth:`Client.known` is believed."""
 
@@ -48,15 +47,16 @@ class Client:
         patience: float = 60,
         reload: Callable[[str], Awaitable[Access]] = access_module.load,
     ) -> None:
-        self.access = access
+        self.connections = Connections(access, reload, self.forget)
         self.patience = patience
-        self._reload = reload
         self.trouble = ""
         """Why a request was last asked for again; whoever waits for long may tell its user."""
-        self._session: aiohttp.ClientSession | None = None
-        self._retired: list[tuple[float, aiohttp.ClientSession]] = []
-        self._renewing = asyncio.Lock()
         self._known: dict[str, tuple[float, Object]] = {}
+
+    @property
+    def access(self) -> Access:
+        """The credentials that are used now."""
+        return self.connections.access
 
     async def __aenter__(self) -> Client:
         return self
@@ -66,12 +66,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        sessions = [one for _, one in self._retired]
-        if self._session:
-            sessions.append(self._session)
-        self._session, self._retired = None, []
-        for session in sessions:
-            await session.close()
+        await self.connections.close()
 
     # ------------------------------------------------------------------------- requests
 
@@ -146,7 +141,8 @@ class Client:
         """POST an object that has a name.
 
         An answer that gets lost leaves open whether the object exists. It is then asked for
-        again, and "exists already" counts as done if the object there has our own annotations.
+        again. What is refused then because there is one already, by its name or by a quota, counts
+        as done if the object there has our own annotations.
         """
         query = {"dryRun": "All"} if dry_run else {}
         lost = False
@@ -158,16 +154,25 @@ class Client:
         try:
             found = await self._call("POST", path, query, body, uncertain=note)
         except Refused as error:
-            if error.reason != "AlreadyExists" or not lost:
+            if not lost or dry_run or error.code not in (403, 409):
                 raise
-            found = await self.get(f"{path}/{body['metadata']['name']}")
-            ours = body["metadata"].get("annotations", {})
-            theirs = answers.part(answers.part(found, "metadata"), "annotations")
-            if not ours or any(theirs.get(key) != value for key, value in ours.items()):
+            there = await self._ours(f"{path}/{body['metadata']['name']}", body)
+            if there is None:
                 raise
+            found = there
         if not dry_run and not answers.part(found, "metadata").get("uid"):
             raise ClusterFault(f"{path} answered with an object that has no uid.", answers.BETWEEN)
         return found
+
+    async def _ours(self, path: str, body: Object) -> Object | None:
+        """The object of a path if it is the very one that we asked for, as far as we may look."""
+        ours = body["metadata"].get("annotations", {})
+        try:
+            found = await self.get(path) if ours else {}
+        except (Refused, ClusterFault):
+            return None
+        theirs = answers.part(answers.part(found, "metadata"), "annotations")
+        return found if ours and ours.items() <= theirs.items() else None
 
     async def post(self, path: str, body: Object) -> Object:
         """POST what leaves nothing behind, such as a review."""
@@ -234,6 +239,10 @@ class Client:
                     again = answers.retry_after(answer)
                     fault: Exception = refusal
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                if answers.refuses_us(error, shown) and not renewed:
+                    renewed = True
+                    await self.renew(shown)
+                    continue
                 uncertain()
                 fault, worth = answers.away(error, self.access)
                 patience = min(self.patience, worth)
@@ -262,10 +271,11 @@ class Client:
             aiohttp.ClientError, TimeoutError, OSError: The connection failed; not tried again.
             ClusterFault: The certificates cannot be used.
         """
+        pool = await self.connections.pool()
         headers = {"Accept": "application/json", **await self.access.headers()}
         if body is not None:
             headers["Content-Type"] = kind
-        async with self._connections().request(
+        async with pool.request(
             method,
             self.access.configuration.host + path,
             params=query,
@@ -277,33 +287,13 @@ class Client:
         ) as answer:
             yield answer
 
-    def _connections(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = self.access.connections()
-        return self._session
-
     async def renew(self, refused_one: Access | None = None) -> None:
         """Read the credentials again: a token expired, or a file was replaced.
 
-        Many requests are refused at the same moment. The first reads, the others wait for it.
-
         Args:
             refused_one: What the server refused; None means what is used now.
-        """
-        refused_one = refused_one or self.access
-        async with self._renewing:
-            if self.access is refused_one:
-                self.access = await self._reload(self.access.context)
-                self.forget()
-                await self._retire()
 
-    async def _retire(self) -> None:
-        """Open new connections from now on; those that streams still use are closed later."""
-        now = time.monotonic()
-        if self._session:
-            self._retired.append((now + _RETIRED, self._session))
-            self._session = None
-        over = [session for until, session in self._retired if until <= now]
-        self._retired = [(until, session) for until, session in self._retired if until > now]
-        for session in over:
-            await session.close()
+        Raises:
+            ClusterFault: They cannot be read, or could not be some seconds ago.
+        """
+        await self.connections.renew(refused_one or self.access)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import answers
 from ciao_kernel.kube.client import Client
 from ciao_kernel.queries import Streams
 
@@ -53,15 +54,19 @@ async def execute(
     query += [("command", word) for word in command]
     for renewed in (False, True):
         # Connections of this command alone: closing them ends all that belongs to it.
-        async with client.access.connections() as connections:
+        async with await client.connections.open() as connections:
+            shown = client.access
             try:
                 channel = await _open(client, connections, f"{path}/exec", query)
             except aiohttp.WSServerHandshakeError as error:
                 if error.status == 401 and not renewed:
-                    await client.renew()
+                    await client.renew(shown)
                     continue
                 raise _refusal(error.status, path) from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if answers.refuses_us(error, shown) and not renewed:
+                    await client.renew(shown)
+                    continue
                 raise _cut(f"{client.access.source} does not answer: {error}") from error
             async with channel:
                 return await _Run(channel, streams).run()

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.errors import Refused
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, refused
 from ciao_kernel.kube.progress import Gap, Lines
 from ciao_kernel.kube.replay import Mismatch, Replay
@@ -28,6 +29,7 @@ class End(enum.Enum):
     """How an answer ended, or why there was none."""
 
     CLEAN = enum.auto()  # in order, though the container may run on: kubelets are restarted
+    AWAY = enum.auto()  # the API server was not reached
     CUT = enum.auto()  # no answer, or not all of it
     QUIET = enum.auto()  # nothing came for so long that the connection may be dead
     MISMATCH = enum.auto()  # it does not continue what was delivered
@@ -56,6 +58,7 @@ class LogRequest:
         end: How it ended.
         refusal: The server's words, where it did not send a log.
         fruitful: Something new came.
+        shown: The credentials that were not believed, where that is why.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class LogRequest:
         self.end = End.CUT
         self.refusal: Refused | None = None
         self.fruitful = False
+        self.shown: Access | None = None
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Ask, and return what is new as it comes. Faults are told by ``end``, not raised."""
@@ -90,6 +94,8 @@ class LogRequest:
                 "GET", self._path, self._query, timeout=timeout
             ) as answer:
                 if answer.status != 200:
+                    if answer.status == 401:
+                        self.shown = self._client.access
                     self.end = _ENDS.get(answer.status, End.UNWELL)
                     text = await answer.text(encoding="utf-8", errors="replace")
                     self.refusal = refused(answer.status, text, self._path)
@@ -103,6 +109,8 @@ class LogRequest:
             self.end = End.WORDS if self.replay.broken else End.CLEAN
         except Mismatch:
             self.end = End.MISMATCH
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ClusterFault):
+            self.end = End.AWAY  # a certificate may just be replaced, and its key not yet
         except TimeoutError:
             self.end = End.QUIET if answered else End.CUT
         except (aiohttp.ClientError, OSError):

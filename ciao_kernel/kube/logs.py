@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +21,7 @@ from ciao_kernel.kube import stamps
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.instances import Seen, over, seen
 from ciao_kernel.kube.log_request import End, LogRequest
+from ciao_kernel.kube.patience import Patience
 from ciao_kernel.kube.progress import Gap, Lines, Progress
 from ciao_kernel.kube.replay import Mode, Replay
 
@@ -31,9 +32,8 @@ _LOOK = 5.0
 # For so long a status is waited for that belongs to an end: short where lines still came, since
 # the log may go on, and the node keeps but one file of it.
 _SOON, _LATE = 0.5, 3.0
-# Seconds for which an ended container's log is asked for that is refused; nodes restart.
-_PATIENCE = {End.NOTHING: 10.0, End.WORDS: 10.0, End.DENIED: 10.0, End.UNWELL: 60.0}
-
+# Of a container that runs, these mean nothing: it may have nothing to say.
+_SILENT = (End.CUT, End.QUIET)
 # What is answered when a container was removed with its log; it takes nothing from an earlier end.
 _LOG_IS_GONE = (End.GONE, End.NOTHING, End.WORDS)
 
@@ -61,7 +61,7 @@ class _Instance:
     """Another instance is known to have come after it."""
     ended_by: Replay | None = None
     """The last answer, if it ended in order and nothing contradicted that yet."""
-    refused_since: float = 0.0
+    patience: Patience = field(default_factory=Patience)
     wait: float = _FIRST_WAIT
 
 
@@ -78,6 +78,7 @@ class ContainerLog:
         since: RFC 3339 time of the oldest line that is wanted; None for all.
         pause: Seconds for which reading rests after each read while little comes; it saves most
             of the processor time, and delays a line by as much.
+        away: Tells whether the API server is known not to answer: then no log is given up.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ContainerLog:
         read_timeout: float = 30.0,
         since: str | None = None,
         pause: float = 0.05,
+        away: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
@@ -100,6 +102,7 @@ class ContainerLog:
         self._read_timeout = read_timeout
         self._since = since or ""
         self._pause = pause
+        self._away = away
         self._uid = ""
         self._begun_early: dict[str, Progress] = {}
 
@@ -171,7 +174,8 @@ class ContainerLog:
                 yield piece
         end, replay = request.end, request.replay
         if request.fruitful:
-            one.wait, one.refused_since = _FIRST_WAIT, 0.0
+            one.wait = _FIRST_WAIT
+            one.patience.anew()
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
         if end not in _LOG_IS_GONE:
@@ -183,6 +187,10 @@ class ContainerLog:
         elif end is End.CLEAN:
             one.ended_by = replay
             await self._status(one, _SOON if request.fruitful else _LATE)
+        elif self._hopeless(one, request, ended):
+            words = request.refusal.message if request.refusal else "no answer"
+            for piece in _give_up(one, f"the cluster does not hand it out ({words})"):
+                yield piece
         elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
             if mode is Mode.SEARCH and not replay.nearly:
                 # Unless it is another instance's log, of which the status does not know yet.
@@ -191,32 +199,25 @@ class ContainerLog:
             else:
                 one.mode = Mode.SEARCH
         elif end is not End.QUIET:
-            if self._hopeless(one, request, ended):
-                words = request.refusal.message if request.refusal else ""
-                for piece in _give_up(one, f"the cluster does not hand it out ({words})"):
-                    yield piece
-                return
             if request.refusal and request.refusal.code == 401:
                 with suppress(ClusterFault):  # not now; whoever watches the pod gives up in time
-                    await self._client.renew()
+                    await self._client.renew(request.shown)
             await self._wait(one)
 
     def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
-        """Tell whether a refusal has lasted for too long.
+        """Tell whether a log has not been handed out for too long.
 
         Raises:
-            Refused: It is one of permission.
+            Refused: It is a matter of permission.
         """
-        if request.end not in _PATIENCE or request.refusal is None:
-            one.refused_since = 0.0
+        end, refusal = request.end, request.refusal
+        if end is End.AWAY or self._away() or (end in _SILENT and not ended):
+            one.patience.anew()
             return False
-        one.refused_since = one.refused_since or time.monotonic()
-        if time.monotonic() - one.refused_since < _PATIENCE[request.end]:
+        if not one.patience.over(end) or (refusal and refusal.code == 401):
             return False
-        if request.end is End.DENIED:
-            if request.refusal.code == 401:
-                return False
-            raise request.refusal
+        if end is End.DENIED and refusal:
+            raise refusal
         return ended
 
     def _request(self, one: _Instance, previous: bool, follow: bool) -> LogRequest:
@@ -244,8 +245,9 @@ class ContainerLog:
             one.complete = False
 
     async def _first_line(self, one: _Instance) -> bytes:
-        """Return the head of the first line of the newest instance, or b"" if it has none."""
+        """Return the head of the first line of the newest instance; b"" where none is to be had."""
         query = {"container": self._container, "timestamps": "true", "limitBytes": str(stamps.HEAD)}
+        patience = Patience()
         while self._pod() is not None:
             progress = Progress()
             replay = Replay(progress)
@@ -256,7 +258,9 @@ class ContainerLog:
             if request.end is End.CLEAN:
                 replay.finish()
                 return progress.first
-            if request.end not in (End.CUT, End.QUIET, End.UNWELL):
+            if request.end is End.AWAY or self._away():
+                patience.anew()
+            elif request.end not in (*_SILENT, End.UNWELL) or patience.over(request.end):
                 break
             await self._wait(one)
         return b""

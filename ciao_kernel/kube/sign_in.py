@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +22,10 @@ from typing import Any
 from ciao_kernel.errors import ClusterFault
 
 _TIMEOUT = 60.0
+_LAST_WORDS = 2.0
+"""Seconds for which the pipes of a program that has ended are read on."""
+_KILLED = 1.0
+"""Seconds in which a program is gone that was killed."""
 _SHOWN = 300
 """Characters of a plug-in's last words that a message holds."""
 # What may prove who somebody is: a JSON web token, what follows a word that says so, and any long
@@ -38,11 +44,19 @@ _CLUSTER = (
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a plug-in answered: a token, or a certificate and its key in PEM, or both."""
+    """What a plug-in answered: a token, or a certificate and its key in PEM, or both.
+
+    Args:
+        token: As it goes into the header.
+        certificate: In PEM.
+        key: In PEM.
+        until: When they end (seconds since the epoch), infinite where it did not say.
+    """
 
     token: str = field(default="", repr=False)
     certificate: str = ""
     key: str = field(default="", repr=False)
+    until: float = math.inf
 
 
 async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path) -> Credential:
@@ -75,14 +89,15 @@ async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Pat
 async def _output(
     command: str, arguments: list[str], environment: Mapping[str, str], hint: str
 ) -> bytes:
+    loop, program = asyncio.get_running_loop(), _Program()
     try:
-        process = await asyncio.create_subprocess_exec(
+        # Not in a session of its own: what asks in the terminal (/dev/tty) would be cut off.
+        transport, _ = await loop.subprocess_exec(
+            lambda: program,
             command,
             *arguments,
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,  # there is nobody to type a password
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,  # ours is not for it
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
@@ -92,19 +107,65 @@ async def _output(
         ) from None
     try:
         async with asyncio.timeout(_TIMEOUT):
-            output, words = await process.communicate()
+            await program.end()
     except TimeoutError:
         raise _failed(command, f"it gave no answer for {_TIMEOUT:.0f} seconds") from None
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode:
-        text = words.decode(errors="replace").strip()
+        try:
+            if transport.get_returncode() is None:
+                _kill(transport.get_pid())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_KILLED):
+                        await program.ended.wait()
+        finally:
+            transport.close()  # whoever else may hold the pipes is not waited for
+    if code := transport.get_returncode():
+        text = program.said[2].decode(errors="replace").strip()
         last = _SECRET.sub("…", " ".join(text.split()[-60:]))[-_SHOWN:]
-        raise _failed(command, f"exit code {process.returncode}" + (f": {last}" if last else ""))
-    return output
+        raise _failed(command, f"exit code {code}" + (f": {last}" if last else ""))
+    return bytes(program.said[1])
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """Collects what a program prints, and tells when it has ended.
+
+    ``Process.wait`` of Python 3.11 returns only when nobody holds the pipes any more.
+    """
+
+    def __init__(self) -> None:
+        self.said = {1: bytearray(), 2: bytearray()}
+        self.ended, self._closed = asyncio.Event(), asyncio.Event()
+        self._open = set(self.said)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.said[fd] += data
+
+    def pipe_connection_lost(self, fd: int, _: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            self._closed.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    async def end(self) -> None:
+        """Wait until the program has ended and what it printed is here."""
+        await self.ended.wait()
+        # What it has left running may hold the pipes; its own words are in them by now.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._closed.wait()
+
+
+def _kill(pid: int) -> None:
+    """End a program with all that it has started: a wrapper's child would hang on."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        program = psutil.Process(pid)
+        for one in (program, *program.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
 
 
 def _read(output: bytes, command: str, version: str) -> Credential:
@@ -123,12 +184,12 @@ def _read(output: bytes, command: str, version: str) -> Credential:
     )
     if not token and not (certificate and key):
         raise _failed(command, "it gave neither a token nor a certificate with its key")
-    ends = status.get("expirationTimestamp")
-    with contextlib.suppress(ValueError, TypeError):
-        moment = datetime.fromisoformat(ends or "")
-        if moment.astimezone(UTC) <= datetime.now(UTC):
-            raise _failed(command, f"what it gave ended at {ends}")
-    return Credential(token, certificate, key)
+    ends, until = status.get("expirationTimestamp"), math.inf
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        until = datetime.fromisoformat(ends or "").astimezone(UTC).timestamp()
+    if until <= time.time():
+        raise _failed(command, f"what it gave ended at {ends}")
+    return Credential(token, certificate, key, until)
 
 
 def _failed(command: str, why: str) -> ClusterFault:

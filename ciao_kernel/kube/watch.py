@@ -17,6 +17,7 @@ from typing import Any
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import answers
+from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 
 _TURN = 240
@@ -80,7 +81,7 @@ class Watched:
 
         wait, denied = _FIRST_WAIT, 0.0
         while True:
-            began = time.monotonic()
+            began, shown = time.monotonic(), self._client.access
             try:
                 if not self._version:
                     await self._list()
@@ -96,8 +97,7 @@ class Watched:
                     wait = min(_LONGEST_WAIT, wait * 2)
                     continue
                 if error.code == 401:
-                    with contextlib.suppress(ClusterFault):  # not now; it is tried again
-                        await self._client.renew()
+                    await self._renew(error, shown)
                 elif 400 <= error.code < 500 and error.code != 429:
                     # A server that has just started may know neither rights nor kinds yet.
                     denied = denied or time.monotonic()
@@ -105,6 +105,8 @@ class Watched:
                         raise
                 self._away(error)
             except (aiohttp.ClientError, TimeoutError, OSError, ClusterFault) as error:
+                if answers.refuses_us(error, shown):
+                    await self._renew(error, shown)
                 self._away(error)
             except ValueError as error:  # what cannot be understood would come again from here
                 self._away(error)
@@ -197,6 +199,12 @@ class Watched:
             self.items.pop(uid, None)
         else:
             self.items[uid] = item
+
+    async def _renew(self, error: Exception, refused: Access) -> None:
+        """Read the credentials anew. That may take a minute, so the fault is told before."""
+        self._away(error)
+        with contextlib.suppress(ClusterFault):  # not now; it is tried again
+            await self._client.renew(refused)
 
     def _away(self, error: Exception) -> None:
         self.fault = error

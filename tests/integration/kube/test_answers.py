@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import subprocess
 import time
@@ -133,34 +134,47 @@ def test_a_server_says_how_long_it_wants_to_be_left_alone() -> None:
         ask(answering(busy)[0], lambda c: c.get("/api/v1/x"), patience=0.5)
 
 
-@pytest.mark.parametrize("theirs", ["r1", "r2"])
-def test_an_answer_that_got_lost_makes_nothing_twice(theirs: str) -> None:
+QUOTA = status(403, "Forbidden", 'tfjobs "a" is forbidden: exceeded quota: q, limited: 1')
+
+
+@pytest.mark.parametrize("refusal", [status(409, "AlreadyExists"), QUOTA], ids=["name", "quota"])
+@pytest.mark.parametrize("theirs", ["r1", "r2", "", "hidden"])
+def test_an_answer_that_got_lost_makes_nothing_twice(theirs: str, refusal: dict[str, Any]) -> None:
     there = {**ITEM, "metadata": {**META, "annotations": {"run": theirs}}}
     made: list[str] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
-            return web.json_response(there)
+            if theirs == "hidden":
+                return web.json_response(status(403, "Forbidden", "not to be read"), status=403)
+            found = there if theirs else status(404, "NotFound", "not found")
+            return web.json_response(found, status=200 if theirs else 404)
         made.append(request.method)
         if len(made) == 1:  # it is made, and the connection breaks
             assert request.transport
             request.transport.abort()
             return web.Response()
-        return web.json_response(status(409, "AlreadyExists"), status=409)
+        return web.json_response(refusal, status=refusal["code"])
 
     work = lambda c: c.create("/api/v1/x", ITEM)  # noqa: E731
     if theirs == "r1":
         assert ask(handler, work, patience=5.0) == there
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(Refused) as caught:
             ask(handler, work, patience=5.0)
+        assert caught.value.message == refusal["message"]
+    made.clear()
+    work = lambda c: c.create("/api/v1/x", ITEM, dry_run=True)  # noqa: E731
+    with pytest.raises(Refused, match=re.escape(refusal["message"])):  # a trial makes nothing
+        ask(handler, work, patience=5.0)
 
 
-def test_a_name_that_was_taken_before_is_not_taken_for_ours() -> None:
-    handler, asked = answering((409, status(409, "AlreadyExists")))
+@pytest.mark.parametrize("refusal", [status(409, "AlreadyExists"), QUOTA], ids=["name", "quota"])
+def test_what_was_there_before_is_not_taken_for_ours(refusal: dict[str, Any]) -> None:
+    handler, asked = answering((refusal["code"], refusal))
     with pytest.raises(Refused) as caught:
         ask(handler, lambda c: c.create("/api/v1/x", ITEM))
-    assert caught.value.reason == "AlreadyExists"
+    assert caught.value.reason == refusal["reason"]
     assert asked == ["POST /api/v1/x"]
 
 

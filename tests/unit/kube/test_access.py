@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 import os
 import stat
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -182,13 +184,40 @@ def test_a_proxy_of_kubectl_needs_no_user(put: Any) -> None:
 # -------------------------------------------------------------------------- who one is
 
 
-def test_certificates_as_data_become_files_that_only_their_owner_reads(put: Any) -> None:
+def test_certificates_as_data_are_kept_in_no_file(
+    put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     user = {"client-certificate-data": b64("cert"), "client-key-data": b64("key")}
-    put(content(user, **{"certificate-authority-data": b64(CA)}))
-    found = load().configuration
-    assert [Path(f).read_text() for f in (found.cert_file, found.key_file)] == ["cert", "key"]
-    assert Path(found.ssl_ca_cert).read_text() == CA
-    assert stat.S_IMODE(Path(found.key_file).stat().st_mode) == 0o600
+    put(content({**user, "client-key": "/gone"}, **{"certificate-authority-data": b64(CA)}))
+    found = load()
+    assert found.pem == {"cert_file": b"cert", "key_file": b"key", "ssl_ca_cert": CA.encode()}
+    assert "key" not in repr(found)
+    with found._files() as configuration:
+        key = Path(configuration.key_file)
+        assert key.read_text() == "key"
+        assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert not list((tmp_path / "tmp").iterdir())
+    assert found.configuration.key_file is None
+
+
+def test_data_that_is_no_data_is_said(put: Any) -> None:
+    put(content({"client-certificate-data": "abc", "client-key-data": b64("key")}))
+    assert "cannot be used: Incorrect padding" in fault()
+
+
+def test_a_file_that_the_library_has_lost_is_made_anew(
+    put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kubernetes.aio.config import kube_config
+
+    (tmp_path / "stays").touch()
+    files = {"a": str(tmp_path / "gone"), "b": str(tmp_path / "stays")}
+    monkeypatch.setattr(kube_config, "_temp_files", files)
+    put(content())
+    load()
+    assert list(files) == ["b"]
 
 
 def test_certificates_as_files_lie_relative_to_their_kubeconfig(put: Any, tmp_path: Path) -> None:
@@ -279,9 +308,19 @@ def test_a_plugin_is_asked_for_a_token(put: Any, tmp_path: Path) -> None:
 def test_a_plugin_may_give_a_certificate(put: Any, tmp_path: Path) -> None:
     plugin(tmp_path / "p", answer(clientCertificateData="PEM", clientKeyData="KEY"))
     put(content(exec_user("./p"), **{"certificate-authority-data": b64(CA)}))
-    found = load().configuration
-    assert Path(found.cert_file).read_text() == "PEM"
-    assert Path(found.key_file).read_text() == "KEY"
+    found = load()
+    assert found.pem == {"cert_file": b"PEM", "key_file": b"KEY", "ssl_ca_cert": CA.encode()}
+    assert found.due == math.inf
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(3600, 60), (40, 20)])
+def test_what_a_plugin_gave_is_due_before_it_ends(
+    put: Any, tmp_path: Path, seconds: int, ahead: int
+) -> None:
+    ends = datetime.now(UTC) + timedelta(seconds=seconds)
+    plugin(tmp_path / "p", answer(token=TOKEN, expirationTimestamp=ends.isoformat()))
+    put(content(exec_user("./p")))
+    assert load().due == pytest.approx(ends.timestamp() - ahead, abs=15)
 
 
 LONG = "A1b2" * 20

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,3 +123,25 @@ def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None
     assert "the cluster of context one (https://there)" in fault.message
     assert "s3cret" not in fault.message
     assert (seconds > 60) is patient
+
+
+@pytest.mark.parametrize(
+    ("words", "refuses"),
+    [
+        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)", True),
+        ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired", True),
+        ("[SSL] ssl/tls alert bad certificate (_ssl.c:1006)", True),
+        ("[SSL: TLSV1_ALERT_INTERNAL_ERROR] tlsv1 alert internal error", False),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", False),
+    ],
+)
+def test_who_is_refused_in_the_handshake(words: str, refuses: bool) -> None:
+    from kubernetes.aio.client.configuration import Configuration
+
+    nobody = Access(Configuration(host="https://there"), "", "context one", "one")
+    somebody = replace(nobody, pem={"cert_file": b"PEM"})
+    error = ssl.SSLError(1, words)
+    read = OSError(1, words)  # as the client library has it when an answer is read
+    read.__cause__ = error
+    assert [answers.refuses_us(one, somebody) for one in (error, read)] == [refuses, refuses]
+    assert not answers.refuses_us(error, nobody)

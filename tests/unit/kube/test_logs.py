@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, cast
@@ -11,13 +12,14 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from ciao_kernel.errors import Refused
-from ciao_kernel.kube import logs
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import logs, patience
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
 Query = Mapping[str, str]
 CUT = b"(the connection breaks)"
+QUIET = b"(nothing comes)"
 
 
 class Answer:
@@ -31,6 +33,8 @@ class Answer:
         data = self._body.pop(0) if self._body else b""
         if data == CUT:
             raise aiohttp.ClientPayloadError
+        if data == QUIET:
+            raise aiohttp.SocketTimeoutError
         return data
 
     async def text(self, encoding: str, errors: str) -> str:
@@ -44,6 +48,7 @@ class Cluster:
         self.status: Object | None = None
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.away = False
 
     def pod(self) -> Object | None:
         return self.status
@@ -58,8 +63,10 @@ class Cluster:
         kinds = ("previous", "follow", "limitBytes")
         self.asked.append("+".join(kind for kind in kinds if kind in query) or "all")
         found = self.answers.pop(0)() if len(self.answers) > 1 else self.answers[0]()
+        if isinstance(found, Exception):
+            raise found
         status, body = found if isinstance(found, tuple) else (200, found)
-        yield Answer(status, body if isinstance(body, list) else [body])
+        yield Answer(status, list(body) if isinstance(body, list) else [body])
 
     def shows(self, state: str = "running", **pod: Any) -> None:
         """Set the status: `1b terminated after a` is instance b, started once before."""
@@ -96,7 +103,9 @@ class Cluster:
 
         async def main() -> tuple[str, list[str]]:
             data, gaps = b"", []
-            log = ContainerLog(cast(Client, self), "n", "p", "main", self, pause=0)
+            log = ContainerLog(
+                cast(Client, self), "n", "p", "main", self, pause=0, away=lambda: self.away
+            )
             async for piece in log.read():
                 if isinstance(piece, Gap):
                     gaps.append(piece.text)
@@ -122,7 +131,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logs, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(logs, "_SOON", 0.01)
     monkeypatch.setattr(logs, "_LATE", 0.03)
-    monkeypatch.setattr(logs, "_PATIENCE", dict.fromkeys(logs._PATIENCE, 0.1))
+    monkeypatch.setattr(patience, "_PATIENCE", dict.fromkeys(patience._PATIENCE, 0.1))
     return
 
 
@@ -273,6 +282,97 @@ def test_a_log_that_is_not_to_be_had() -> None:
     text, (gap,) = here.read()
     assert text == ""
     assert "unable to retrieve container logs" in gap
+
+
+CONNECT = aiohttp.client_reqrep.ConnectionKey("here", 1, True, True, None, None, None, None)
+
+
+@pytest.mark.parametrize("body", [QUIET, CUT])
+def test_an_ended_log_that_does_not_come_is_given_up(body: bytes) -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", [lines("a1"), CUT], phase="Succeeded"),
+        lambda: (503, b"no route to host"),  # the API server's own words for it
+        lambda: [lines("a1"), body],
+    ]
+    text, (gap,) = here.read()
+    assert text == "a1"
+    assert "after 00:00:01 UTC may be lost: the cluster does not hand it out (no answer)" in gap
+
+
+def test_an_ended_log_that_no_longer_begins_as_it_did_is_given_up_too() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", [lines("a1"), CUT], phase="Succeeded"),
+        lambda: [QUIET],
+    ]
+    text, gaps = here.read()
+    assert (text, len(gaps)) == ("a1", 1)
+
+
+def test_two_kinds_of_silence_do_not_excuse_each_other() -> None:
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    kinds = itertools.cycle([[CUT], (503, b"no route to host"), [QUIET]])
+    here.answers = [lambda: next(kinds)]
+    assert len(here.read()[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        aiohttp.ClientConnectorError(CONNECT, ConnectionRefusedError()),
+        aiohttp.ConnectionTimeoutError(),
+        ClusterFault("the certificates cannot be used: key values mismatch."),
+    ],
+    ids=["refused", "silent", "certificates"],
+)
+def test_an_ended_log_is_waited_for_while_the_server_is_not_reached(fault: Exception) -> None:
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    here.answers = [*[lambda: fault] * 40, lambda: lines("a1")]  # for more than the patience
+    assert here.read() == ("a1", [])
+
+
+def test_an_ended_log_is_waited_for_while_the_watch_says_that_the_server_is_away() -> None:
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    here.away = True
+    here.answers = [*[lambda: [CUT]] * 20, *[lambda: (503, b"{}")] * 20, lambda: lines("a1")]
+    assert here.read() == ("a1", [])
+
+
+def test_a_running_container_may_have_nothing_to_say() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        *[lambda: [QUIET]] * 300,
+        *[lambda: [CUT]] * 40,
+        here.then("0a terminated", [CUT], phase="Succeeded"),
+        lambda: lines("a1"),
+    ]
+    assert here.read() == ("a1", [])
+
+
+@pytest.mark.parametrize("answer", [[CUT], [QUIET], (503, b"no route to host")])
+def test_the_first_line_of_a_new_instance_is_not_waited_for_for_ever(answer: Any) -> None:
+    here = Cluster()
+    here.shows("0a running")
+    first = here.then("1b running after a", [lines("a1"), CUT])
+    rest = iter([lines("a1", "a2"), lines("b1")])
+
+    def then() -> Any:
+        if here.asked[-1] == "limitBytes":
+            return answer
+        if here.asked[-1] == "follow":
+            here.shows("1b terminated after a", phase="Failed")
+            return [CUT]
+        return next(rest)
+
+    here.answers = [first, then]
+    assert here.read() == ("a1 a2 b1", [])
 
 
 @pytest.mark.parametrize("code", [400, 404, 503])

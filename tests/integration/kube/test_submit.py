@@ -1,0 +1,62 @@
+"""What a submission does with a name that is taken while a builder fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from ciao_kernel.backends.kubernetes import submit
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.magics import parse
+from ciao_kernel.model import Artifact, Event, Owner, Source, SourceFile
+from ciao_kernel.plugins import Build, Emit, Plan
+from ciao_kernel.registry import Registry
+from tests.integration.kube.test_answers import client
+
+REGISTRY = Registry({})
+
+
+class Failing:
+    """A builder whose pods run out of time."""
+
+    name, backend, brings = "failing", "kubernetes", frozenset[str]()
+
+    def __init__(self) -> None:
+        self.built: list[str] = []
+
+    async def build(self, ask: Build, emit: Emit) -> Artifact:
+        self.built.append(ask.job)
+        raise ClusterFault("the build took longer than it may.", "Give it more time.")
+
+
+async def taken(request: web.Request) -> web.StreamResponse:
+    """Every job that is asked for exists."""
+    if request.path.endswith("selfsubjectrulesreviews"):
+        return web.json_response({**await request.json(), "status": {"resourceRules": []}})
+    if request.path.endswith("/pods"):
+        return web.json_response({"items": []})
+    return web.json_response({"metadata": {"name": "mnist", "uid": "1"}})
+
+
+def test_a_build_that_failed_is_not_done_again_under_the_next_name() -> None:
+    """It took its hour again, and failed again, before the error was shown."""
+    spec = parse.parse("%framework=tensorflow\n%name=mnist\nprint()\n", REGISTRY.table).spec
+    framework = REGISTRY.framework("tensorflow")
+    entry = SourceFile("ciao_cell.py", b"print()\n", size=8)
+    spec = framework.complete(spec)
+    plan = Plan("mnist", spec, framework, Source(entry, (), ()), Path(), "", Owner("me"))
+    builder, shown = Failing(), list[Event]()
+
+    async def main() -> None:
+        async with client(taken) as api:
+            target = Target(api, "team")
+            with pytest.raises(ClusterFault, match="longer than it may"):
+                await submit.submit(plan, builder, target, Settings(), shown.append, outlive=True)
+
+    asyncio.run(main())
+    assert builder.built == ["mnist"]
