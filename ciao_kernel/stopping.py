@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import Job, Notice, State, Status
-from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.following import Following
+from ciao_kernel.lasting import lasting
+from ciao_kernel.model import Job, Notice
 
-_T = TypeVar("_T")
+_PROMPT = 0.8
+"""Seconds from an interrupt to the end of its cell, if the job's end is certain by then."""
 
-_PATIENCE = 1.5
-"""Seconds that a stopped cell waits for its replicas to end, before it says "stopping"."""
-
-_PATIENCE_WITH_CLUSTERS = 4.5
-"""The same from the interrupt on, where pods have to go: most are gone by then."""
+_PATIENCE = 4.5
+"""The same where it is not: an API server may take its time to answer."""
 
 
 class Lifetime(Protocol):
@@ -59,96 +56,101 @@ class Stopper:
 
     def __init__(self, lifetime: Lifetime) -> None:
         self._lifetime = lifetime
-        self._running: set[asyncio.Task[Any]] = set()
 
     async def stop(
-        self,
-        job: Job,
-        backend: Backend,
-        display: Display,
-        reason: str,
-        *,
-        wait: float | None,
-        delete: bool,
-        last: Status | None = None,
+        self, following: Following, reason: str, *, wait: float | None, delete: bool
     ) -> None:
         """Stop a job and say so; a session calls it when its cell is cancelled.
 
+        It returns within a second of the interrupt where the end is certain by then, be it before
+        the end: what the replicas still write appears in the cell all the same.
+
         Args:
-            job: What to stop.
-            backend: Who runs it.
-            display: Where to say so.
+            following: Shows the job; it ends with it, or is ended here.
             reason: For others who follow the job.
             wait: Seconds in which a shutdown may still save the job; None: nothing saves it.
             delete: Remove its folder too.
-            last: How the job was when the cell was cancelled; the display gets it as stopped.
         """
-
-        async def stop() -> str:
-            said = await self._stop(job, backend, reason, wait, delete)
-            if last is not None and said is not None:
-                display.show(_stopped(last))
-            return said or f"{job.name} runs on."
-
-        stopping = self.later(stop())
+        job, backend, display = following.job, following.backend, following.display
+        certain = asyncio.Event()
+        promised = lasting(certain.wait())
+        stopping = lasting(self._stop(following, reason, wait, delete, certain))
         if wait is not None and not isinstance(self._lifetime, Endless):
             text = f"stopping {job.name}, unless the kernel is being shut down: then it runs on."
             display.show(Notice(text))
-        patience = (wait or 0) + _PATIENCE
-        if backend.outlives_kernel:
-            patience = max(patience, _PATIENCE_WITH_CLUSTERS)
         try:
             # A further interrupt ends the waiting, never the stop.
-            await asyncio.wait({stopping}, timeout=patience)
+            prompt = max(_PROMPT, (wait or 0) + _PROMPT / 4)
+            await asyncio.wait({stopping}, timeout=prompt)
+            if not stopping.done():
+                await asyncio.wait(
+                    {stopping, promised},
+                    timeout=_PATIENCE - _PROMPT,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
         finally:
+            promised.cancel()
             if stopping.done():
-                display.show(Notice(_outcome(job, stopping)))
+                display.show(Notice(_outcome(job, stopping, certain)))
             else:
+                if certain.is_set():
+                    following.show_stopped()
                 display.show(Notice(f"{job.name} is stopping: {backend.remains(job)}."))
-                stopping.add_done_callback(lambda task: display.show(Notice(_outcome(job, task))))
+                stopping.add_done_callback(
+                    lambda task: display.show(Notice(_outcome(job, task, certain)))
+                )
         if isinstance(self._lifetime, Endless):
             # In a terminal the loop ends with this task, and whoever waits can press Ctrl-C.
             await asyncio.wait({stopping})
 
-    def later(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Run something that an interrupt must not cut short."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+    async def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what neither an interrupt of the cell nor a shutdown may cut short."""
+
+        async def held() -> None:
+            with self._lifetime.held():
+                await work
+
+        await asyncio.shield(lasting(held()))
 
     async def _stop(
-        self, job: Job, backend: Backend, reason: str, wait: float | None, delete: bool
-    ) -> str | None:
-        """Stop a job, unless this process is ending and the job is not: then None.
+        self,
+        following: Following,
+        reason: str,
+        wait: float | None,
+        delete: bool,
+        certain: asyncio.Event,
+    ) -> str:
+        """Stop a job, unless this process is ending and the job is not; return what to say."""
+        job, backend = following.job, following.backend
+        try:
+            if wait is not None and await self._lifetime.ends(wait):
+                return f"{job.name} runs on."
+            with contextlib.ExitStack() as hold:
+                # A local job has a supervisor, which sees to its end without this process.
+                if backend.outlives_kernel or delete:
+                    hold.enter_context(self._lifetime.held())
 
-        Returns what to say.
-        """
-        if wait is not None and await self._lifetime.ends(wait):
-            return None
-        # A local job has a supervisor, which sees to its end without this process.
-        held = self._lifetime.held() if backend.outlives_kernel else contextlib.nullcontext()
-        with held:
-            await backend.stop(job, reason)
-            if not delete:
-                return f"{job.name} is stopped; {backend.remains(job)}"
-            await backend.delete(job)
-        return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
+                def promise() -> None:
+                    certain.set()
+                    if not delete:
+                        hold.close()
+
+                await backend.stop(job, reason, certain=promise)
+                await following.end()
+                following.show_stopped()
+                if not delete:
+                    return f"{job.name} is stopped; {backend.remains(job)}"
+                await backend.delete(job)
+            return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
+        finally:
+            await following.end(0)  # of a job that runs on, or that could not be stopped
 
 
-def _stopped(last: Status) -> Status:
-    """A job's last status, with all that still ran in it stopped."""
-    now = time.time()
-    replicas = tuple(
-        one if one.state.over else replace(one, state=State.STOPPED, since=now)
-        for one in last.replicas
-    )
-    return replace(last, state=State.STOPPED, since=now, message="", replicas=replicas)
-
-
-def _outcome(job: Job, stopping: asyncio.Task[str]) -> str:
+def _outcome(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
     """How a stop went, for the user."""
-    if stopping.cancelled():  # the loop is ending
+    if stopping.cancelled() and certain.is_set():  # the loop is ending
+        return f"{job.name} is stopping, and needs nobody for that."
+    if stopping.cancelled():
         return f"{job.name} may still run; `%ciao delete {job.reference}` stops it."
     error = stopping.exception()
     if isinstance(error, CiaoError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import (
@@ -27,7 +27,17 @@ from ciao_kernel.backends.kubernetes.workshop import tidy
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube import access, exec
-from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Manifest, Replica, State, Status
+from ciao_kernel.model import (
+    ClusterSpec,
+    DryRun,
+    Event,
+    Job,
+    Manifest,
+    Notice,
+    Replica,
+    State,
+    Status,
+)
 from ciao_kernel.plugins import Builder, Emit, Plan
 from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
@@ -93,9 +103,12 @@ class KubernetesBackend:
         return "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
-        """Create the ConfigMap and the job. It outlives its kernel in any case."""
+        """Create the ConfigMap and the job; the kernel's own pod owns what shall not outlive it."""
         target = await self._targets.of(plan.spec.cluster)
-        job = await submit.submit(plan, builder, target, self._settings, emit)
+        if plan.name and self._removals.ends(target.namespace, plan.name):
+            emit(Notice(f"waiting for {plan.name}, which was stopped, to be gone …"))
+            await self._removals.freed(target.namespace, plan.name)
+        job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
         return self._lookup.here(job)
 
@@ -111,7 +124,9 @@ class KubernetesBackend:
             async for event in events:
                 yield event
 
-    async def stop(self, job: Job, reason: str) -> None:
+    async def stop(
+        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+    ) -> None:
         """Delete the job with its pods and its ConfigMap, and wait until they are gone.
 
         Raises:
@@ -119,7 +134,7 @@ class KubernetesBackend:
         """
         target = await self._target(job)
         path = marks.path(job.place, job.resource, job.name)
-        await self._removals.remove(target.client, job, path)
+        await self._removals.remove(target.client, job, path, certain)
 
     async def delete(self, job: Job) -> None:
         """As :meth:`stop`, and the logs that were kept here go too, and builds that were left."""

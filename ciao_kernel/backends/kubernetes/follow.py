@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import alterations, marks, status
@@ -13,19 +14,23 @@ from ciao_kernel.backends.kubernetes.kept import Kept
 from ciao_kernel.backends.kubernetes.members import Members, trimmed
 from ciao_kernel.backends.kubernetes.reasons import Reasons
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.watch import Watched
-from ciao_kernel.model import Event, Job, Notice, State, Status
+from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _AWAY = 2.0
 """Seconds after which a server that does not answer is spoken of."""
 _TICK = 0.5
 """Seconds after which the state is looked at though nothing has changed: waits grow long."""
 _LAST_WORDS = 0.5
-"""Seconds after the job's end in which what still runs is read on: others may fail with it."""
+"""Seconds after a job's end in which all that runs is read on: others may fail with it."""
+_SKEW = 60.0
+"""Seconds by which this machine's clock and the cluster's may differ."""
 _PACE = 0.05
 """Seconds between two looks at the state: a thousand pods change one by one."""
+_DENIED = 20.0
+"""Seconds for which a refusal is not believed where the same was allowed before."""
 
 
 async def follow(
@@ -56,22 +61,22 @@ class _Follower:
     def __init__(
         self, client: Client, job: Job, path: str, logs: Path, settings: Settings, since: float
     ) -> None:
-        self._job, self._settings = job, settings
+        self._client, self._job, self._settings = client, job, settings
         self._awake = asyncio.Event()
         collection, _, name = path.rpartition("/")
-        pods = f"/api/v1/namespaces/{job.place}/pods"
         self._jobs = Watched(
             client, collection, {"fieldSelector": f"metadata.name={name}"}, self._awake
         )
-        self._pods = Watched(
-            client, pods, {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}, self._awake, trimmed
-        )
+        self._selector = {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}
+        self._pods = self._list_of_pods()
         oldest = status.text(since) if since else None
         self._partly = bool(since)  # how old lines are that were kept, nobody knows
         self._kept = Kept(logs, write=not since)
         self._members = Members(client, job, self._pods, self._kept, oldest, self._awake.set)
         self._reasons = Reasons(client, job, settings.hopeless_wait, self._awake.set)
         self._tasks: list[asyncio.Task[None]] = []
+        self._renewed = False
+        """Whether the pods are listed anew, since the job is over."""
         self._uid = job.uid
         self._item: Object | None = None
         self._last: Object | None = None
@@ -91,10 +96,8 @@ class _Follower:
                 self._kept.close(complete=self._complete)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._jobs.run()), loop.create_task(self._pods.run())]
-        for task in self._tasks:
-            task.add_done_callback(lambda _: self._awake.set())
+        self._start(self._jobs.run())
+        self._start(self._pods.run())
         shown: Status | None = None
         looked = over_since = 0.0
         replayed = self._partly
@@ -104,7 +107,7 @@ class _Follower:
             for event in self._members.output():
                 yield event
             for task in self._tasks:
-                if task.done() and (error := task.exception()):
+                if task.done() and not task.cancelled() and (error := task.exception()):
                     raise error
             if notice := self._speak_of_server() or self._speak_of_files():
                 yield notice
@@ -120,23 +123,30 @@ class _Follower:
                     yield event
             if self._item is None:
                 over_since = over_since or time.monotonic()
-                if self._gone(over_since):
+                if self._gone(over_since) and self._certain():
                     for event in self._members.output():
                         yield event
-                    yield self._deleted()
+                    yield status.settled(self._deleted())
                     return
+                if shown and not shown.state.over:
+                    shown = self._deleted()
+                    # Its pods may have time to end. What they write comes still.
+                    yield replace(status.settled(shown), settled=False)
                 continue
             now = status.of_job(self._job, self._item, self._members.statuses())
             noticed = bool(status.many(self._item, "status", "conditions"))
             now = self._reasons.explain(now, self._members.present(), self._uid, noticed=noticed)
             if now.state.over:
                 over_since = over_since or time.monotonic()
-                if self._members.drained(time.monotonic() - over_since > _LAST_WORDS):
+                awaited = self._awaited(now, over_since)
+                if self._members.drained(awaited) and self._certain():
                     for event in self._members.output():
                         yield event
                     self._complete = True
                     yield status.settled(now)
                     return
+            else:  # it was given up for what its pods waited for, and now they run
+                over_since, self._renewed = 0.0, False
             if now != shown:
                 shown = now
                 yield now
@@ -152,6 +162,7 @@ class _Follower:
         """Take what changed, and say what somebody else did to the job."""
         before, self._item = self._item, self._found()
         self._last = self._jobs.take().get(self._uid) or self._last
+        self._members.renew(self._pods)
         self._members.update(self._pods.take(), self._uid)
         if before is None or self._item is None or before is self._item:
             return []
@@ -170,21 +181,81 @@ class _Follower:
             return item
         return None
 
+    # ---------------------------------------------------------------------------- watches
+
+    def _list_of_pods(self) -> Watched:
+        path = f"/api/v1/namespaces/{self._job.place}/pods"
+        return Watched(self._client, path, self._selector, self._awake, trimmed)
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._awake.set())
+        self._tasks.append(task)
+
     # ------------------------------------------------------------------------------- end
+
+    def _certain(self) -> bool:
+        """Whether the pods are known as they are since the job's end; else list them anew, once.
+
+        Their watch may be behind the job's: after an outage each comes back in its own time, and
+        a connection that died without an error is taken for a silent one for a minute and more.
+        """
+        if self._renewed or (self._pods.away_since is None and self._members.succeeded()):
+            return True
+        self._members.update(self._pods.take(), self._uid)
+        self._tasks[-1].cancel()  # their watch, which was started last
+        self._renewed, self._pods = True, self._list_of_pods()
+        self._start(self._listed_anew(self._pods))
+        return False
+
+    async def _listed_anew(self, pods: Watched) -> None:
+        """Watch from a new list on; servers that have just started may refuse what is allowed."""
+        denied = time.monotonic()
+        while True:
+            try:
+                await pods.run()
+            except Refused:
+                if pods.listed or time.monotonic() - denied > _DENIED:
+                    raise
+                await asyncio.sleep(_TICK)
+
+    def _awaited(self, now: Status, over_since: float) -> Callable[[Replica, Object], bool]:
+        """Which pods that still run are waited for, now that the job is over.
+
+        Where the job has succeeded, workers get a moment to end by themselves (`linger`), and
+        write their last lines in it. Nobody waits for a PS, nor for pods that stay, nor for those
+        that hang since a job's end long ago.
+        """
+        item, settings = self._item or {}, self._settings
+        waited = time.monotonic() - over_since
+        if waited <= _LAST_WORDS:
+            return lambda *_: True
+        long_ago = now.since and time.time() - now.since > waited + _SKEW
+        if now.state is not State.SUCCEEDED or status.keeps_pods(item) or long_ago:
+            return lambda *_: False
+        endless = marks.endless(item)
+
+        def awaited(replica: Replica, pod: Object) -> bool:
+            leaves = status.get(pod, "metadata", "deletionTimestamp") is not None
+            most = settings.linger + (settings.stop_grace if leaves else 0) + _LAST_WORDS
+            return replica.role not in endless and waited <= most
+
+        return awaited
 
     def _gone(self, since: float) -> bool:
         """Whether the pods of a job that somebody deleted are gone, and their last lines read."""
         grace = self._settings.stop_grace + self._settings.linger + _LAST_WORDS
+        if time.monotonic() - since > grace:
+            return True
         pods = any(pod is not None for pod in self._members.present().values())
-        return time.monotonic() - since > grace or (not pods and self._members.drained(late=False))
+        return not pods and self._members.drained(lambda *_: True)
 
     def _deleted(self) -> Status:
-        """The last status of a job that is gone; it may have been over before, as with %ttl=1s."""
+        """How a job that is gone is; it may have been over before, as with %ttl=1s."""
         known = self._members.statuses()
         if self._last and (now := status.of_job(self._job, self._last, known)).state.over:
-            return status.settled(now)
-        gone = Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
-        return status.settled(gone)
+            return now
+        return Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
 
     def _speak_of_files(self) -> Notice | None:
         """Say once that lines are not kept any more."""

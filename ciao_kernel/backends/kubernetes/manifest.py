@@ -70,7 +70,7 @@ def objects(
         "labels": {**dict(cluster.labels), **marks.labels(job.name)},
         "annotations": {
             **dict(cluster.annotations),
-            **marks.notes(job, run, plan.framework.decider(plan.spec)),
+            **marks.notes(job, run, plan.framework.decider(plan.spec), plan.framework.endless),
         },
     }
     body = {
@@ -260,7 +260,11 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
     own = {"CIAO_JOB": job.name, "PYTHONUNBUFFERED": "1", **dict(artifact.env)}
-    own |= dict(plan.spec.env)
+    told = dict(plan.spec.env)
+    if (path := dict(artifact.env).get("PYTHONPATH")) and "PYTHONPATH" in told:
+        # The packages lie there that the builder brings. Else they could not be imported.
+        told["PYTHONPATH"] = f"{path}:{told['PYTHONPATH']}"
+    own |= told
     return [
         from_label("CIAO_ROLE", marks.OPERATOR_ROLE),
         from_label("CIAO_INDEX", marks.OPERATOR_INDEX),

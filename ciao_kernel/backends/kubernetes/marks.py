@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.plugins import DEFAULT_CONTAINER
@@ -21,6 +22,7 @@ _OWNER = "ciao-kernel/owner"
 _FRAMEWORK = "ciao-kernel/framework"
 _REPLICAS = "ciao-kernel/replicas"
 _DECIDER = "ciao-kernel/decider"
+_ENDLESS = "ciao-kernel/endless"
 _PROGRAM = "ciao-kernel/program"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
@@ -39,8 +41,15 @@ def labels(job: str) -> dict[str, str]:
     return {MANAGED: "ciao", JOB: job}
 
 
-def notes(job: Job, run: str, decider: Replica) -> dict[str, str]:
-    """What of a job the cluster has no field for."""
+def notes(job: Job, run: str, decider: Replica, endless: Iterable[str]) -> dict[str, str]:
+    """What of a job the cluster has no field for.
+
+    Args:
+        job: Whose.
+        run: For :data:`RUN`.
+        decider: Whose success is the job's.
+        endless: Roles that never end by themselves.
+    """
     counts: dict[str, int] = {}
     for replica in job.replicas:
         counts[replica.role] = counts.get(replica.role, 0) + 1
@@ -50,6 +59,7 @@ def notes(job: Job, run: str, decider: Replica) -> dict[str, str]:
         _FRAMEWORK: job.framework,
         _REPLICAS: " ".join(f"{role}={count}" for role, count in counts.items()),
         _DECIDER: str(decider),
+        _ENDLESS: " ".join(sorted(endless)),
         _PROGRAM: job.program,
         _HEADER: job.header,
         _DETACHED: str(job.detached).lower(),
@@ -105,20 +115,28 @@ def collection(item: Manifest) -> str:
 
 def decider(item: Manifest) -> Replica | None:
     """The replica whose success is the job's, as its framework said when it was submitted."""
-    name = ((item["metadata"].get("annotations") or {}).get(_DECIDER)) or ""
-    role, dash, index = name.rpartition("-")
+    role, dash, index = _note(item, _DECIDER).rpartition("-")
     return Replica(role, int(index)) if dash and index.isdecimal() else None
+
+
+def endless(item: Manifest) -> frozenset[str]:
+    """The roles that never end by themselves, as the framework said: a parameter server."""
+    return frozenset(_note(item, _ENDLESS).split())
 
 
 def container(pod: Manifest) -> str:
     """The name of the container that is the program; others may have been put beside it."""
-    named = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
-    if named:
-        return str(named)
+    if named := _note(pod, DEFAULT_CONTAINER):
+        return named
     try:
         return str(pod["spec"]["containers"][0]["name"])
     except (KeyError, IndexError, TypeError):
         return ""  # then the server takes the only one
+
+
+def _note(item: Manifest, name: str) -> str:
+    """An annotation; "" where there is none."""
+    return str((item["metadata"].get("annotations") or {}).get(name) or "")
 
 
 def is_part_of(pod: Manifest, uid: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes import marks, status
@@ -80,11 +80,23 @@ class Members:
         """
         for uid, pod in sorted(touched.items(), key=lambda pair: _rank(pair[1])):
             self._take(uid, pod, job)
-        for uid in touched:
+        self._tell(touched, status.DELETED)
+
+    def renew(self, pods: Watched) -> None:
+        """Go on with a list that was read anew; what it touched is for :meth:`update`."""
+        if pods is self._pods:
+            return  # else a pod that went since the last look would lose its last word
+        self._pods = pods
+        # Nobody saw how those ended that are gone.
+        self._tell(self._owner.keys() - pods.items.keys(), "")
+
+    def _tell(self, uids: Iterable[str], why: str) -> None:
+        """Wake the readers of pods that changed, and note which pods are gone, and why."""
+        for uid in uids:
             for event in self._waiting.get(uid, ()):
                 event.set()
             if uid not in self._pods.items and (replica := self._owner.pop(uid, None)):
-                self._gone(self._members[replica], uid)
+                self._gone(self._members[replica], uid, why)
 
     def _take(self, uid: str, pod: Object, job: str) -> None:
         replica = marks.replica(pod)
@@ -108,11 +120,11 @@ class Members:
             read = self._read(replica, uid, pod)
             one.readers[uid] = asyncio.get_running_loop().create_task(read)
 
-    def _gone(self, one: _Member, uid: str) -> None:
+    def _gone(self, one: _Member, uid: str, why: str) -> None:
         if one.pod and one.pod["metadata"]["uid"] == uid:
             one.pod = None
             if not one.status.state.over:
-                one.status = replace(one.status, state=State.STOPPED, reason=status.DELETED)
+                one.status = replace(one.status, state=State.STOPPED, reason=why)
 
     # --------------------------------------------------------------------------- what is known
 
@@ -136,22 +148,27 @@ class Members:
                 for data in self._kept.lines(replica):
                     yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
 
-    def drained(self, late: bool) -> bool:
+    def drained(self, awaited: Callable[[Replica, Object], bool]) -> bool:
         """Whether all that will come of a job that is over has come.
 
-        A PS that is being stopped, or a worker that hangs, is not waited for: a moment after the
-        job's end only the logs of pods that have ended are still read.
+        The logs of pods that have ended are read to their last lines in any case. A replica's
+        earlier pods have ended, whatever its present one does.
 
         Args:
-            late: That moment has passed.
+            awaited: Whether a replica's pod that has not ended is still waited for.
         """
-        for one in self._members.values():
-            ended = one.status.state.over or one.pod is None
-            if any(not task.done() for task in one.readers.values()) and (ended or not late):
+        for replica, one in self._members.items():
+            runs = one.pod["metadata"]["uid"] if one.pod and not one.status.state.over else ""
+            waits = one.pod is not None and awaited(replica, one.pod)
+            if any(not task.done() and (waits or uid != runs) for uid, task in one.readers.items()):
                 return False
-            if one.pod is not None and not one.readers and not late:
+            if waits and not one.readers:
                 return False
         return True
+
+    def succeeded(self) -> bool:
+        """Whether every replica has; nothing takes that back, nor adds a line to it."""
+        return all(one.status.state is State.SUCCEEDED for one in self._members.values())
 
     # ------------------------------------------------------------------------------------ logs
 
@@ -165,7 +182,7 @@ class Members:
             self._wake()
 
     async def _copy(self, replica: Replica, uid: str, pod: Object) -> None:
-        view = _View(self._pods, uid, self._waiting)
+        view = _View(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
         log = ContainerLog(
             self._client,
             self._job.place,
@@ -174,6 +191,7 @@ class Members:
             view,
             since=self._since,
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
+            away=lambda: self._pods.away_since is not None,
         )
         async with contextlib.aclosing(log.read()) as pieces:
             async for piece in pieces:
@@ -212,20 +230,16 @@ def _rank(pod: Object) -> tuple[bool, str]:
 class _View:
     """One pod as the watched list has it, for the reader of its log."""
 
-    def __init__(self, pods: Watched, uid: str, waiting: dict[str, set[asyncio.Event]]) -> None:
-        self._pods, self._uid, self._waiting = pods, uid, waiting
-
-    def pod(self) -> Object | None:
-        return self._pods.items.get(self._uid)
+    def __init__(self, pod: Callable[[], Object | None], waiting: set[asyncio.Event]) -> None:
+        self.pod, self._waiting = pod, waiting
 
     async def changed(self, within: float) -> None:
         event = asyncio.Event()
-        waiting = self._waiting.setdefault(self._uid, set())
-        waiting.add(event)
+        self._waiting.add(event)
         try:
             # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await event.wait()
         finally:
-            waiting.discard(event)
+            self._waiting.discard(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ciao_kernel.backends.kubernetes import manifest, marks, status
 from ciao_kernel.errors import ClusterFault, Refused
@@ -14,28 +14,46 @@ from ciao_kernel.model import Job, Manifest
 
 _GONE = 30.0
 """Seconds that pods may take to go beyond the grace that they have."""
+_USUAL = 8.0
+"""Seconds that pods take to go, if they use all the grace that ciao gives them by default."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
 _NAMED = 3
 """Pods that a sentence names; a job may have a thousand."""
+
+_Key = tuple[str, str, str]
+"""Place, name and uid of a job."""
 
 
 class Removals:
     """Deletes jobs of one backend, and knows of each what is still there."""
 
     def __init__(self) -> None:
-        self._left: dict[str, str] = {}
+        self._left: dict[_Key, str] = {}
+
+    def ends(self, place: str, name: str) -> bool:
+        """Whether a job of that name is being deleted here at this moment."""
+        return any(key[:2] == (place, name) for key in self._left)
+
+    async def freed(self, place: str, name: str) -> None:
+        """Wait until it is gone, as long as its pods usually take: its name is taken until then."""
+        until = time.monotonic() + _USUAL
+        while self.ends(place, name) and time.monotonic() < until:
+            await asyncio.sleep(_FIRST_LOOK)
 
     def left(self, job: Job) -> str:
         """What is still there of a job that is being deleted, for a sentence; "" if nothing."""
-        return self._left.get(job.uid or job.name, "")
+        return self._left.get(_key(job), "")
 
-    async def remove(self, client: Client, job: Job, path: str) -> None:
+    async def remove(
+        self, client: Client, job: Job, path: str, certain: Callable[[], None]
+    ) -> None:
         """Delete a job; what it owns goes with it. Returns when all of it is gone.
 
         Args:
             client: The job's API server.
             job: Its name and namespace, and its uid: a later job of the same name stays.
             path: Of its object.
+            certain: Called when the API server has taken the deletion.
 
         Raises:
             ClusterFault: Something is still there after its grace, or nobody answers.
@@ -50,6 +68,8 @@ class Removals:
             except ClusterFault as fault:
                 hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault
+            self._tell(job, "it is deleted")
+            certain()
             await self._wait(client, job, path, uid, _config_maps(item))
 
     @contextlib.contextmanager
@@ -63,10 +83,10 @@ class Removals:
         try:
             yield
         finally:
-            self._left.pop(job.uid or job.name, None)
+            self._left.pop(_key(job), None)
 
     def _tell(self, job: Job, text: str) -> None:
-        self._left[job.uid or job.name] = text
+        self._left[_key(job)] = text
 
     async def _wait(
         self, client: Client, job: Job, path: str, uid: str, config_maps: list[str]
@@ -109,6 +129,10 @@ class Removals:
                 )
             await asyncio.sleep(pause)
             pause = min(_LAST_LOOK, pause * 1.3)
+
+
+def _key(job: Job) -> _Key:
+    return job.place, job.name, job.uid
 
 
 def _owned(item: Manifest, uid: str) -> bool:

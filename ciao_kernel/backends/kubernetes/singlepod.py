@@ -129,6 +129,7 @@ class SinglePod:
             self._name,
             str(status.many(self._pod, "spec", "containers")[0].get("name") or ""),
             self,
+            away=lambda: self._pods.away_since is not None,
         )
         async with contextlib.aclosing(log.read()) as pieces:
             async for piece in pieces:

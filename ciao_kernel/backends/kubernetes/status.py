@@ -172,12 +172,29 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
         )
     if done := holds.get("Succeeded"):
         since = stamp(done.get("lastTransitionTime"))
+        if not keeps_pods(item):
+            replicas = tuple(_stopped(one, since) for one in replicas)
         return Status(State.SUCCEEDED, replicas, since, decided_by=marks.decider(item))
     if suspended := holds.get("Suspended"):
         text = str(suspended.get("message") or "someone suspended it")
         return Status(State.PENDING, replicas, reason="Suspended", message=text)
     running = any(one.state is State.RUNNING for one in replicas)
     return Status(State.RUNNING if running else State.PENDING, replicas, _since(replicas))
+
+
+def keeps_pods(item: Manifest) -> bool:
+    """Whether replicas run on once a job is over."""
+    return bool(get(item, "spec", "runPolicy", "cleanPodPolicy") == "None")
+
+
+def _stopped(one: ReplicaStatus, since: float) -> ReplicaStatus:
+    """A replica that was asked to end when its job had succeeded, with whatever exit code it did.
+
+    What a program makes of SIGTERM looks like a failure of its own: torchrun makes 1 of it.
+    """
+    if one.state is not State.FAILED or one.reason or one.since <= since:
+        return one
+    return replace(one, state=State.STOPPED, exit_code=None)
 
 
 def settled(now: Status) -> Status:

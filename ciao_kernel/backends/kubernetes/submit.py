@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import naming
-from ciao_kernel.backends.kubernetes import checks, manifest, marks, tries
+from ciao_kernel.backends.kubernetes import checks, home, manifest, marks, tries
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.backends.kubernetes.workshop import ClusterWorkshop
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube.client import Client
+from ciao_kernel.lasting import lasting
 from ciao_kernel.model import Job, Manifest, Notice
 from ciao_kernel.plugins import Build, Builder, Emit, Plan
 
@@ -33,9 +34,6 @@ _KEEPS = (
     "To keep jobs, name another namespace (%namespace=…), or start the kernel with "
     "KERNEL_NAMESPACE."
 )
-
-_undoing: set[asyncio.Future[None]] = set()
-"""What goes on after its cell; the loop itself holds tasks by weak references alone."""
 
 
 async def prepare(
@@ -93,9 +91,23 @@ async def prepare(
 
 
 async def submit(
-    plan: Plan, builder: Builder, target: Target, settings: Settings, emit: Emit
+    plan: Plan,
+    builder: Builder,
+    target: Target,
+    settings: Settings,
+    emit: Emit,
+    *,
+    outlive: bool,
 ) -> Job:
     """Create all objects of a job; what exists already is removed again if a later step fails.
+
+    Args:
+        plan: What to run.
+        builder: Brings the source.
+        target: Where.
+        settings: Image, waits, graces.
+        emit: Gets what the user should know meanwhile.
+        outlive: Whether the job is to run on without this kernel.
 
     Raises:
         SpecError, ClusterFault: The cluster refuses it; nothing of it exists.
@@ -103,14 +115,16 @@ async def submit(
     """
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
     await _lasts(plan, target, emit)
+    owner = None if outlive else await home.owner(target)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
         async with _asked(tries.taken(target, path, name) if plan.name else _free()) as answer:
             # The first name is free as a rule, so the answer is not waited for.
             if number > 1 and await answer:
                 continue
+            # What is wrong in here is so under any name, and may have taken an hour to find out.
+            job, made = await prepare(plan, builder, target, settings, emit, name)
             try:
-                job, made = await prepare(plan, builder, target, settings, emit, name)
                 made = await tries.try_out(target, made)
             except (SpecError, BackendError) as error:
                 # What a job of that name has left in its place may be all that is wrong.
@@ -119,6 +133,9 @@ async def submit(
                 raise
             if await answer:
                 continue
+        if owner:
+            owned = {**made.job["metadata"], "ownerReferences": [owner]}
+            made = replace(made, job={**made.job, "metadata": owned})
         try:
             uid = await _create(target, made, emit)
         except Refused as error:
@@ -228,9 +245,7 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
             if late:
                 emit(Notice(f"{name} is removed again."))
 
-    undoing = asyncio.ensure_future(undo())
-    _undoing.add(undoing)
-    undoing.add_done_callback(_undoing.discard)
+    undoing = lasting(undo())
     try:
         await asyncio.wait({undoing}, timeout=_PATIENCE)
     finally:

@@ -64,9 +64,15 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
             for role, pod in manifest.pods_of(made.job).items()
         ]
-        _, counted = await asyncio.gather(
-            checks.dry_run(target, items, pods), quotas.check(target, made)
+        # Where both find that there is no room, the one that has counted the whole job says so.
+        counted, tried = await asyncio.gather(
+            quotas.check(target, made),
+            checks.dry_run(target, items, pods),
+            return_exceptions=True,
         )
+        for answer in (counted, tried):
+            if isinstance(answer, BaseException):
+                raise answer
         if not counted:  # what is left of a quota is another matter with each job
             client.keep(key, {"secured": made.secured}, _TRIED)
 

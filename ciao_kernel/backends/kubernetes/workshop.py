@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
+from ciao_kernel.lasting import lasting
 from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit, PodEnd
 
@@ -28,9 +29,6 @@ _PATIENCE = 4.0
 
 _BUILDS = f"{marks.OURS},!{marks.JOB}"
 """Selects pods of ciao that are no replicas."""
-
-_removing: set[asyncio.Future[None]] = set()
-"""What goes on after its cell; the loop itself holds tasks by weak references alone."""
 
 
 class ClusterWorkshop:
@@ -47,7 +45,10 @@ class ClusterWorkshop:
 
     async def free(self) -> bool:
         """Whether the user may run pods here."""
-        return all(await allowed(self._target.client, self.namespace, *_RIGHTS))
+        may = all(await allowed(self._target.client, self.namespace, *_RIGHTS))
+        if not may:
+            self._target.client.forget()  # the right may be given before the next cell
+        return may
 
     async def secret(self, name: str) -> Mapping[str, bytes]:
         """Read a Secret of the namespace.
@@ -148,9 +149,7 @@ class ClusterWorkshop:
                 remove_it = f"`kubectl delete pod {name} -n {self.namespace}` does so."
                 emit(Notice(f"{text} {remove_it}"))
 
-        removing = asyncio.ensure_future(remove())
-        _removing.add(removing)
-        removing.add_done_callback(_removing.discard)
+        removing = lasting(remove())
         await asyncio.wait({removing}, timeout=_PATIENCE)
         if not removing.done():
             emit(Notice(f"the pod {name} is removed as soon as the API server answers."))

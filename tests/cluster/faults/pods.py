@@ -14,6 +14,12 @@ from tests.cluster.waiting import until
 _CTR = ("ctr", "--address", "/control/containerd.sock", "--namespace", "k8s.io")
 
 
+def send(cluster: Cluster, container: str, number: signal.Signals) -> None:
+    """Send a signal to the first process of a container, which may be one that it cannot catch."""
+    # containerd knows the process; it says nothing when the container has none.
+    cluster.node.run([*_CTR, "task", "kill", "--signal", number.name, container])
+
+
 class PodPart:
     """A part that is a Deployment with one pod.
 
@@ -92,8 +98,7 @@ class PodPart:
     def _signal(self, number: signal.Signals) -> None:
         if (container := self.container()) is None:
             raise ClusterError(f"{self.name} does not run")
-        # containerd knows the process; it says nothing when the container has none.
-        self._cluster.node.run([*_CTR, "task", "kill", "--signal", number.name, container])
+        send(self._cluster, container, number)
 
     def _kubectl(self, *arguments: str) -> str:
         return self._cluster.kubectl("-n", self._namespace, *arguments)

@@ -80,8 +80,15 @@ def test_exec_runs_a_program_and_passes_its_exit_code_on(namespace: Namespace) -
 
 
 def test_port_forward_reaches_a_pod_from_this_machine(namespace: Namespace) -> None:
-    namespace.create_objects(pod(namespace, "web", SERVER))
-    namespace.wait_for_pod("web", "Running")
+    server = pod(namespace, "web", SERVER)
+    server["spec"]["containers"][0]["readinessProbe"] = {
+        "httpGet": {"path": "/", "port": 8000},
+        "periodSeconds": 1,
+    }
+    namespace.create_objects(server)
+    # kubectl ends the forwarding at the first connection that the pod refuses, so it
+    # starts once the server listens: a running container is not enough.
+    namespace.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -95,14 +102,8 @@ def test_port_forward_reaches_a_pod_from_this_machine(namespace: Namespace) -> N
         assert forward.stdout
         assert "Forwarding" in forward.stdout.readline()
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-        def page() -> str:
-            try:
-                return opener.open(f"http://127.0.0.1:{port}/", timeout=5).read().decode()
-            except OSError:  # the server in the pod is not up yet
-                return ""
-
-        until(lambda: "Directory listing" in page(), "the page", 30)
+        page = opener.open(f"http://127.0.0.1:{port}/", timeout=30).read().decode()
+        assert "Directory listing" in page
     finally:
         forward.terminate()
         forward.wait(10)

@@ -136,6 +136,49 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
     assert [one.state for one in status.replicas] == [State.STOPPED, State.SUCCEEDED]
 
 
+# The others wait until the straggler runs: else it never would.
+STRAGGLER = """
+import json, os, signal, socket, time
+def end(*_):
+    time.sleep({more})
+    print('at last', flush=True)
+    os._exit({code})
+role, _, index = '{late}'.rpartition('-')
+host, port = json.loads(os.environ['TF_CONFIG'])['cluster'][role][int(index)].split(':')
+if os.environ['CIAO_REPLICA'] == '{late}':
+    signal.signal(signal.SIGTERM, end)
+    print('here', flush=True)
+    with socket.create_server(('', int(port))):
+        time.sleep(300)
+while True:
+    try:
+        socket.create_connection((host, port), 5).close()
+        break
+    except OSError:
+        time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (1, State.STOPPED)])
+def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
+    team: Team, code: int, state: State
+) -> None:
+    """It has a second after worker-0's end, then SIGTERM; it writes a second after that."""
+    ended = team.run(HEAD + STRAGGLER.format(late="worker-1", more=1, code=code))
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-1") == b"here\nat last\n"
+    assert ended.display.state("worker-1") is state
+
+
+def test_a_parameter_server_that_does_not_end_is_not_waited_for(team: Team) -> None:
+    head = "%framework=tensorflow\n%ps=1\n%worker=1\n"
+    ended = team.run(head + STRAGGLER.format(late="ps-0", more=20, code=0), stop_grace=30.0)
+    assert ended.error is None, ended.error
+    assert ended.display.data("ps-0") == b"here\n"
+    assert ended.display.job
+    assert team.namespace.find(f"pod/{ended.display.job.name}-ps-0")
+
+
 def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:
     some = [rule for rule in rules() if "configmaps" not in rule.resources]
     team.user.allow(*some, Rule(["configmaps"], ["get"]))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.cells import Lifetime
-from ciao_kernel.model import Owner
+from ciao_kernel.model import Owner, State
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 from tests.cluster.cluster import Cluster
@@ -126,6 +129,64 @@ def test_what_is_still_ending_is_named(team: Team) -> None:
     assert team.left() == []
 
 
+@pytest.mark.slow
+def test_what_a_replica_writes_while_it_ends_is_shown_and_kept(team: Team, figure: Figure) -> None:
+    """A checkpoint that is saved on SIGTERM takes longer than the cell."""
+    text = HEAD + (
+        "import signal, sys, time\n"
+        "def save(*_):\n"
+        "    print('saving', flush=True)\n"
+        "    time.sleep(2)\n"
+        "    print('saved at step 812', flush=True)\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('here', flush=True)\n"
+        "time.sleep(300)\n"
+    )
+
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry)
+        work = asyncio.ensure_future(session.run(text, display, team.folder))
+        await wrote(display, "here", "worker-0", "worker-1")
+        figure(f"{await interrupted(work):.2f} s to the end of the cell")
+        assert display.job
+        name = display.job.name
+        assert b"saved at step 812" not in display.data("worker-0")
+        assert session.last
+        assert session.last.state is State.STOPPED
+        await said(display, f"{name} is stopped; it is deleted from")
+        kept = [session.last.folder / f"worker-{number}.log" for number in (0, 1)]
+        for number, log in enumerate(kept):
+            assert display.data(f"worker-{number}").endswith(b"saving\nsaved at step 812\n")
+            assert log.read_bytes().endswith(b"saving\nsaved at step 812\n")
+        assert display.status.state is State.STOPPED
+        await registry.close()
+
+    asyncio.run(main())
+    assert team.left() == []
+
+
+def test_a_cell_that_runs_again_at_once_has_its_name_again(team: Team) -> None:
+    named = "%name=again\n"
+
+    async def main() -> None:
+        registry, display = Registry({}), Recorder()
+        session = kernel_session(team, registry)
+        text = WAIT.replace(HEAD, HEAD + named)
+        work = asyncio.ensure_future(session.run(text, display, team.folder))
+        await wrote(display, "here", "worker-0", "worker-1")
+        await interrupted(work)
+        second = Recorder()
+        await session.run(SHORT.replace(HEAD, HEAD + named), second, team.folder)
+        assert second.job
+        assert second.job.name == "again"
+        assert "again is stopped; it is deleted from" in display.notices
+        await registry.close()
+
+    asyncio.run(main())
+
+
 @pytest.fixture
 def proxy(
     own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +246,32 @@ def test_without_an_api_server_while_the_job_is_made(
 
     asyncio.run(main())
     until(lambda: not team.left(), "everything to be gone", 60)
+
+
+@pytest.mark.slow
+def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Proxy) -> None:
+    """It said that the job is removed, and ended: what the server created then was left there."""
+    (team.folder / "train.py").write_text(WAIT.removeprefix(HEAD))
+    images = " ".join(f"{name}={image}" for name, image in team.images.items())
+    env = {**os.environ, "CIAO_STORAGE": str(team.storage), "CIAO_IMAGES": images}
+    command = [sys.executable, "-m", "ciao_kernel.cli", "run", "--framework", "tensorflow"]
+    command += ["--worker", "2", "--namespace", team.namespace.name, "train.py"]
+    proxy.delay(1.5)
+    with subprocess.Popen(
+        command, cwd=team.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        until(lambda: any(one.startswith("TFJob/") for one in team.left()), "the job", 60)
+        proxy.stall()  # so that the answer never comes
+        process.send_signal(signal.SIGINT)
+        time.sleep(6)
+        proxy.pass_on()
+        output, _ = process.communicate(timeout=60)
+    said = output.decode()
+    assert process.returncode == 130, said
+    assert "may exist, for the API server has not answered yet" in said
+    assert "is removed again." in said
+    # What hangs from the job is collected behind it.
+    until(lambda: not team.left(), f"everything to be gone, after {said!r}", 60)
 
 
 def test_a_deletion_that_fails_is_told(team: Team, proxy: Proxy) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,11 @@ def test_a_source_that_fits_nowhere_is_an_error_that_names_the_largest() -> None
     data = random.Random(2).randbytes(LIMIT)
     with pytest.raises(SourceError, match=r"big\.bin \(1\.0 MiB\)"):
         build(source(**{"big.bin": data, "small.bin": b"x"}))
+
+
+def test_a_users_python_path_does_not_hide_a_builders_packages() -> None:
+    artifact = replace(build(source()), env=(("PYTHONPATH", "/opt/ciao/site"),))
+    header = "%framework=tensorflow\n%envvar=PYTHONPATH=/data/lib\n"
+    container = pod(objects(header, artifact), "Worker")["spec"]["containers"][0]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["PYTHONPATH"] == "/opt/ciao/site:/data/lib"

@@ -76,6 +76,27 @@ def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     assert members.statuses()[ZERO].reason == "deleted"
 
 
+@pytest.mark.parametrize("state", [{}, {"terminated": {"exitCode": 137}}])
+def test_the_last_word_of_a_deleted_pod_makes_no_failure_of_it(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
+    """A look at the list comes before each change, and the pod may be gone from it by then."""
+    pods = Pods()
+    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    ended = {"exitCode": 137, "finishedAt": "2026-11-21T10:00:12Z"}
+    leaving = {"deletionTimestamp": "2026-11-21T10:00:40Z", "deletionGracePeriodSeconds": 30}
+    for one, listed in (
+        (pod("a", 0, "Running", terminated=ended), True),
+        (pod("a", 0, "Failed", **state), False),
+    ):
+        one["metadata"] |= leaving
+        pods.items = {"a": one} if listed else {}
+        members.renew(pods)  # type: ignore[arg-type]
+        members.update({"a": one}, "j")
+        status = members.statuses()[ZERO]
+        assert (status.state, status.reason) == (State.STOPPED, "deleted")
+
+
 def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:
     pods = Pods()
     members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
@@ -105,6 +126,8 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client:
+        access = None
+
         @property
         def request(self) -> Callable[..., AsyncIterator[Any]]:
             raise LookupError("the disk of the node is gone")
@@ -120,12 +143,41 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
         async with asyncio.timeout(10):
             await woken.wait()
         said = [event.text for event in members.output() if isinstance(event, Notice)]
-        assert members.drained(late=False)
+        assert members.drained(lambda *_: True)
         await members.close()
         return said[0]
 
     said = asyncio.run(main())
     assert said == "the lines of worker-0 are not read any more: the disk of the node is gone"
+
+
+def test_the_log_of_an_earlier_pod_is_waited_for_though_its_successor_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+
+    async def copy(self: Members, replica: Replica, uid: str, pod: object) -> None:
+        await (read.wait() if uid == "a" else asyncio.Event().wait())
+
+    monkeypatch.setattr(Members, "_copy", copy)
+
+    async def main() -> tuple[bool, bool]:
+        pods = Pods()
+        members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+        for uid, second in (("a", 0), ("b", 4)):
+            one = pod(uid, 0, "Running", second, running={})
+            one["spec"]["nodeName"] = "n"
+            last, pods.items = pods.items, {uid: one}
+            members.update({**last, uid: one}, "j")
+        before = members.drained(lambda *_: False)
+        read.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        after = members.drained(lambda *_: False)
+        await members.close()
+        return before, after
+
+    assert asyncio.run(main()) == (False, True)
 
 
 def test_what_nobody_asks_for_is_not_kept() -> None:

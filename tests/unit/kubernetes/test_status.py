@@ -69,6 +69,27 @@ def test_a_jobs_condition_decides_whatever_its_pods_do() -> None:
     assert (both.state, both.message) == (State.FAILED, "why")
 
 
+@pytest.mark.parametrize(
+    ("second", "reason", "policy", "state"),
+    [
+        (10, "", "Running", State.STOPPED),
+        (9, "", "Running", State.FAILED),  # by itself, before the job's end
+        (10, "OOMKilled", "Running", State.FAILED),
+        (10, "", "None", State.FAILED),  # nobody asked it to end
+    ],
+)
+def test_a_replica_that_a_succeeded_job_stops_has_not_failed(
+    second: int, reason: str, policy: str, state: State
+) -> None:
+    """torchrun ends with 1 when it is asked to end."""
+    done = job("Succeeded") | {"spec": {"runPolicy": {"cleanPodPolicy": policy}}}
+    since = status.stamp(f"2026-11-21T10:00:{second:02d}Z")
+    worker = ReplicaStatus(WORKER, State.FAILED, since, 1, reason)
+    found = status.of_job(JOB, done, {WORKER: worker}).replicas[1]
+    assert found.state is state
+    assert found.exit_code == (None if state is State.STOPPED else 1)
+
+
 def test_the_replica_that_failed_first_is_to_blame() -> None:
     first = ReplicaStatus(WORKER, State.FAILED, 5.0, 1)
     later = ReplicaStatus(Replica("ps", 0), State.FAILED, 6.0, 1)

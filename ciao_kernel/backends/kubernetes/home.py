@@ -1,0 +1,36 @@
+"""The pod that this kernel runs in, which may own jobs that are to end with it.
+
+A kernel cannot be relied on to delete its jobs: it may be killed, and when its pod is deleted its
+token is worth nothing any more. The cluster deletes what the pod owns, however the pod has gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Manifest
+
+
+async def owner(target: Target) -> Manifest | None:
+    """Return the ownerReference to this kernel's pod, for a job at a target.
+
+    None where the kernel is not in a pod of that namespace, or cannot see its pod: an owner has to
+    be in the same namespace of the same cluster, or what it owns is deleted at once.
+    """
+    access = target.client.access
+    if access.context or access.namespace != target.namespace:  # a context is of a kubeconfig
+        return None
+    # A gateway names the pod. Elsewhere the host has its name, as a rule.
+    name = os.environ.get("KERNEL_POD_NAME") or socket.gethostname()
+    try:
+        pod = await target.client.find(f"/api/v1/namespaces/{target.namespace}/pods/{name}")
+    except BackendError:
+        return None
+    uid = status.get(pod, "metadata", "uid")
+    if not isinstance(uid, str):
+        return None
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}

@@ -1,0 +1,440 @@
+"""A job's end where the watch of its pods is behind: no line is lost, and no state is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from kubernetes.aio.client.configuration import Configuration
+
+from ciao_kernel.backends.kubernetes import follow as module
+from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes.follow import follow
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
+
+ZERO, ONE = Replica("worker", 0), Replica("worker", 1)
+JOB = Job("mine", "kubernetes", "tensorflow", (ZERO,), 0.0, "team", uid="j")
+PATH = "/apis/kubeflow.org/v1/namespaces/team/tfjobs/mine"
+LISTS, WATCH, LOG = "list pods", "watch pods", "log"
+LAST_WORDS = 0.1
+CUT = aiohttp.ServerDisconnectedError()
+
+
+class Answer:
+    """One answer, that ends where its queue holds None, and breaks where it holds an error."""
+
+    def __init__(self, status: int = 200, *body: bytes | Exception | None) -> None:
+        self.status, self.content, self.connection = status, self, None
+        self._queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        for piece in body:
+            self.put(piece)
+
+    def put(self, piece: bytes | Exception | None) -> None:
+        self._queue.put_nowait(piece)
+
+    async def readany(self) -> bytes:
+        piece = await self._queue.get()
+        if isinstance(piece, Exception):
+            raise piece
+        return piece or b""
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        while piece := await self.readany():
+            yield piece
+
+    async def text(self, encoding: str, errors: str) -> str:
+        return (await self.readany()).decode()
+
+
+class Server:
+    """An API server with one job. What is done to its pods, their watch may not tell."""
+
+    access = Access(Configuration(host="http://here"), "team", "test", "test")
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.faults: dict[str, Callable[[], Exception | int | None]] = {}
+        """Why requests of a kind fail: an error, or a refusal's code."""
+        self.pods: dict[str, Object] = {}
+        self.lines: dict[str, list[bytes]] = {}
+        notes = marks.notes(JOB, "run", ZERO, ["ps"])
+        meta = {"name": "mine", "uid": "j", "annotations": notes}
+        self.job: Object = {"metadata": meta, "status": {}}
+        self._watches: dict[str, list[Answer]] = {"watch jobs": [], WATCH: []}
+        self._streams: list[Answer] = []
+
+    async def get(self, path: str, **query: str) -> Object:
+        return {"items": []}
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self, method: str, path: str, query: Mapping[str, str], timeout: object
+    ) -> AsyncIterator[Answer]:
+        what = "pods" if "/pods" in path else "jobs"
+        kind = f"{'watch' if 'watch' in query else 'list'} {what}"
+        kind = LOG if path.endswith("/log") else kind
+        self.asked.append(kind)
+        await asyncio.sleep(0)
+        fault = self.faults.get(kind, lambda: None)()
+        if isinstance(fault, Exception):
+            raise fault
+        if fault:
+            yield Answer(fault, b'{"message": "not now"}', None)
+        elif kind == LOG:
+            yield self._log(path.split("/")[-2], "follow" in query)
+        elif kind.startswith("watch"):
+            answer = Answer()
+            self._watches[kind].append(answer)
+            if what == "jobs":
+                self._send(kind, self.job)
+            yield answer
+        else:
+            items = list(self.pods.values()) if what == "pods" else [self.job]
+            found = {"items": items, "metadata": {"resourceVersion": "1"}}
+            yield Answer(200, json.dumps(found).encode(), None)
+
+    def _log(self, pod: str, follow: bool) -> Answer:
+        answer = Answer(200, b"".join(self.lines[pod]))
+        now = [one for one in self.pods.values() if one["metadata"]["name"] == pod]
+        if follow and now and now[0]["status"]["phase"] == "Running":
+            self._streams.append(answer)
+        else:
+            answer.put(None)
+        return answer
+
+    def has(self, index: int, state: str = "running", uid: str = "", role: str = "worker") -> None:
+        """Make or change a pod; its watch says nothing. ``ended 3``: with exit code 3.
+
+        Args:
+            index: Of the replica.
+            state: ``waiting`` (for its image), ``running``, ``leaving`` or ``ended``.
+            uid: Of the pod.
+            role: Of the replica.
+        """
+        uid = uid or f"p{index}"
+        name, (word, _, code) = f"mine-worker-{index}", state.partition(" ")
+        phase, how = "Running", cast(Object, {"running": {}})
+        if word == "ended":
+            phase = "Failed" if code else "Succeeded"
+            how = {"terminated": {"exitCode": int(code or 0), "containerID": f"c-{uid}"}}
+        elif word == "waiting":
+            phase, how = "Pending", {"waiting": {"reason": "ImagePullBackOff"}}
+        container = {"name": "c", "containerID": f"c-{uid}", "restartCount": 0, "state": how}
+        self.lines.setdefault(name, [])
+        self.pods[uid] = {
+            "metadata": {
+                "name": name,
+                "uid": uid,
+                "labels": {marks.OPERATOR_ROLE: role, marks.OPERATOR_INDEX: str(index)},
+                "creationTimestamp": "2026-11-21T10:00:00Z",
+                "ownerReferences": [{"uid": "j"}],
+            },
+            "spec": {"nodeName": "n", "restartPolicy": "Never", "containers": [{"name": "c"}]},
+            "status": {"phase": phase, "containerStatuses": [container]},
+        }
+        if word == "leaving":
+            self.pods[uid]["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z"
+
+    def writes(self, index: int, *words: str) -> None:
+        log = self.lines[f"mine-worker-{index}"]
+        for word in words:
+            log.append(f"2026-11-21T10:00:{len(log):02d}.000000000Z {word}\n".encode())
+
+    def tells(self, uid: str) -> None:
+        """Let the watch tell how a pod is."""
+        self._send(WATCH, self.pods[uid])
+
+    def breaks(self, *kinds: str) -> None:
+        """Cut the connections of these kinds."""
+        cut = [one for kind in kinds for one in self._watches.get(kind, ())]
+        for answer in cut + (self._streams if LOG in kinds else []):
+            answer.put(CUT)
+
+    def ends(self, how: str, **more: str) -> None:
+        """Let the operator say that the job is over."""
+        condition = {"type": how, "status": "True", **more}
+        self.job = {**self.job, "status": {"conditions": [condition]}}
+        self._send("watch jobs", self.job)
+
+    def _send(self, kind: str, item: Object) -> None:
+        event = json.dumps({"type": "MODIFIED", "object": item}).encode() + b"\n"
+        for answer in self._watches[kind]:
+            answer.put(event)
+
+    def follow(
+        self, folder: Path, *then: tuple[str, Callable[[], object]], **settings: Any
+    ) -> tuple[str, Status]:
+        """Return what was written, and the last status.
+
+        Args:
+            folder: Of the logs.
+            then: What happens next, once this word was written; "" at the first status.
+            settings: Other than the built-in ones.
+        """
+        left = list(then)
+
+        async def main() -> list[Event]:
+            events = []
+            api = cast(Client, self)
+            said = b""
+            async with asyncio.timeout(20):
+                async for event in follow(api, JOB, PATH, folder, Settings(**settings)):
+                    events.append(event)
+                    said += event.data if isinstance(event, Output) else b""
+                    while left and left[0][0].encode() in said:
+                        left.pop(0)[1]()
+            return events
+
+        events = asyncio.run(main())
+        written = b"".join(event.data for event in events if isinstance(event, Output))
+        last = events[-1]
+        assert isinstance(last, Status)
+        assert last.settled
+        assert not left
+        return written.decode().replace("\n", " ").strip(), last
+
+    def lists(self) -> int:
+        return self.asked.count(LISTS)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LAST_WORDS", LAST_WORDS)
+    monkeypatch.setattr(module, "_TICK", 0.05)
+
+
+@pytest.fixture
+def server() -> Server:
+    """A job that runs, whose worker has written ``first``."""
+    made = Server()
+    made.has(0)
+    made.writes(0, "first")
+    return made
+
+
+def replica(status: Status) -> ReplicaStatus:
+    return status.replicas[0]
+
+
+@pytest.mark.parametrize("behind", ["away", "silent"])
+@pytest.mark.parametrize(("how", "code"), [("Succeeded", ""), ("Failed", "3")])
+def test_a_watch_of_pods_that_is_behind(
+    server: Server, tmp_path: Path, behind: str, how: str, code: str
+) -> None:
+    def end() -> None:
+        # The log's reader waits for its next try for as long as nobody knows of the end.
+        server.faults[LOG] = lambda: CUT if server.lists() < 2 else None
+        if behind == "away":
+            server.faults[WATCH] = lambda: CUT
+        server.breaks(LOG, *([WATCH] if behind == "away" else []))
+        server.has(0, f"ended {code}".strip())
+        server.writes(0, "last")
+        server.ends(how)
+
+    written, status = server.follow(tmp_path, ("first", end))
+    assert written == "first last"
+    assert (str(status.state), str(replica(status).state)) == (how, how)
+    assert replica(status).exit_code == int(code or 0)
+    assert server.lists() == 2
+
+
+def test_a_pod_of_which_nobody_heard(tmp_path: Path) -> None:
+    server = Server()
+
+    def end() -> None:
+        server.has(0, "ended")
+        server.writes(0, "all")
+        server.ends("Succeeded")
+
+    written, status = server.follow(tmp_path, ("", end))
+    assert (written, replica(status).state) == ("all", State.SUCCEEDED)
+
+
+def test_a_failed_pod_that_was_made_again(server: Server, tmp_path: Path) -> None:
+    def fail() -> None:
+        server.has(0, "ended 1")
+        server.tells("p0")
+        server.breaks(LOG)
+        server.writes(0, "worse")
+
+    def end() -> None:
+        server.pods.clear()
+        server.lines["mine-worker-0"] = []
+        server.has(0, "ended", uid="again")
+        server.writes(0, "better")
+        server.ends("Succeeded")
+
+    written, status = server.follow(tmp_path, ("first", fail), ("worse", end))
+    assert (written, replica(status).state) == ("first worse better", State.SUCCEEDED)
+
+
+def test_pods_that_are_gone_by_then(server: Server, tmp_path: Path) -> None:
+    def end() -> None:
+        server.pods.clear()
+        server.faults[LOG] = lambda: 404
+        server.breaks(LOG)
+        server.ends("Failed", message="1 replica failed")
+
+    written, status = server.follow(tmp_path, ("first", end))
+    assert (written, replica(status).state) == ("first", State.STOPPED)
+    # That somebody deleted a pod while it ran, as of a watched one, nobody can say.
+    assert (replica(status).reason, status.message) == ("", "1 replica failed")
+    assert server.lists() == 2
+
+
+def test_a_replica_that_runs_on_is_asked_for_once_and_not_waited_for(
+    server: Server, tmp_path: Path
+) -> None:
+    server.has(1)
+
+    def end() -> None:
+        server.has(0, "ended")
+        server.tells("p0")
+        server.ends("Succeeded")
+        server.breaks(LOG)
+
+    written, status = server.follow(tmp_path, ("first", end), linger=0.0)
+    assert written == "first"
+    assert [one.state for one in status.replicas] == [State.SUCCEEDED, State.STOPPED]
+    assert server.lists() == 2
+
+
+class Straggler:
+    """A replica that runs on, once another has ended the job."""
+
+    def __init__(self, server: Server, role: str = "worker") -> None:
+        self.server, self.role = server, role
+        server.has(1, role=role)
+
+    def end_job(self, how: str = "Succeeded", state: str = "leaving", when: str = "") -> None:
+        self.server.has(0, "ended" if how == "Succeeded" else "ended 1")
+        self.server.tells("p0")
+        self._is(state)
+        self.server.ends(how, lastTransitionTime=when)
+        self.server.breaks(LOG)
+
+    def ends_soon(self) -> None:
+        asyncio.get_running_loop().call_later(4 * LAST_WORDS, self._end)
+
+    def _end(self) -> None:
+        self.server.writes(1, "late")
+        self._is("ended")
+
+    def _is(self, state: str) -> None:
+        self.server.has(1, state, role=self.role)
+        self.server.tells("p1")
+
+
+@pytest.mark.parametrize(("state", "linger"), [("leaving", 0.0), ("running", 10.0)])
+def test_a_worker_that_ends_a_moment_after_its_job(
+    server: Server, tmp_path: Path, state: str, linger: float
+) -> None:
+    late = Straggler(server)
+
+    def end() -> None:
+        late.end_job(state=state)
+        late.ends_soon()
+
+    written, status = server.follow(tmp_path, ("first", end), linger=linger, stop_grace=10.0)
+    assert written == "first late"
+    assert [one.state for one in status.replicas] == [State.SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize(
+    "why", ["failed", "a PS", "stays", "hangs", "not asked to end", "over long ago"]
+)
+def test_who_is_not_waited_for_after_a_jobs_end(server: Server, tmp_path: Path, why: str) -> None:
+    late = Straggler(server, "ps" if why == "a PS" else "worker")
+    if why == "stays":
+        server.job["spec"] = {"runPolicy": {"cleanPodPolicy": "None"}}
+    how = "Failed" if why == "failed" else "Succeeded"
+    state = "running" if why == "not asked to end" else "leaving"
+    when = "2026-01-01T00:00:00Z" if why == "over long ago" else ""
+    graces = {
+        "linger": 0.0 if why in ("hangs", "not asked to end") else 1000.0,
+        "stop_grace": 0.0 if why == "hangs" else 1000.0,
+    }
+    written, status = server.follow(
+        tmp_path, ("first", lambda: late.end_job(how, state, when)), **graces
+    )
+    assert (written, str(status.state)) == ("first", how)
+    assert status.replicas[1].state is State.STOPPED
+
+
+def test_a_job_that_seemed_hopeless_and_runs_by_now(tmp_path: Path) -> None:
+    server = Server()
+    server.has(0, "waiting")
+
+    def start() -> None:
+        server.has(0)
+        server.writes(0, "first")
+
+    def end() -> None:
+        server.has(0, "ended")
+        server.writes(0, "last")
+        server.ends("Succeeded")
+        server.breaks(LOG)
+
+    written, status = server.follow(tmp_path, ("", start), ("first", end), hopeless_wait=0.05)
+    assert (written, status.state) == ("first last", State.SUCCEEDED)
+    assert server.lists() == 3
+
+
+def test_what_is_known_to_have_succeeded_is_not_asked_for_again(
+    server: Server, tmp_path: Path
+) -> None:
+    def end() -> None:
+        server.has(0, "ended")
+        server.writes(0, "last")
+        server.breaks(LOG)
+        server.tells("p0")
+        server.ends("Succeeded")
+
+    assert server.follow(tmp_path, ("first", end))[0] == "first last"
+    assert server.lists() == 1
+
+
+def test_a_server_that_refuses_for_a_moment(server: Server, tmp_path: Path) -> None:
+    def end() -> None:
+        server.faults[LISTS] = lambda: 403 if server.lists() < 4 else None
+        server.has(0, "ended")
+        server.writes(0, "last")
+        server.breaks(LOG)
+        server.ends("Succeeded")
+
+    written, status = server.follow(tmp_path, ("first", end))
+    assert (written, replica(status).state) == ("first last", State.SUCCEEDED)
+
+
+def test_a_server_that_refuses_for_good(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DENIED", 0.1)
+
+    def end() -> None:
+        server.faults[LISTS] = lambda: 403
+        server.ends("Succeeded")
+
+    with pytest.raises(Refused, match="not now"):
+        server.follow(tmp_path, ("first", end))
+    assert server.lists() > 2
+
+
+def test_a_server_that_stays_away(server: Server, tmp_path: Path) -> None:
+    def end() -> None:
+        server.faults = dict.fromkeys((LISTS, WATCH, LOG), lambda: CUT)
+        server.breaks(WATCH, LOG)
+        server.ends("Succeeded")
+
+    with pytest.raises(ClusterFault, match="has been away for"):
+        server.follow(tmp_path, ("first", end), follow_patience=0.5)
