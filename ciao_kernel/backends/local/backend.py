@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from ciao_kernel import preview
 from ciao_kernel.backends.local import execute, follower, gpus, interpreter, views
+from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings, shown_name
@@ -23,17 +24,22 @@ class LocalBackend:
     Args:
         settings: Where jobs are kept and how they are stopped.
         devices: Returns this machine's GPUs; a test passes its own.
+        host: This machine among those that share the storage; a test passes its own.
     """
 
     name = views.BACKEND
     outlives_kernel = False
 
     def __init__(
-        self, settings: Settings, devices: Callable[[], tuple[str, ...]] = gpus.installed
+        self,
+        settings: Settings,
+        devices: Callable[[], tuple[str, ...]] = gpus.installed,
+        host: Host | None = None,
     ) -> None:
         self._settings = settings
-        self._launcher = Launcher(settings, devices)
-        self._store = Store(settings.storage / "jobs", settings.stop_grace)
+        self._host = host or Host(settings.storage)
+        self._launcher = Launcher(settings, devices, self._host)
+        self._store = Store(settings.storage / "jobs", self._host)
 
     def available(self) -> bool:
         """Always: there is a machine."""
@@ -100,13 +106,16 @@ class LocalBackend:
         return self._follow(job)
 
     async def _follow(self, job: Job) -> AsyncIterator[Event]:
-        async with contextlib.aclosing(follower.follow(job, self._store.folder(job))) as events:
+        following = follower.follow(job, self._store.folder(job), self._host)
+        async with contextlib.aclosing(following) as events:
             async for event in events:
                 yield event
 
-    async def stop(self, job: Job, reason: str) -> None:
-        """SIGTERM to all replicas, SIGKILL after the grace; the supervisor does both."""
-        await self._store.stop(job, reason)
+    async def stop(
+        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+    ) -> None:
+        """SIGTERM to all replicas, SIGKILL after the job's grace; the supervisor does both."""
+        await self._store.stop(job, reason, certain=certain)
 
     async def delete(self, job: Job) -> None:
         """Stop the job and remove its folder, with all that it wrote there."""
@@ -148,7 +157,8 @@ class LocalBackend:
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
     ) -> int:
         """Run a command in the job's folder, with the variables of the replica."""
-        return await execute.execute(self._store.folder(job), replica, command, streams)
+        folder = self._store.folder(job)
+        return await execute.execute(folder, self._host, replica, command, streams)
 
     def remains(self, job: Job) -> str:
         """Its folder, until it is deleted; before that, a replica that does not end."""

@@ -1,4 +1,4 @@
-"""Who holds which port and which GPU: no two jobs of a user get the same.
+"""Who holds which port and which GPU: no two jobs of a user get the same on one machine.
 
 One small file for all jobs, so that a submit need not read every job there ever was.
 """
@@ -11,16 +11,20 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.local import views
-from ciao_kernel.backends.local.record import Folder, replace
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.record import UNREADABLE, Folder, replace
+from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import State
 
 _SUBMIT_TIME = 120.0
 """Seconds after which a job without a status will never have one: its submit was cut short."""
+_PATIENCE = 30.0
+"""Seconds in which other submits must let go of the lock, which they hold for milliseconds."""
 
 
 class Claims:
@@ -28,51 +32,110 @@ class Claims:
 
     Args:
         storage: The folder of all that ciao keeps.
+        host: This machine. What the jobs of another hold is kept, and hinders nobody here.
     """
 
-    def __init__(self, storage: Path) -> None:
+    def __init__(self, storage: Path, host: Host) -> None:
         self._jobs = storage / "jobs"
         self._file = storage / "claims.json"
         self._lock = storage / "claims.lock"
+        self._host = host
 
     @contextlib.asynccontextmanager
-    async def locked(self) -> AsyncIterator[None]:
-        """Keep other submits out from the choice to :meth:`add`; that is a few milliseconds."""
+    async def locked(self, patience: float = _PATIENCE) -> AsyncIterator[None]:
+        """Keep other submits out from the choice to :meth:`add`; that is a few milliseconds.
+
+        Raises:
+            EnvironmentFault: Another process has held the lock for so many seconds.
+        """
+        until = time.monotonic() + patience
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while not _taken(descriptor):
+                if time.monotonic() > until:
+                    raise EnvironmentFault(
+                        f"another process has locked {self._lock} for {patience:.0f} s.",
+                        f"`fuser {self._lock}` names it; end it if it hangs, then run this again.",
+                    )
                 await asyncio.sleep(0.005)
             yield
         finally:
             os.close(descriptor)
 
     def ports(self) -> set[int]:
-        """The ports that are held."""
-        return {port for claim in self._held().values() for port in claim["ports"]}
+        """The ports of this machine that are held."""
+        return {port for claim in self._here().values() for port in claim["ports"]}
 
     def gpus(self) -> dict[str, str]:
-        """The GPUs that are held, each with the job that holds it."""
-        return {gpu: job for job, claim in self._held().items() for gpu in claim["gpus"]}
+        """The GPUs of this machine that are held, each with the job that holds it."""
+        return {gpu: job for job, claim in self._here().items() for gpu in claim["gpus"]}
 
     def add(self, job: str, ports: Collection[int], gpus: Collection[str]) -> None:
         """Hold ports and GPUs for a job until its replicas are over, or its folder is gone."""
-        claim = {"since": time.time(), "ports": list(ports), "gpus": list(gpus)}
+        claim = {
+            "since": time.time(),
+            "host": self._host.identity,
+            "ports": list(ports),
+            "gpus": list(gpus),
+        }
         replace(self._file, {**self._held(), job: claim})
 
-    def _held(self) -> dict[str, Any]:
-        try:
-            claims = json.loads(self._file.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return {job: claim for job, claim in claims.items() if self._holds(job, claim)}
+    async def end_lost(self) -> None:
+        """End what still runs of jobs whose supervisor is gone: it uses what they held."""
+        if marks := [mark for job in self._read() if (mark := self._lost(job))]:
+            await asyncio.to_thread(processes.sweep, *marks)
 
-    def _holds(self, job: str, claim: dict[str, Any]) -> bool:
+    def _here(self) -> dict[str, Any]:
+        return {job: claim for job, claim in self._held().items() if self._host.has(claim)}
+
+    def _held(self) -> dict[str, Any]:
+        return {job: claim for job, claim in self._read().items() if self._holds(job, claim)}
+
+    def _read(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            claims = json.loads(self._file.read_bytes())
+            return claims if isinstance(claims, dict) else {}
+        return {}
+
+    def _holds(self, job: str, claim: Mapping[str, Any]) -> bool:
         folder = Folder(self._jobs / job)
-        status = folder.read_status()
-        if status is None:
-            return folder.path.is_dir() and time.time() - claim["since"] < _SUBMIT_TIME
-        runs = any(not State(one["state"]).over for one in status["replicas"])
-        return runs and views.supervised(status)
+        try:
+            status = folder.read_status()
+            if status is not None:
+                if not _runs(status):
+                    return False
+                # What could not be ended goes on using what it was given.
+                return self._host.supervises(folder, status) or bool(self._left(job))
+        except UNREADABLE:
+            pass  # A power cut may leave an empty file: it is as if there were none.
+        return folder.path.is_dir() and self._submitted(folder, claim) < _SUBMIT_TIME
+
+    def _submitted(self, folder: Folder, claim: Mapping[str, Any]) -> float:
+        """How many seconds ago; where another machine's clock said when, its folder tells."""
+        if self._host.has(claim):
+            return time.time() - float(claim["since"])
+        try:
+            return self._host.age(folder.path)
+        except OSError:
+            return 0.0
+
+    def _left(self, job: str) -> list[int]:
+        mark = self._lost(job)
+        return processes.marked(mark) if mark else []
+
+    def _lost(self, job: str) -> str:
+        """The mark of a job's processes, if its supervisor, here, is gone before they were."""
+        folder = Folder(self._jobs / job)
+        with contextlib.suppress(*UNREADABLE):
+            status = folder.read_status()
+            runs = status is not None and _runs(status) and self._host.has(status["supervisor"])
+            if status is not None and runs and not self._host.supervises(folder, status):
+                return str(folder.read_job()["id"])
+        return ""
+
+
+def _runs(status: Mapping[str, Any]) -> bool:
+    return any(not State(one["state"]).over for one in status["replicas"])
 
 
 def _taken(descriptor: int) -> bool:

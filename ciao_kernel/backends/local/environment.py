@@ -21,6 +21,7 @@ from ciao_kernel import caches, pip
 from ciao_kernel.backends.local import processes
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Notice
+from ciao_kernel.pip import ground
 from ciao_kernel.plugins import Emit
 from ciao_kernel.requirements import Requirements
 
@@ -51,7 +52,8 @@ async def bring(
     if not wanted.packages:
         return python
     version, sites = await _asked(python)
-    key = json.dumps([python, version, sites, wanted.key])
+    answers = await asyncio.to_thread(ground.digest, wanted.options, wanted.index)
+    key = json.dumps([python, version, sites, wanted.key, answers])
     folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
     caches.used(folder / _DONE)
     if (folder / _DONE).exists():

@@ -12,9 +12,10 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from ciao_kernel.backends.local import processes, supervisor
+from ciao_kernel.backends.local import hosts, processes
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.backends.local.replica import inherited
+from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Replica
 from ciao_kernel.queries import Streams
 
@@ -26,7 +27,11 @@ _LAST_WORDS = 1.0
 
 
 async def execute(
-    folder: Folder, replica: Replica, command: Sequence[str], streams: Streams
+    folder: Folder,
+    host: hosts.Host,
+    replica: Replica,
+    command: Sequence[str],
+    streams: Streams,
 ) -> int:
     """Run a command and return its exit code.
 
@@ -34,13 +39,21 @@ async def execute(
 
     Raises:
         BackendError: It cannot be started.
+        UsageError: The replica runs on another machine.
     """
     try:
-        job = folder.read_job()
+        job, status = folder.read_job(), folder.read_status()
+        away = status is not None and not host.has(status["supervisor"])
+        if status is not None and away and host.supervises(folder, status):
+            name = hosts.name(status["supervisor"])
+            raise UsageError(
+                f"{folder.path.name} runs on {name}, and a command runs beside its replica.",
+                f"Run it in a terminal of {name}.",
+            )
         own = next(one["env"] for one in job["replicas"] if one["name"] == str(replica))
     except (OSError, ValueError, KeyError, StopIteration):
         raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    environment = {**supervisor.inherited(os.environ), **own, processes.MARK: job["id"]}
+    environment = {**inherited(os.environ), **own, processes.MARK: job["id"]}
     run = _in_terminal if streams.sizes is not None else _in_pipes
     try:
         return await run(command, job["workdir"], environment, streams)

@@ -12,8 +12,9 @@ import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
+from typing import Any
 
-from ciao_kernel.backends.local import processes, views
+from ciao_kernel.backends.local import hosts, processes, views
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
@@ -31,7 +32,7 @@ _TAIL = 4096
 """Bytes of an unfinished line that a live view gets."""
 
 
-async def follow(job: Job, folder: Folder) -> AsyncGenerator[Event, None]:
+async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[Event, None]:
     """Yield a job's output and states until it is settled.
 
     Raises:
@@ -39,7 +40,7 @@ async def follow(job: Job, folder: Folder) -> AsyncGenerator[Event, None]:
         JobStopped: The job was deleted meanwhile.
     """
     readers = [LogReader(replica, folder.log(str(replica))) for replica in job.replicas]
-    watch = _Watch(folder)
+    watch = _Watch(folder, host)
     started = checked = time.monotonic()
     with contextlib.ExitStack() as opened:
         for reader in readers:
@@ -62,7 +63,7 @@ async def follow(job: Job, folder: Folder) -> AsyncGenerator[Event, None]:
             more = any(reader.more for reader in readers)
             pause = _QUICK if now - started < _QUICK_FOR else _SLOW
             await asyncio.sleep(0 if more else pause)
-        if watch.lost:
+        if watch.lost and not watch.elsewhere:
             # Nobody else would end what still runs.
             with contextlib.suppress(OSError, ValueError):
                 await asyncio.to_thread(processes.sweep, folder.read_job()["id"])
@@ -75,7 +76,8 @@ async def follow(job: Job, folder: Folder) -> AsyncGenerator[Event, None]:
         assert watch.status is not None
         if watch.lost:
             yield views.lost(watch.status)
-            raise _lost(job, folder)
+            again = watch.elsewhere == hosts.name({"host": host.identity})
+            raise _lost(job, folder, "" if again else watch.elsewhere)
         yield watch.status
 
 
@@ -153,11 +155,13 @@ class LogReader:
 class _Watch:
     """Looks at a job's status file, and after its supervisor."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, host: hosts.Host) -> None:
         self.status: Status | None = None
         self.deleted = False
         self.lost = False
         self._folder = folder
+        self._host = host
+        self._record: dict[str, Any] = {}
         self._stamp: tuple[int, ...] = ()
 
     @property
@@ -165,28 +169,40 @@ class _Watch:
         """Whether nothing more will come."""
         return self.deleted or (self.status is not None and self.status.settled)
 
+    @property
+    def elsewhere(self) -> str:
+        """The name of the machine that the job is on; empty where that is this one."""
+        supervisor = self._record.get("supervisor", {})
+        return "" if self._host.has(supervisor) else hosts.name(supervisor)
+
     def look(self, *, stamp_counts: bool = True) -> Status | None:
         """The status if it is new."""
         try:
             stat = self._folder.status_file.stat()
+            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+            if stamp == self._stamp and stamp_counts:
+                return None
+            record = self._folder.read_status()
         except (FileNotFoundError, NotADirectoryError):
             self.deleted = True
             return None
-        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
-        if stamp == self._stamp and stamp_counts:
+        except (OSError, ValueError):
+            # As after a power cut. The next look may read it; without a first there is nothing.
+            self.deleted = self.status is None
             return None
-        record = self._folder.read_status()
-        if record is None:
-            self.deleted = True
+        before = self._record
+        if record is None or (before and record["supervisor"] != before["supervisor"]):
+            self.deleted = True  # It may be that of a later job, which got the name.
             return None
-        self._stamp = stamp
-        self._supervised = record
+        self._stamp, self._record = stamp, record
+        if record == before:
+            return None  # Its supervisor only said that it lives.
         self.status = views.status(self._folder, record)
         return self.status
 
     def is_lost(self) -> bool:
         """Whether the supervisor died without a last word; :attr:`lost` keeps the answer."""
-        if self.status is None or views.supervised(self._supervised):
+        if self.status is None or self._host.supervises(self._folder, self._record):
             return False
         # It may have settled the job just before it ended, and two records written within one
         # tick of the file system's clock can look the same from outside.
@@ -201,13 +217,18 @@ def _last_state(line: bytes) -> bytes:
     return line[start + 1 :] if start >= 0 else line
 
 
-def _lost(job: Job, folder: Folder) -> JobLost:
+def _lost(job: Job, folder: Folder, elsewhere: str) -> JobLost:
     with contextlib.suppress(OSError):
         if said := folder.supervisor_log.read_text(errors="replace").strip().splitlines():
             return JobLost(
                 f"the process that runs {job.name} broke: {said[-1]}",
                 f"All that it said is in {folder.supervisor_log}.",
             )
+    if elsewhere:
+        return JobLost(
+            f"the process that runs {job.name} on {elsewhere} gives no sign of life.",
+            f"See after {elsewhere}. `%ciao delete {job.name}` removes what is left here.",
+        )
     return JobLost(
         f"the process that runs {job.name} is gone: it was killed, or this machine was "
         "started again.",

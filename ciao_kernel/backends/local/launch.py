@@ -20,6 +20,7 @@ from typing import Any
 from ciao_kernel import naming, requirements
 from ciao_kernel.backends.local import environment, gpus, interpreter, ports, processes, store
 from ciao_kernel.backends.local.claims import Claims
+from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, EnvironmentFault
@@ -40,13 +41,17 @@ class Launcher:
     Args:
         settings: Where jobs are kept and how they are stopped.
         devices: Returns this machine's GPUs.
+        host: This machine.
     """
 
-    def __init__(self, settings: Settings, devices: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(
+        self, settings: Settings, devices: Callable[[], tuple[str, ...]], host: Host
+    ) -> None:
         self._settings = settings
         self._jobs = settings.storage / "jobs"
         self._devices = devices
-        self._claims = Claims(settings.storage)
+        self._claims = Claims(settings.storage, host)
+        self._host = host
 
     def python(self, plan: Plan) -> str:
         """The replicas' interpreter; raises EnvironmentFault where there is none."""
@@ -56,21 +61,24 @@ class Launcher:
     async def check_gpus(self, plan: Plan) -> None:
         """Raise SpecError where the job asks for more GPUs than are free."""
         if wanted := gpus.wanted(plan.spec):
-            gpus.check(wanted, await asyncio.to_thread(self._devices), self._claims.gpus())
+            devices = await self._present(plan)
+            await self._claims.end_lost()
+            gpus.check(wanted, devices, self._claims.gpus())
 
     async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
         """What a launch now would start; nothing is made."""
         name = plan.name or "NAME"
         artifact = Artifact(plan.source, self.python(plan), str(self._jobs / name / "work"))
         addresses = self._addresses(plan)
-        return _replica_plans(plan, artifact, name, addresses, await self._shares(plan))
+        shares = self._shares(plan, await self._present(plan))
+        return _replica_plans(plan, artifact, name, addresses, shares)
 
     async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
         """Lay the job's folder out and start its supervisor."""
         folder = self._claim_name(plan.name, plan.framework.name)
-        store.clear_leftovers(self._jobs)
         started: list[subprocess.Popen[bytes]] = []
         try:
+            await asyncio.to_thread(store.clear_leftovers, self._jobs)
             python = self.python(plan)
             if (wanted := plan.spec.build).needed:
                 cache = self._settings.storage / "cache"
@@ -87,8 +95,10 @@ class Launcher:
                 plan.folder,
             )
             artifact = await builder.build(ask, emit)
+            devices = await self._present(plan)  # It may take long, and a lock must not.
+            await self._claims.end_lost()
             async with self._claims.locked():
-                addresses, shares = self._addresses(plan), await self._shares(plan)
+                addresses, shares = self._addresses(plan), self._shares(plan, devices)
                 name = folder.path.name
                 replicas = _replica_plans(plan, artifact, name, addresses, shares)
                 taken = [address.port for address in addresses.values()]
@@ -132,11 +142,13 @@ class Launcher:
             replica: Address(ports.HOST, port) for replica, port in zip(replicas, free, strict=True)
         }
 
-    async def _shares(self, plan: Plan) -> Mapping[Replica, tuple[str, ...]]:
+    async def _present(self, plan: Plan) -> tuple[str, ...]:
+        """This machine's GPUs; nobody asks for them where the job wants none."""
+        return await asyncio.to_thread(self._devices) if gpus.wanted(plan.spec) else ()
+
+    def _shares(self, plan: Plan, devices: tuple[str, ...]) -> Mapping[Replica, tuple[str, ...]]:
         """Each replica's GPUs; empty where the job does not speak of GPUs at all."""
-        if not gpus.wanted(plan.spec):
-            return gpus.share(plan.spec, (), ())
-        devices, taken = await asyncio.to_thread(self._devices), self._claims.gpus()
+        taken = self._claims.gpus() if gpus.wanted(plan.spec) else {}
         gpus.check(gpus.wanted(plan.spec), devices, taken)
         return gpus.share(plan.spec, devices, taken)
 
@@ -154,6 +166,7 @@ class Launcher:
         return {
             "id": f"{name}-{secrets.token_hex(8)}",
             "name": name,
+            "host": self._host.identity,
             "framework": framework.name,
             "header": plan.header,
             "created": time.time(),

@@ -8,17 +8,24 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from ciao_kernel.backends.local import processes, views
-from ciao_kernel.backends.local.record import LEFTOVERS, Folder
+from ciao_kernel.backends.local import hosts, processes, views
+from ciao_kernel.backends.local.record import LEFTOVERS, UNREADABLE, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
 from ciao_kernel.queries import Details, LogOptions, last_lines
 
-_UNREADABLE = (OSError, ValueError, KeyError)
 _FIRST_LOOK = 1 << 16
 _DAY = 24 * 3600.0
+_LAST_WORDS = 5.0
+"""Seconds that a supervisor has beyond the job's grace."""
+_LOOK = 0.2
+"""Seconds between two looks whether a job of another machine has ended."""
+_ASIDE = "."
+"""So the name of a folder begins that is being removed; no job's does."""
 
 
 class Store:
@@ -26,12 +33,12 @@ class Store:
 
     Args:
         root: Where they are.
-        grace: Seconds that a replica has from SIGTERM to SIGKILL.
+        host: This machine.
     """
 
-    def __init__(self, root: Path, grace: float) -> None:
+    def __init__(self, root: Path, host: hosts.Host) -> None:
         self.root = root
-        self._grace = grace
+        self._host = host
 
     def folder(self, job: Job) -> Folder:
         """The folder of a job."""
@@ -41,16 +48,29 @@ class Store:
         """All jobs, oldest first; half-made ones and other things in the folder are left out."""
         found, lost = [], []
         for path in self._folders():
-            with contextlib.suppress(*_UNREADABLE):
-                job, status, is_lost = _read(Folder(path))
+            with contextlib.suppress(*UNREADABLE):
+                job, status, is_lost = self._read(Folder(path))
                 found.append((job, status))
                 lost += [Folder(path)] if is_lost else []
         await _end(lost)
         return sorted(found, key=lambda pair: pair[0].created)
 
+    def _read(self, folder: Folder) -> tuple[Job, Status, bool]:
+        """A job, its status, and whether processes of it may be left here that nobody ends."""
+        record = folder.read_status()
+        if record and not record["settled"] and not self._host.supervises(folder, record):
+            # It may have been settled between the two questions.
+            record = folder.read_status()
+        if record is None:
+            raise ValueError("not started yet")
+        status = views.status(folder, record)
+        if status.settled or self._host.supervises(folder, record):
+            return views.job(folder), status, False
+        return views.job(folder), views.lost(status), self._host.has(record["supervisor"])
+
     def _folders(self) -> list[Path]:
         try:
-            return list(self.root.iterdir())
+            return [path for path in self.root.iterdir() if not path.name.startswith(_ASIDE)]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -62,47 +82,85 @@ class Store:
     async def find(self, name: str) -> tuple[Job, Status]:
         """One job by its name."""
         path = self.root / name
-        if path.parent == self.root:
-            with contextlib.suppress(*_UNREADABLE):
-                job, status, is_lost = _read(Folder(path))
+        if path.parent == self.root and not name.startswith(_ASIDE):
+            with contextlib.suppress(*UNREADABLE):
+                job, status, is_lost = self._read(Folder(path))
                 await _end([Folder(path)] if is_lost else [])
                 return job, status
         raise NoSuchJob(
             f"there is no job {name or repr(name)} on this machine.", "`%ciao jobs` lists all jobs."
         )
 
-    async def stop(self, job: Job, reason: str) -> None:
-        """SIGTERM to all replicas, SIGKILL after the grace; the supervisor does both."""
+    async def stop(
+        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+    ) -> None:
+        """SIGTERM to all replicas, SIGKILL after the job's grace; the supervisor does both.
+
+        Nothing is done where the name belongs to another job by now.
+
+        Raises:
+            BackendError: The job runs on another machine and does not end there, or its records
+                cannot be read now.
+        """
         folder = self.folder(job)
-        try:
-            record, mark = folder.read_status(), folder.read_job()["id"]
-        except FileNotFoundError:
+        asked = _asked(folder, job)
+        if asked is None:
             return  # Someone deletes it, and stops it first.
+        try:
+            record = folder.read_status()
+        except ValueError:  # A power cut may leave it empty: nobody tells who the supervisor is.
+            if self._host.has(asked):
+                await asyncio.to_thread(processes.sweep, asked["id"])
+            return
+        except OSError as error:
+            raise _unreadable(folder.status_file, error) from None
         if record is None:
             return
-        supervisor = record["supervisor"]
-        if processes.alive(supervisor["pid"], supervisor["birth"]):
-            if not record["settled"]:
-                folder.write_stop(reason)
-            processes.kill([supervisor["pid"]], signal.SIGTERM)
-        until = time.monotonic() + self._grace + 5
-        while processes.alive(supervisor["pid"], supervisor["birth"]):
+        if self._host.has(record["supervisor"]):
+            await _stop_here(folder, asked, record, reason, certain)
+        else:
+            await self._stop_elsewhere(folder, asked, record, reason)
+            certain()
+
+    async def _stop_elsewhere(
+        self, folder: Folder, asked: dict[str, Any], record: dict[str, Any], reason: str
+    ) -> None:
+        """Ask a supervisor that no signal reaches; see that it ends, or that it is dead."""
+        supervisor, grace = record["supervisor"], asked["grace"]
+        until = time.monotonic() + grace + self._host.fresh
+        if self._host.supervises(folder, record):
+            folder.write_stop(reason)
+        while record and self._host.supervises(folder, record):
             if time.monotonic() > until:
-                processes.kill([supervisor["pid"]])
-            await asyncio.sleep(0.02)
-        await asyncio.to_thread(processes.sweep, mark)
+                name, host = asked["name"], hosts.name(supervisor)
+                raise BackendError(
+                    f"{name} runs on {host}, and was asked to stop, but it has not ended there.",
+                    f"Run `ciao delete {name}` on {host}. Its folder is left as it is.",
+                )
+            await asyncio.sleep(_LOOK)
+            with contextlib.suppress(OSError, ValueError):
+                record = folder.read_status() or {}
+                if record.get("supervisor") != supervisor:
+                    return  # Deleted; a later job may have its name.
 
     def runs(self, job: Job) -> bool:
         """Whether a job has replicas that its supervisor has not seen end."""
-        with contextlib.suppress(*_UNREADABLE):
-            record = self.folder(job).read_status()
-            return bool(record and not record["settled"] and views.supervised(record))
+        with contextlib.suppress(*UNREADABLE):
+            folder = self.folder(job)
+            record = folder.read_status()
+            if record is not None and not record["settled"]:
+                return self._host.supervises(folder, record)
         return False
 
     async def delete(self, job: Job) -> None:
-        """Stop a job and remove its folder, with all that it wrote there."""
+        """Stop a job and remove its folder, with all that it wrote there.
+
+        Raises:
+            BackendError: It runs on and its folder stays as it is, or something of it stays.
+        """
         await self.stop(job, "deleted")
-        await asyncio.to_thread(remove, self.folder(job))
+        if _asked(self.folder(job), job):
+            await asyncio.to_thread(_discard, self.folder(job))
 
     def details(self, job: Job) -> Details:
         """What the records of a job say beside its status; variables stay untold.
@@ -110,10 +168,9 @@ class Store:
         Raises:
             NoSuchJob: Its folder is gone.
         """
-        folder = self.folder(job)
         try:
-            return views.details(folder.read_job(), folder.read_status() or {})
-        except _UNREADABLE:
+            return views.details(self.folder(job), self._host)
+        except UNREADABLE:
             raise NoSuchJob(f"the folder of {job.name} is gone.") from None
 
     async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
@@ -160,36 +217,72 @@ def remove(folder: Folder) -> None:
 
 
 def clear_leftovers(root: Path) -> None:
-    """Remove what submits left that were killed midway: nobody finds it as a job.
+    """Remove what submits and deletions left that were killed midway: nobody finds it as a job.
 
-    Only what is a day old, and holds nothing but what a submit makes.
+    Only what is a day old, and either set aside to be removed or nothing but what a submit makes.
+    What cannot be removed stays, and hinders nobody.
     """
-    for path in root.iterdir():
-        with contextlib.suppress(OSError):
-            old = time.time() - path.stat().st_mtime > _DAY
-            if old and not {one.name for one in path.iterdir()} - LEFTOVERS:
-                remove(Folder(path))
+    with contextlib.suppress(OSError):
+        for path in root.iterdir():
+            with contextlib.suppress(OSError, BackendError):
+                if time.time() - path.stat().st_mtime < _DAY:
+                    continue
+                names = {one.name for one in path.iterdir()}
+                if path.name.startswith(_ASIDE) or not names - LEFTOVERS:
+                    remove(Folder(path))
 
 
-def _read(folder: Folder) -> tuple[Job, Status, bool]:
-    """A job, its status, and whether it is lost without its processes being ended yet."""
-    record = folder.read_status()
-    if record is not None and not record["settled"] and not views.supervised(record):
-        # It may have been settled between the two questions.
-        record = folder.read_status()
-    if record is None:
-        raise ValueError("not started yet")
-    status = views.status(folder, record)
-    if status.settled or views.supervised(record):
-        return views.job(folder), status, False
-    return views.job(folder), views.lost(status), True
+def _asked(folder: Folder, job: Job) -> dict[str, Any] | None:
+    """What was asked for; None where there is none, or where the name is another job's by now."""
+    try:
+        asked = folder.read_job()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    except OSError as error:
+        raise _unreadable(folder.job_file, error) from None
+    return asked if asked.get("id") == job.uid else None
+
+
+def _unreadable(file: Path, error: OSError) -> BackendError:
+    return BackendError(f"{file} cannot be read: {error.strerror}.", "Try again in a moment.")
+
+
+async def _stop_here(
+    folder: Folder,
+    asked: dict[str, Any],
+    record: dict[str, Any],
+    reason: str,
+    certain: Callable[[], None],
+) -> None:
+    supervisor = record["supervisor"]
+    if processes.alive(supervisor["pid"], supervisor["birth"]):
+        if not record["settled"]:
+            folder.write_stop(reason)
+        processes.kill([supervisor["pid"]], signal.SIGTERM)
+    certain()
+    until = time.monotonic() + asked["grace"] + _LAST_WORDS
+    while processes.alive(supervisor["pid"], supervisor["birth"]):
+        if time.monotonic() > until:
+            processes.kill([supervisor["pid"]])
+        await asyncio.sleep(0.02)
+    await asyncio.to_thread(processes.sweep, asked["id"])
+
+
+def _discard(folder: Folder) -> None:
+    """Remove a job's folder; its name is free at once."""
+    aside = folder.path.with_name(f"{_ASIDE}{folder.path.name}-{os.urandom(4).hex()}")
+    with contextlib.suppress(OSError):  # Then it is removed where it is.
+        os.utime(folder.path)  # Others let it be as long as we may be at it.
+        folder.path.rename(aside)
+        folder = Folder(aside)
+    remove(folder)
 
 
 async def _end(lost: list[Folder]) -> None:
     """End what still runs of jobs whose supervisor is gone: nobody else would."""
     marks = []
     for folder in lost:
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             marks.append(folder.read_job()["id"])
     if marks:
         await asyncio.to_thread(processes.sweep, *marks)

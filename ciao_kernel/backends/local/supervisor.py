@@ -3,7 +3,8 @@
 It lives in a session of its own, so that neither the kernel's end nor a closed terminal takes
 it along, and it watches the process that owns the job: when that one is gone, so are the
 replicas. Started by :mod:`.launch` as ``python -c`` with the job's folder as argument; reads
-``job.json``, writes ``status.json``. SIGTERM asks it to stop the job.
+``job.json``, writes ``status.json``. SIGTERM asks it to stop the job, and so does the file
+``stop``: a process on another machine can send no signal.
 
 It is written for a quick start (a cell's first line waits for it): standard library, no
 asyncio, no dataclasses.
@@ -11,11 +12,9 @@ asyncio, no dataclasses.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,30 +22,13 @@ from typing import Any
 
 from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.replica import ReplicaProcess
 
 _OWNER_POLL = 0.25
+_BEAT = 10.0
+"""Seconds between two heartbeats, by which other machines see that it lives."""
 _ORPHAN_GRACE = 1.0
 """Seconds from SIGTERM to SIGKILL once the owner is gone: nobody waits for a checkpoint."""
-
-
-class _Replica:
-    """One replica's process and what is known of it."""
-
-    def __init__(self, record: dict[str, Any]) -> None:
-        self.name: str = record["name"]
-        self.endless: bool = record["endless"]
-        self.process: subprocess.Popen[bytes] | None = None
-        self.state = "Pending"
-        self.since = time.time()
-        self.exit_code: int | None = None
-        self.reason = ""
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.exit_code is None
-
-    def to(self, state: str, reason: str = "") -> None:
-        self.state, self.reason, self.since = state, reason, time.time()
 
 
 class Supervisor:
@@ -59,24 +41,26 @@ class Supervisor:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.job = folder.read_job()
-        self.replicas = [_Replica(record) for record in self.job["replicas"]]
+        self.replicas = [ReplicaProcess(record) for record in self.job["replicas"]]
         self.state = "Running"
         self.since = time.time()
         self.reason = ""
         self.message = ""
         self.decided_by: str | None = None
         self.settled = False
+        self.ended = False
         self.asked_to_stop = False
         self._unsaved = True
         self._linger_until = 0.0
         self._kill_at = 0.0
         self._stopping = False
+        self._beat_at = time.monotonic() + _BEAT
 
     def run(self) -> None:
         """Start all replicas and stay until nothing of the job runs any more."""
         wake = self._catch_signals()
-        for replica, record in zip(self.replicas, self.job["replicas"], strict=True):
-            self._start(replica, record)
+        for replica in self.replicas:
+            self._start(replica)
         self._save()
         deadline = self.job["deadline"]
         ends_at = time.monotonic() + deadline if deadline else None
@@ -85,7 +69,9 @@ class Supervisor:
             if readable:
                 os.read(wake, 4096)
             self._reap()
-            self.asked_to_stop = self.asked_to_stop or self._deleted()
+            if self.folder.asks_to_stop():
+                # Set only, never read and written back: a signal may come in between.
+                self.asked_to_stop = True
             now = time.monotonic()
             if self.asked_to_stop and self.state == "Running":
                 self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
@@ -97,11 +83,12 @@ class Supervisor:
                 self._stop(min(_ORPHAN_GRACE, self.job["grace"]))
             self._advance(now)
             self._save()
+            self._beat(now)
         if self.state == "Running":
             # Asked to stop before the first replica was started.
             self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
         self.end_all()
-        self.settled = True
+        self.settled = self.ended = True
         self._unsaved = True
         self._save(patience=60.0)
 
@@ -111,42 +98,26 @@ class Supervisor:
 
     # --------------------------------------------------------------------------- replicas
 
-    def _start(self, replica: _Replica, record: dict[str, Any]) -> None:
+    def _start(self, replica: ReplicaProcess) -> None:
         if self.state != "Running" or self.asked_to_stop:
             replica.to("Stopped")
             return
-        environment = {**inherited(os.environ), **record["env"], processes.MARK: self.job["id"]}
-        log = self.folder.log(replica.name)
         try:
-            # Appending: torchrun's children share the file, and each write lands at its end.
-            with log.open("ab", buffering=0) as output:
-                replica.process = subprocess.Popen(
-                    record["command"],
-                    cwd=self.job["workdir"],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            replica.start(self.job, self.folder)
         except OSError as error:
             replica.exit_code = 127
             replica.to("Failed", "StartError")
             text = f"{replica.name} cannot be started: {error.strerror or error}"
             self._conclude("Failed", "StartError", f"{text} ({error.filename}).", replica.name)
-            return
-        replica.to("Running")
 
     def _reap(self) -> None:
         for replica in self.replicas:
-            process = replica.process
-            if process is None or not replica.running or (code := process.poll()) is None:
+            if not replica.ended():
                 continue
-            replica.exit_code = code
             self._unsaved = True
             if self._stopping:
                 replica.to("Stopped")
-            elif code == 0:
+            elif replica.exit_code == 0:
                 replica.to("Succeeded")
             else:
                 replica.to("Failed", "Error")
@@ -197,22 +168,10 @@ class Supervisor:
 
     def _signal(self, number: signal.Signals) -> None:
         for replica in self.replicas:
-            if replica.process is not None and replica.running:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(replica.process.pid, number)
+            replica.signal(number)
         if number == signal.SIGKILL:
             # torchrun gives each of its processes a session: the group alone is not enough.
             processes.kill(processes.marked(self.job["id"]))
-
-    def _deleted(self) -> bool:
-        """Whether the folder was removed under us: then nobody can find the job any more."""
-        try:
-            self.folder.path.stat()
-        except FileNotFoundError:
-            return True
-        except OSError:
-            pass  # A network drive that hangs is no reason to end a training.
-        return False
 
     def _owner_gone(self) -> bool:
         owner = self.job["owner"]
@@ -266,37 +225,27 @@ class Supervisor:
                 self.folder.free_reserve()
                 time.sleep(0.1)
 
+    def _beat(self, now: float) -> None:
+        if now >= self._beat_at:
+            self._beat_at = now + _BEAT
+            self.folder.touch_status()
+
     def _status(self) -> dict[str, Any]:
         return {
-            "supervisor": {"pid": os.getpid(), "birth": processes.birth(os.getpid())},
+            "supervisor": {
+                "pid": os.getpid(),
+                "birth": processes.birth(os.getpid()),
+                "host": self.job.get("host", ""),
+            },
             "state": self.state,
             "since": self.since,
             "reason": self.reason,
             "message": self.message,
             "decided_by": self.decided_by,
             "settled": self.settled,
-            "replicas": [
-                {
-                    "name": replica.name,
-                    "state": replica.state,
-                    "since": replica.since,
-                    "exit_code": replica.exit_code,
-                    "reason": replica.reason,
-                    "pid": replica.process.pid if replica.process else None,
-                }
-                for replica in self.replicas
-            ],
+            "ended": self.ended,
+            "replicas": [replica.record() for replica in self.replicas],
         }
-
-
-def inherited(environment: os._Environ[str]) -> dict[str, str]:
-    """What a replica gets of an environment: all but what speaks of a kernel or another job."""
-    kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
-    if "inline" in kept.get("MPLBACKEND", ""):
-        del kept["MPLBACKEND"]  # ipykernel's: plots there go to a notebook that does not exist
-    for name in ("TF_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        kept.pop(name, None)
-    return kept
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.queries import Details, Group
@@ -33,6 +33,7 @@ def job(folder: Folder) -> Job:
         header=record["header"],
         owner=record["by"],
         detached=record["detached"],
+        uid=record["id"],
     )
 
 
@@ -60,30 +61,27 @@ def status(folder: Folder, record: Mapping[str, Any]) -> Status:
     )
 
 
-def details(asked: Mapping[str, Any], now: Mapping[str, Any]) -> Details:
-    """What both records of a job say beside its status."""
-    supervisor = now.get("supervisor") or {}
-    pid = supervisor.get("pid", 0)
-    lives = bool(pid) and processes.alive(pid, supervisor.get("birth"))
-    owner = asked["owner"]
+def details(folder: Folder, host: hosts.Host) -> Details:
+    """What both records of a job say beside its status; raises as :func:`job`."""
+    asked, now = folder.read_job(), folder.read_status()
+    owner, supervisor = asked["owner"], ""
+    if now is not None and host.supervises(folder, now):
+        supervisor = f"process {now['supervisor']['pid']}"
+        if not host.has(now["supervisor"]):
+            supervisor += f" on {hosts.name(now['supervisor'])}"
     commands = dict.fromkeys(shlex.join(one["command"]) for one in asked["replicas"])
     rows = {
         "command": "; ".join(commands),
         "clean policy": asked["clean"],
         "deadline": f"{asked['deadline']} s" if asked["deadline"] else "",
         "ends with": f"process {owner['pid']}" if owner else "",
-        "supervisor": f"process {pid}" if lives else "",
+        "supervisor": supervisor,
     }
     counts = Counter(one["role"] for one in asked["replicas"])
     return Details(
         facts=tuple((name, str(value)) for name, value in rows.items() if value),
         groups=tuple(Group(role, count) for role, count in counts.items()),
     )
-
-
-def supervised(record: Mapping[str, Any]) -> bool:
-    """Whether the supervisor that wrote a status record still lives."""
-    return processes.alive(record["supervisor"]["pid"], record["supervisor"]["birth"])
 
 
 def lost(known: Status) -> Status:

@@ -144,7 +144,7 @@ asyncio.run(place.session(stop_grace=30.0).run(text, Recorder(), place.folder))
         killed = time.monotonic()
         owner.wait()
         await wait(lambda: not jobs.training())
-        assert time.monotonic() - killed < 2.0
+        assert time.monotonic() - killed < 15.0  # An owner that lives would give them 30 s.
         session = jobs.session()
         await wait(lambda: not jobs.alive())
         (_, status), *_ = await session.jobs()

@@ -14,6 +14,7 @@ import pytest
 
 from ciao_kernel.backends.local import gpus, interpreter, ports, processes
 from ciao_kernel.backends.local.claims import Claims
+from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Gpu, JobSpec, Replica, ReplicaGroup, Resources
@@ -182,7 +183,7 @@ def status(state: str, pid: int, birth: str | None) -> dict[str, object]:
 
 
 def test_claims_end_with_their_jobs(tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
+    claims = Claims(tmp_path, Host(tmp_path))
     assert (claims.ports(), claims.gpus()) == (set(), {})
     me = (os.getpid(), processes.birth(os.getpid()))
     states = {
@@ -209,12 +210,73 @@ def test_claims_end_with_their_jobs(tmp_path: Path) -> None:
     assert claims.gpus() == {}
 
 
+def test_a_broken_record_leaves_other_claims_alone(tmp_path: Path) -> None:
+    claims = Claims(tmp_path, Host(tmp_path))
+    me = (os.getpid(), processes.birth(os.getpid()))
+    for number, name in enumerate(("good", "empty", "zeros", "strange")):
+        (tmp_path / "jobs" / name).mkdir(parents=True)
+        claims.add(name, [1000 + number], [f"{number}"])
+    Folder(tmp_path / "jobs" / "good").write_status(status("Running", *me))
+    for name, data in (("empty", b""), ("zeros", b"\0\0"), ("strange", b"[]")):
+        (tmp_path / "jobs" / name / "status.json").write_bytes(data)
+    # They count as submitted just now, and as nothing once that is long ago.
+    assert set(claims.gpus().values()) == {"good", "empty", "zeros", "strange"}
+    held = json.loads((tmp_path / "claims.json").read_text())
+    for claim in held.values():
+        claim["since"] -= 1000
+    (tmp_path / "claims.json").write_text(json.dumps(held))
+    assert claims.gpus() == {"0": "good"}
+    asyncio.run(claims.end_lost())
+    for broken in (b"", b"[]"):
+        (tmp_path / "claims.json").write_bytes(broken)
+        assert claims.gpus() == {}
+
+
+def test_another_machines_claims_are_kept_and_hinder_nobody_here(tmp_path: Path) -> None:
+    here, there = (Claims(tmp_path, Host(tmp_path, name)) for name in ("a-host", "b-host"))
+    folder, submitted = (Folder(tmp_path / "jobs" / name) for name in ("a", "submitted"))
+    record = status("Running", 1, "1")
+    for one in (folder, submitted):
+        one.path.mkdir(parents=True)
+        here.add(one.path.name, [1000], ["0"])
+    record["supervisor"]["host"] = "a-host"  # type: ignore[index]
+    record["supervisor"].update(pid=os.getpid(), birth=processes.birth(os.getpid()))  # type: ignore[attr-defined]
+    folder.write_status(record)
+    held = json.loads((tmp_path / "claims.json").read_text())
+    held["submitted"]["since"] -= 100_000  # by a clock that is wrong
+    (tmp_path / "claims.json").write_text(json.dumps(held))
+    assert (there.gpus(), there.ports()) == ({}, set())
+    there.add("mine", [1000], ["0"])
+    assert set(json.loads((tmp_path / "claims.json").read_text())) == {"a", "submitted", "mine"}
+    assert here.gpus()["0"] == "a"
+    # Without a sign of life it holds nothing any more.
+    os.utime(folder.status_file, (1, 1))
+    os.utime(submitted.path, (1, 1))
+    there.add("mine", [1000], ["0"])
+    assert set(json.loads((tmp_path / "claims.json").read_text())) == {"mine"}
+
+
+def test_a_lock_that_nobody_lets_go_of_is_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        claims = Claims(tmp_path, Host(tmp_path))
+        async with claims.locked():
+            async with asyncio.timeout(20):
+                with pytest.raises(EnvironmentFault) as caught:
+                    async with claims.locked(patience=0.05):
+                        pass
+        assert str(tmp_path / "claims.lock") in caught.value.message + caught.value.hint
+        async with claims.locked(patience=0.0):
+            pass
+
+    asyncio.run(main())
+
+
 def test_only_one_submit_chooses_at_a_time(tmp_path: Path) -> None:
     async def main() -> None:
         order: list[str] = []
 
         async def choose(name: str) -> None:
-            async with Claims(tmp_path).locked():
+            async with Claims(tmp_path, Host(tmp_path)).locked():
                 order.append(f"{name} in")
                 await asyncio.sleep(0.02)
                 order.append(f"{name} out")
@@ -222,7 +284,7 @@ def test_only_one_submit_chooses_at_a_time(tmp_path: Path) -> None:
         await asyncio.gather(*(choose(name) for name in "abcd"))
         assert [a[0] for a in order[::2]] == [b[0] for b in order[1::2]]
         # One that is interrupted while it waits lets the others go on.
-        async with Claims(tmp_path).locked():
+        async with Claims(tmp_path, Host(tmp_path)).locked():
             waiting = asyncio.ensure_future(choose("e"))
             await asyncio.sleep(0.02)
             waiting.cancel()

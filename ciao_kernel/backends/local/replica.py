@@ -1,0 +1,93 @@
+"""One replica of a local job as its supervisor has it: a process, and what became of it.
+
+Standard library only, as in :mod:`.supervisor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.record import Folder
+
+
+class ReplicaProcess:
+    """One replica's process and what is known of it.
+
+    Args:
+        asked: What ``job.json`` says of the replica.
+    """
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.name: str = asked["name"]
+        self.endless: bool = asked["endless"]
+        self.state = "Pending"
+        self.exit_code: int | None = None
+        self._asked = asked
+        self._process: subprocess.Popen[bytes] | None = None
+        self._since = time.time()
+        self._reason = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and is not known to have ended."""
+        return self._process is not None and self.exit_code is None
+
+    def to(self, state: str, reason: str = "") -> None:
+        """Be in another state from now on."""
+        self.state, self._reason, self._since = state, reason, time.time()
+
+    def start(self, job: dict[str, Any], folder: Folder) -> None:
+        """Start the process; raises OSError where that cannot be."""
+        environment = {**inherited(os.environ), **self._asked["env"], processes.MARK: job["id"]}
+        # Appending: torchrun's children share the file, and each write lands at its end.
+        with folder.log(self.name).open("ab", buffering=0) as output:
+            self._process = subprocess.Popen(
+                self._asked["command"],
+                cwd=job["workdir"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.to("Running")
+
+    def ended(self) -> bool:
+        """Whether it has ended since the last look; its exit code is known then."""
+        if self._process is None or not self.running:
+            return False
+        self.exit_code = self._process.poll()
+        return self.exit_code is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group, if it runs."""
+        if self._process is not None and self.running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def record(self) -> dict[str, Any]:
+        """Its part of ``status.json``."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "since": self._since,
+            "exit_code": self.exit_code,
+            "reason": self._reason,
+            "pid": self._process.pid if self._process else None,
+        }
+
+
+def inherited(environment: os._Environ[str]) -> dict[str, str]:
+    """What a replica gets of an environment: all but what speaks of a kernel or another job."""
+    kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
+    if "inline" in kept.get("MPLBACKEND", ""):
+        del kept["MPLBACKEND"]  # ipykernel's: plots there go to a notebook that does not exist
+    for name in ("TF_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        kept.pop(name, None)
+    return kept

@@ -1,0 +1,41 @@
+"""An environment of this machine serves as long as pip would answer the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.backends.local import environment
+from ciao_kernel.model import BuildSpec
+from ciao_kernel.requirements import read
+from tests.helpers.packages import wheel
+
+
+def test_a_wheel_that_was_built_anew_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "requirements.txt").write_text("--find-links .\nmylib\n")
+    wanted = read(BuildSpec(requirements="requirements.txt"), tmp_path)
+
+    def said(text: str) -> tuple[str, str]:
+        """The interpreter, and what the package says in it."""
+        name, raw = wheel("mylib", "0.1", f"said = {text!r}")
+        if text:
+            (tmp_path / name).write_bytes(raw)
+        python = asyncio.run(
+            environment.bring(sys.executable, wanted, tmp_path / "cache", lambda event: None)
+        )
+        command = [python, "-c", "import mylib; print(mylib.said)"]
+        return python, subprocess.check_output(command, text=True).strip()
+
+    first, same, other = said("one"), said(""), said("other")
+
+    assert first == same
+    assert (first[1], other[1]) == ("one", "other")

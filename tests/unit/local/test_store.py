@@ -1,0 +1,113 @@
+"""Folders that are removed: set aside first, where that can be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.local import store
+from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.store import Store
+from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.model import Job
+
+NOBODY = {"pid": 2**22 + 1, "birth": "1"}
+
+
+def made(root: Path, mark: str, folder: str = "a") -> Job:
+    """A job that is over, as its folder says."""
+    asked: dict[str, Any] = {
+        "id": mark, "name": "a", "framework": "pytorch", "header": "", "created": 1.0, "by": "me",
+        "detached": False, "workdir": "w", "program": "p", "grace": 1.0, "replicas": [],
+    }  # fmt: skip
+    status = {
+        "supervisor": NOBODY, "state": "Succeeded", "since": 1.0, "reason": "", "message": "",
+        "decided_by": None, "settled": True, "replicas": [],
+    }  # fmt: skip
+    (root / folder).mkdir(parents=True)
+    Folder(root / folder).write_job(asked)
+    Folder(root / folder).write_status(status)
+    return Job("a", "local", "pytorch", (), 1.0, uid=mark)
+
+
+def test_another_job_of_the_name_stays(tmp_path: Path) -> None:
+    listed = made(tmp_path, "a-1")
+    shutil.rmtree(tmp_path / "a")
+    later = made(tmp_path, "a-2")
+    jobs = Store(tmp_path, Host(tmp_path))
+    asyncio.run(jobs.delete(listed))
+    (found, _), *_ = asyncio.run(jobs.all())
+    assert found.uid == later.uid
+    asyncio.run(jobs.delete(later))
+    assert list(tmp_path.iterdir()) == []
+    # A folder that a submit has just made has no record yet.
+    (tmp_path / "a").mkdir()
+    asyncio.run(jobs.delete(later))
+    assert (tmp_path / "a").exists()
+
+
+def test_a_folder_that_cannot_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    jobs = Store(tmp_path, Host(tmp_path))
+    job = made(tmp_path, "a-1")
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", busy)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(BackendError, match="/a cannot be removed as a whole"):
+            asyncio.run(jobs.delete(job))
+        assert (tmp_path / "a").exists()
+    asyncio.run(jobs.delete(job))
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Path, "rename", rename)
+    job = made(tmp_path, "a-2")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with pytest.raises(BackendError) as caught:
+        asyncio.run(jobs.delete(job))
+    (left,) = tmp_path.iterdir()
+    assert str(left) in caught.value.message
+
+
+@pytest.mark.parametrize("record", ["read_job", "read_status"])
+def test_a_job_whose_records_cannot_be_read_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: str
+) -> None:
+    def fails(_: Folder) -> None:
+        raise OSError(5, "Input/output error")
+
+    job = made(tmp_path, "a-1")
+    monkeypatch.setattr(Folder, record, fails)
+    with pytest.raises(BackendError, match="cannot be read: Input/output error"):
+        asyncio.run(Store(tmp_path, Host(tmp_path)).delete(job))
+    assert (tmp_path / "a" / "job.json").exists()
+
+
+def test_what_is_set_aside_is_no_job(tmp_path: Path) -> None:
+    made(tmp_path, "a-1", ".a-1f2e")
+    jobs = Store(tmp_path, Host(tmp_path))
+    assert asyncio.run(jobs.all()) == []
+    with pytest.raises(NoSuchJob):
+        asyncio.run(jobs.find(".a-1f2e"))
+    store.clear_leftovers(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    os.utime(tmp_path / ".a-1f2e", (1, 1))
+    store.clear_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leftovers_that_stay_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.clear_leftovers(tmp_path / "gone")
+    for name in ("old", "older"):
+        (tmp_path / name / "work").mkdir(parents=True)
+        os.utime(tmp_path / name, (1, 1))
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    store.clear_leftovers(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
