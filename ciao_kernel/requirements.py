@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import BuildSpec
+from ciao_kernel.private import masked
 
 _LARGE = 1 << 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
-_USER = re.compile(r"//[^/\s]+@")
-"""A user, or a name and a password, in an address; the password may have an @ of its own."""
+_REMARK = re.compile(r"\s*#")
 _ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
 
 
@@ -56,7 +56,7 @@ class Requirements:
     def personal(self) -> tuple[str, ...]:
         """Lines that name a user or a password, each as its place, or without them."""
         places = dict(self.places)
-        found = [line for line in (*self.lines, *self.constraints) if _USER.search(line)]
+        found = [line for line in (*self.lines, *self.constraints) if masked(line) != line]
         return tuple(places.get(line) or masked(line) for line in found)
 
     def place(self, package: str) -> str:
@@ -70,11 +70,6 @@ class Requirements:
         wanted.write_text("".join(f"{line}\n" for line in self.lines))
         held.write_text("".join(f"{line}\n" for line in self.constraints))
         return ["-r", str(wanted), *(["-c", str(held)] if self.constraints else [])]
-
-
-def masked(text: str) -> str:
-    """The text without the users and passwords in its addresses."""
-    return _USER.sub("//…@", text)
 
 
 def read(wanted: BuildSpec, work: Path) -> Requirements:
@@ -164,7 +159,9 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
     number, rest = 0, ""
     for raw in text.splitlines():
         number += 1
-        if raw.endswith("\\"):
+        if _REMARK.match(raw):  # it is never continued, and ends what was
+            raw = f" {raw}"
+        elif raw.endswith("\\"):
             rest += raw[:-1]
             continue
         line, rest = _COMMENT.sub("", rest + raw).strip(), ""
@@ -203,7 +200,7 @@ def _check(line: str, place: str, *, strict: bool = False) -> None:
             f"{place} takes packages, and {line} is an option of pip.",
             "Options stand in a file: %requirements=requirements.txt.",
         )
-    if strict and _USER.search(line):
+    if strict and masked(line) != line:
         raise SourceError(
             f"{place} names a user or a password, and the cell's text goes where the job goes.",
             "Keep them in ~/.netrc or in pip's own configuration, and name the address alone.",

@@ -75,17 +75,19 @@ class AppendBuilder:
         spec = ask.spec.build
         work = await self._bench.work(ask, emit)
         wanted = requirements.read(spec, ask.work)
-        base = reference.parse(spec.base or ask.image)
+        base, path = reference.parse(spec.base or ask.image), ""
         if wanted.packages:
             try:
-                base = await self._environment(base, wanted, work)
+                base, path = await self._environment(base, wanted, work)
             except (_PodOnly, Unreadable) as error:
                 if not await self._free(ask):
                     raise
                 work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
                 self._kaniko = self._kaniko or KanikoBuilder(self._settings)
                 return await self._kaniko.build(ask, emit)
-        return await work.deliver(base)
+        made = await work.deliver(base)
+        # A user's own value would hide what the image says.
+        return replace(made, env=(("PYTHONPATH", path),)) if path else made
 
     async def _free(self, ask: Build) -> bool:
         """Whether a builder with a pod may take over: the user has named none, and may run pods."""
@@ -95,8 +97,8 @@ class AppendBuilder:
 
     async def _environment(
         self, base: Reference, wanted: requirements.Requirements, work: Work
-    ) -> Reference:
-        """The base with the packages, which many cells share."""
+    ) -> tuple[Reference, str]:
+        """The base with the packages, which many cells share, and the PYTHONPATH that it needs."""
         cache, platform = self._settings.storage / "cache", work.platform
         image = await work.inspect(base)
         base = base.at(image.digest)  # its tag may move meanwhile
@@ -120,13 +122,14 @@ class AppendBuilder:
         if brought.replaced:
             work.say(f"other versions than the image's: {', '.join(brought.replaced)}")
         if not brought.names:
-            return base
+            return base, _path(image) if _SITE in _folders(image) else ""
         layer = await work.thread(lambda: _packed(brought.folder, work.check))
-        change = Change(env=(("PYTHONPATH", _path(image)),))
+        path = _path(image)
+        change = Change(env=(("PYTHONPATH", path),))
         made = await work.append(base, [layer], change)
         if not made.unchanged:
             work.say(f"packages are in {made.image}")
-        return made.image
+        return made.image, path
 
 
 def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
@@ -157,6 +160,9 @@ def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
     return replace(layer, content=place)
 
 
+def _folders(image: Image) -> list[str]:
+    return [one for one in image.env.get("PYTHONPATH", "").split(":") if one]
+
+
 def _path(image: Image) -> str:
-    own = [one for one in image.env.get("PYTHONPATH", "").split(":") if one and one != _SITE]
-    return ":".join([_SITE, *own])
+    return ":".join([_SITE, *(one for one in _folders(image) if one != _SITE)])

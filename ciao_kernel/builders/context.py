@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel import private
-from ciao_kernel.builders.dockerfile import CARRIED
+from ciao_kernel.builders.rewritten import CARRIED
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.files import CACHES, shown
 from ciao_kernel.ignore import Ignored

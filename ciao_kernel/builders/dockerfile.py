@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ciao_kernel.errors import SourceError
+from ciao_kernel.private import password
 
-CARRIED = "/ciao-context"
-"""Where an image that carries a large context has it."""
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
 _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*'|\"(?:\\.|[^\"\\])*\")")
 _FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
@@ -28,8 +27,9 @@ _DROPPED = (
     ("ADD", "--keep-git-dir", "false"),
 )
 """Flags that the executor takes and passes over, each with a value that asks for nothing."""
-_FROM = "--from="
-_REMOTE = re.compile(r"(https?|git|ssh)://|git@")
+FROM = "--from="
+_QUOTES = re.compile(r"([\"'])(.*?)\1")
+REMOTE = re.compile(r"(https?|git|ssh)://|git@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class Instruction:
                 return tuple(str(one) for one in found)
             except (ValueError, TypeError):
                 return ()
-        return tuple(text.split())
+        return tuple(_QUOTES.sub(r"\2", word) for word in text.split())
 
     @property
     def origin(self) -> str:
         """The stage or image that a COPY takes files from; "" means the context."""
-        found = (flag for flag in self.flags if self.name == "COPY" and flag.startswith(_FROM))
-        return next(found, "").removeprefix(_FROM)
+        found = (flag for flag in self.flags if self.name == "COPY" and flag.startswith(FROM))
+        return next(found, "").removeprefix(FROM)
 
     @property
     def copies(self) -> bool:
@@ -125,6 +125,12 @@ def check(text: str, name: str) -> None:
     if not any(one.name == "FROM" for one in found):
         raise SourceError(f"{name} has no FROM.", "The first instruction names the base image.")
     for one in found:
+        if password(one.rest):
+            raise SourceError(
+                f"{name}, line {one.line} names a password or a token, which the image would keep.",
+                "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the "
+                "password.",
+            )
         while one.name == "ONBUILD":
             one = _instruction(one.rest, one.line, one.end)
         if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(_QUOTED.sub("", one.rest)):
@@ -210,20 +216,6 @@ def bases(text: str) -> dict[int, str]:
     return found
 
 
-def pinned(text: str, digests: Mapping[int, str]) -> str:
-    """Put images by their digests into FROM and COPY, by line: the text says what it builds."""
-
-    def written(one: Instruction) -> str:
-        if one.line not in digests:
-            return ""
-        if one.name == "FROM":
-            return " ".join(["FROM", *one.flags, digests[one.line], *one.arguments.split()[1:]])
-        rest = [flag for flag in one.flags if not flag.startswith(_FROM)]
-        return " ".join(["COPY", f"{_FROM}{digests[one.line]}", *rest, one.arguments])
-
-    return _rewritten(text, written)
-
-
 def user(text: str) -> tuple[str, int]:
     """Whom the image runs as, and the line of the FROM whose image says so where it is ""."""
     by_stage: dict[str, tuple[str, int]] = {}
@@ -253,7 +245,7 @@ def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
     found = []
     for one, known in _walk(text):
         for word in one.words[:-1] if one.copies else ():
-            if _REMOTE.match(word):
+            if REMOTE.match(word):
                 continue
             path = _filled(word, known)
             if _VARIABLE.search(path):
@@ -263,35 +255,3 @@ def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
                 )
             found.append((one.line, path))
     return found
-
-
-def through(text: str, image: str) -> str:
-    """Let a Dockerfile take its files out of an image that carries them at :data:`CARRIED`.
-
-    Raises:
-        SourceError: An ADD could do more than copy.
-    """
-
-    def written(one: Instruction) -> str:
-        if not one.copies or not one.words or all(map(_REMOTE.match, one.words[:-1])):
-            return ""
-        if one.name == "ADD":
-            raise SourceError(
-                f"line {one.line}: ADD takes a file of a context that is too large for it.",
-                "Write COPY, and unpack archives by RUN.",
-            )
-        *files, target = one.words
-        moved = [f"{CARRIED}/{file.removeprefix('./').lstrip('/')}" for file in files]
-        moved = [f"{CARRIED}/" if path == f"{CARRIED}/." else path for path in moved]
-        return " ".join(["COPY", f"{_FROM}{image}", *one.flags, json.dumps([*moved, target])])
-
-    return _rewritten(text, written)
-
-
-def _rewritten(text: str, write: Callable[[Instruction], str]) -> str:
-    """Replace instructions; all lines keep their numbers."""
-    lines = text.splitlines()
-    for one in instructions(text):
-        if new := write(one):
-            lines[one.line - 1 : one.end] = [new] + [""] * (one.end - one.line)
-    return "".join(f"{line}\n" for line in lines)

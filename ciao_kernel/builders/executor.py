@@ -9,11 +9,12 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ciao_kernel.builders import context, outcome
-from ciao_kernel.builders.dockerfile import bases, through
+from ciao_kernel.builders.dockerfile import bases
 from ciao_kernel.builders.images import DOCKER_KEY, Bench, Work
+from ciao_kernel.builders.rewritten import sealed, through
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
 from ciao_kernel.kube.tolerations import toleration
@@ -68,6 +69,10 @@ class Executor:
         """
         ask, target = work.ask, work.target
         key = await work.thread(lambda: context.key(recipe.files, work.check))
+        secret = ask.spec.build.pip_secret or self._settings.pip_secret
+        if secret and ask.workshop:  # another namespace's may be of another index
+            secret = f"{ask.workshop.namespace}/{secret}"
+        recipe = replace(recipe, dockerfile=sealed(recipe.dockerfile, secret))
         parts = json.dumps([_VERSION, recipe.dockerfile, key, ask.architecture])
         tag = f"ciao-env-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
         if found := await work.thread(lambda: work.appender.find(target, tag)):

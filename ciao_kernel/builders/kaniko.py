@@ -7,7 +7,7 @@ user's. The cell is then appended through the registry's API, as by ``%builder=a
 from __future__ import annotations
 
 from ciao_kernel import ignore, requirements
-from ciao_kernel.builders import context, dockerfile, environment
+from ciao_kernel.builders import context, dockerfile, environment, rewritten
 from ciao_kernel.builders.environment import ASKED
 from ciao_kernel.builders.executor import Executor, Recipe, files
 from ciao_kernel.builders.images import WORKDIR, Bench, Work
@@ -16,7 +16,8 @@ from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.oci import reference
 from ciao_kernel.plugins import Build, Emit
-from ciao_kernel.requirements import Requirements, masked
+from ciao_kernel.private import line_of
+from ciao_kernel.requirements import Requirements
 
 
 class KanikoBuilder:
@@ -66,8 +67,12 @@ class KanikoBuilder:
         texts = asked(wanted)
         if spec.conda_env:
             text = context.read(ask.work, spec.conda_env, "%condaEnv")
-            if masked(text) != text:
-                raise _personal(spec.conda_env)
+            if line := line_of(text):
+                raise SourceError(
+                    f"{spec.conda_env}, line {line} names a user or a password, which the "
+                    "image would keep.",
+                    "Name channels that ask for none; %pipSecret=NAME serves pip's packages alone.",
+                )
             texts[f"{ASKED}/environment.yml"] = text
         text = environment.environment(
             str(base.at(image.digest)),
@@ -102,7 +107,7 @@ class KanikoBuilder:
             base = reference.parse(named)
             image = await work.inspect(base)
             digests[line], users[line] = str(base.at(image.digest)), image.user
-        text = dockerfile.pinned(text, digests)
+        text = rewritten.pinned(text, digests)
         wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text, name)]
         ignored = ignore.docker(context.ignores(ask.work, ".dockerignore"))
         taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored, work.say))
@@ -130,7 +135,7 @@ def check(wanted: Requirements) -> None:
     Raises:
         SourceError: A folder of this machine is named, or a user or a password.
     """
-    for place in wanted.personal:
+    for place in (*wanted.personal, *(["%pipIndex"] if line_of(wanted.index) else [])):
         raise _personal(place)
     for line in wanted.options:
         if line.startswith(("--find-links /", "-f /")):

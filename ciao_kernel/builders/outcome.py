@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
+from ciao_kernel.builders.rewritten import unsealed
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import PodEnd
@@ -64,7 +65,7 @@ def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) 
 
     Args:
         end: How its pod ended.
-        text: Of the Dockerfile.
+        text: Of the Dockerfile, as the pod got it.
         name: Of its file; "" where the user has none.
         target: The repository that it should have been pushed to.
         namespace: Of the pod.
@@ -132,7 +133,8 @@ def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError
     said = next((line for line in reversed(lines) if line.startswith("error ")), "")
     said = said or next((line for line in lines if line.startswith("Error: ")), "")
     if match := _SYNTAX.search(said):
-        return SourceError(f"{name or 'the Dockerfile'}, line {match[1]}: {match[2]}.")
+        line = unsealed(text, int(match[1]))
+        return SourceError(f"{name or 'the Dockerfile'}, line {line}: {match[2]}.")
     if match := _MISSING.search(said):
         return SourceError(
             f"{name or 'the Dockerfile'} copies {match[1]}, which is not in the build's files.",
@@ -218,5 +220,5 @@ def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:
     plain = " ".join(begun.split())
     for one in instructions(text):
         if plain and one.name == "RUN" and " ".join(one.rest.split()).startswith(plain[:60]):
-            return begun, one.line, wrote
+            return begun, unsealed(text, one.line), wrote
     return begun, 0, wrote

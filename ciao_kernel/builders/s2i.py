@@ -27,6 +27,7 @@ from ciao_kernel.oci import reference
 from ciao_kernel.oci.image import Image
 from ciao_kernel.oci.layer import File
 from ciao_kernel.plugins import Build, Emit
+from ciao_kernel.private import password
 
 SCRIPTS = "/usr/libexec/s2i"
 _OWN = (".s2i/bin/assemble", ".s2i/bin/run", ".s2i/bin/save-artifacts")
@@ -196,7 +197,7 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
     """Read ``.s2i/environment``: ``NAME=value`` on each line; others are passed over.
 
     Raises:
-        SourceError: A name is none.
+        SourceError: A name is none, or a value has a password.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -205,6 +206,13 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
             continue
         if not _NAME.fullmatch(name):
             raise SourceError(f"{_ENVIRONMENT}, line {number}: {name[:80]!r} is no variable.")
+        if password(value):
+            raise SourceError(
+                f"{_ENVIRONMENT}, line {number} names a password or a token, which the image would "
+                "keep.",
+                "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the "
+                "password.",
+            )
         found[name] = value
     return tuple(found.items())
 

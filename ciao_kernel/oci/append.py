@@ -188,8 +188,8 @@ class Appender:
         raw = packed(manifest)
         made = Image(digest_of(raw), image.media_type, manifest, config)
         if push:
-            self._bring(origin, there, image, tell)
-            self._upload(there, layers, body)
+            opened = self._bring(origin, there, image, tell)
+            self._upload(there, layers, body, opened)
             there.put_manifest(tag, made.media_type, raw)
         self._images.keep(made, platform)
         return Appended(target.at(made.digest), tag, unchanged=False)
@@ -220,10 +220,13 @@ class Appender:
                     raise
         return own, self._images.read(own, base.version, platform)
 
-    def _bring(
-        self, origin: Repository, there: Repository, image: Image, tell: Tell | None
-    ) -> None:
-        """See that the layers of the base are in the new image's repository."""
+    def _bring(self, origin: Repository, there: Repository, image: Image, tell: Tell | None) -> str:
+        """See that the layers of the base are in the new image's repository.
+
+        Returns:
+            Where to upload something else: a mount was declined of what is there; "": none was.
+        """
+        opened, mounts = "", True
         base, target = origin.reference, there.reference
         for layer in image.manifest["layers"]:
             digest, size = str(layer["digest"]), int(layer["size"])
@@ -231,40 +234,40 @@ class Appender:
                 continue  # from elsewhere by design, or there already
             if (target.name, digest) in self._there:
                 continue
-            together = base.host == target.host
-            place = there.mount(digest, base.repository) if together else ""
-            if place or not together:
-                self._copy(origin, there, digest, size, place, tell)
+            near = base.host == target.host
+            asked = not (near and mounts)
+            known, place = asked and there.has_blob(digest), ""
+            if near and not known:
+                # What a registry opens instead nobody takes back who may only push: the first is
+                # used for another blob, and from then on what is there is not to be mounted.
+                known, place = there.mount(digest, base.repository)
+                mounts = mounts and known
+                known = known or (not asked and there.has_blob(digest))
+            if known:
+                opened = opened or place
+            else:
+                blob = origin.open_blob(digest, size, str(base))
+                if tell:
+                    blob.heard = _heard(tell, digest, size)
+                with contextlib.closing(blob):
+                    there.upload(place or there.begin(), digest, blob, size)
             self._there.add((target.name, digest))
+        return opened
 
-    def _copy(
-        self,
-        origin: Repository,
-        there: Repository,
-        digest: str,
-        size: int,
-        place: str,
-        tell: Tell | None,
+    def _upload(
+        self, there: Repository, layers: Sequence[Layer], config: bytes, opened: str = ""
     ) -> None:
-        if there.has_blob(digest):
-            return
-        blob = origin.open_blob(digest, size, str(origin.reference))
-        if tell:
-            blob.heard = lambda done: tell(digest, done, size)
-        with contextlib.closing(blob):
-            there.upload(place or there.begin(), digest, blob, size)
-
-    def _upload(self, there: Repository, layers: Sequence[Layer], config: bytes) -> None:
         """Upload layers, and the config beside them: a registry takes its time to keep each.
 
         Where a layer fails, the config's thread ends by itself: a blob that no manifest names is
         no image, and nobody waits for it.
+        The config goes to where an upload is open, if one is.
         """
         sent: Future[None] = Future()
 
         def send() -> None:
             try:
-                there.upload(there.begin(), digest_of(config), config, len(config))
+                there.upload(opened or there.begin(), digest_of(config), config, len(config))
             except BaseException as error:
                 sent.set_exception(error)
             else:
@@ -290,3 +293,7 @@ class Appender:
     def _readable(self, image: Reference) -> Repository:
         scopes: Scopes = (scope(image.repository, "pull"),)
         return Repository(self._registry(image), image, scopes)
+
+
+def _heard(tell: Tell, digest: str, size: int) -> Callable[[int], None]:
+    return lambda done: tell(digest, done, size)

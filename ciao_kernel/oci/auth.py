@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import connections
 from ciao_kernel.oci.credentials import Credentials
-from ciao_kernel.oci.refusals import Asker, parsed
+from ciao_kernel.oci.refusals import Asker, later, parsed, pause
 
 if TYPE_CHECKING:
     import requests
@@ -56,6 +56,7 @@ class Authorizer:
         credentials: Who asks; None asks as nobody.
         session: Its connections, for the server that hands out tokens.
         plain: The registry itself speaks http.
+        patience: Seconds for which a token server that is busy is asked again.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class Authorizer:
         credentials: Credentials | None,
         session: requests.Session,
         plain: bool,
+        patience: float = 15.0,
     ) -> None:
         self._name, self._credentials, self._session = name, credentials, session
-        self._plain = plain
+        self._plain, self._patience = plain, patience
         self._basic = ""
         self._tokens: dict[Scopes, tuple[str, float]] = {}
         self._servers: dict[Scopes, tuple[str, str, Scopes]] = {}
@@ -155,6 +157,32 @@ class Authorizer:
         return realm
 
     def _token(self, realm: str, service: str, scopes: Scopes) -> tuple[str, float]:
+        until, wait = time.monotonic() + self._patience, 0.3
+        while True:
+            answer, raw = self._answered(realm, service, scopes)
+            seconds = pause(answer.headers, wait)
+            busy = answer.status_code == 429 or (
+                answer.status_code == 503 and "Retry-After" in answer.headers
+            )
+            if not busy or time.monotonic() + seconds >= until:
+                break
+            time.sleep(seconds)
+            wait *= 2
+        if answer.status_code != 200:
+            raise self._no_token(answer)
+        found: Any = parsed(raw)
+        body = found if isinstance(found, dict) else {}
+        token = str(body.get("token") or body.get("access_token") or "")
+        if not token or not token.isascii() or not token.isprintable():
+            raise RegistryFault(f"the token server of {self._name} sent no token.")
+        lasts = body.get("expires_in")
+        lasts = lasts if isinstance(lasts, int) and lasts > 0 else _DEFAULT_SECONDS
+        return token, time.monotonic() + max(1, lasts - _EARLY)
+
+    def _answered(
+        self, realm: str, service: str, scopes: Scopes
+    ) -> tuple[requests.Response, bytes]:
+        """Ask once, and read the answer."""
         import requests
         import urllib3
 
@@ -171,16 +199,7 @@ class Authorizer:
                 passing=isinstance(error, requests.ConnectionError)
                 and not isinstance(error, requests.Timeout | requests.exceptions.SSLError),
             ) from None
-        if answer.status_code != 200:
-            raise self._no_token(answer.status_code)
-        found: Any = parsed(bytes(raw))
-        body = found if isinstance(found, dict) else {}
-        token = str(body.get("token") or body.get("access_token") or "")
-        if not token or not token.isascii() or not token.isprintable():
-            raise RegistryFault(f"the token server of {self._name} sent no token.")
-        seconds = body.get("expires_in")
-        seconds = seconds if isinstance(seconds, int) and seconds > 0 else _DEFAULT_SECONDS
-        return token, time.monotonic() + max(1, seconds - _EARLY)
+        return answer, bytes(raw)
 
     def _ask(self, realm: str, service: str, scopes: Scopes) -> requests.Response:
         known = self._credentials
@@ -208,7 +227,8 @@ class Authorizer:
             stream=True,
         )
 
-    def _no_token(self, code: int) -> RegistryFault:
+    def _no_token(self, answer: requests.Response) -> RegistryFault:
+        code = answer.status_code
         if code in (400, 401, 403):
             self.refused = True
             who = f"the credentials of {self.user}" if self.user else "an anonymous user"
@@ -216,6 +236,12 @@ class Authorizer:
                 f"the registry {self._name} does not accept {who} (its token server said {code}).",
                 Asker(self._name).login,
                 code=401,
+            )
+        if code == 429:
+            return RegistryFault(
+                f"the token server of {self._name} is asked too often.",
+                later(answer.headers),
+                code=code,
             )
         return RegistryFault(
             f"the token server of {self._name} said {code}.",

@@ -61,6 +61,26 @@ class Asker:
         )
 
 
+def pause(headers: Mapping[str, str], wait: float) -> float:
+    """Seconds after which one who is busy says that he may be asked again.
+
+    Args:
+        headers: Of his answer.
+        wait: What they are where it says nothing.
+    """
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdigit() and len(text) < 9 else wait
+
+
+def later(headers: Mapping[str, str]) -> str:
+    """The hint where somebody is asked too often."""
+    wait = pause(headers, 0)
+    when = (
+        "some minutes" if not wait else f"{wait:.0f} s" if wait <= 120 else f"{wait / 60:.0f} min"
+    )
+    return f"Try again in {when}; registries let those ask more who have signed in."
+
+
 def parsed(raw: bytes) -> Any:
     """Read JSON; None where it is none."""
     try:
@@ -147,14 +167,10 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
         hint = "Its administrator, or that of the proxy before it, sets the limit."
         return RegistryFault(f"the registry {host} takes nothing so large{doing}.", hint, code=code)
     if code == 429:
-        wait = answer.headers.get("Retry-After", "")
-        minutes = int(wait) / 60 if wait.isdigit() and len(wait) < 9 else 0
-        when = (
-            "some minutes" if not minutes else f"{minutes:.0f} min" if minutes > 2 else f"{wait} s"
-        )
-        hint = f"Try again in {when}; registries let those ask more who have signed in."
         return RegistryFault(
-            f"the registry {host} is asked too often{doing}{told}.", hint, code=code
+            f"the registry {host} is asked too often{doing}{told}.",
+            later(answer.headers),
+            code=code,
         )
     if code == 400 and asker.plain and (b"HTTPS" in answer.body or not answer.body):
         hint = "Take it out of the setting plainRegistries."

@@ -15,7 +15,7 @@ from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import connections
 from ciao_kernel.oci.auth import Authorizer, Scopes
 from ciao_kernel.oci.credentials import Credentials
-from ciao_kernel.oci.refusals import Answer, Asker, refusal, unreachable, words
+from ciao_kernel.oci.refusals import Answer, Asker, pause, refusal, unreachable, words
 
 if TYPE_CHECKING:
     from requests import Response
@@ -68,7 +68,7 @@ class Registry:
         self._url = f"{'http' if plain else 'https'}://{host}"
         self._origin = _origin(self._url)
         self._session = connections.session(plain, authority)
-        self._authorizer = Authorizer(self.name, credentials, self._session, plain)
+        self._authorizer = Authorizer(self.name, credentials, self._session, plain, patience)
         self._asker = Asker(self.name, self._authorizer.user, plain)
 
     @property
@@ -174,9 +174,9 @@ class Registry:
             if answer.code in accept:
                 return answer
             if answer.code == 429 or (answer.code == 503 and "Retry-After" in answer.headers):
-                pause = _after(answer, wait)
-                if time.monotonic() + pause < until and _rewound(data):
-                    time.sleep(pause)
+                seconds = pause(answer.headers, wait)
+                if time.monotonic() + seconds < until and _rewound(data):
+                    time.sleep(seconds)
                     wait *= 2
                     continue
             self._refused = answer.code == 401
@@ -277,8 +277,3 @@ def _rewound(data: Any) -> bool:
         return False
     data.seek(0)
     return True
-
-
-def _after(answer: Answer, wait: float) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return float(text) if text.isdigit() and len(text) < 9 else wait

@@ -126,22 +126,20 @@ class Repository:
         answer = self.registry.open(f"{self._path}blobs/{digest}", self._scopes, f"pull {name}")
         return Pieces(answer, size, name)
 
-    def mount(self, digest: str, origin: str) -> str:
+    def mount(self, digest: str, origin: str) -> tuple[bool, str]:
         """Make a blob of another repository of this registry one of ours.
 
         Returns:
-            "" when it is; else where to upload it.
+            Whether it is; else also where to upload it or any other blob, where that was opened.
 
         Raises:
-            RegistryFault: Not even an upload may be opened.
+            RegistryFault: The registry says no.
         """
         query = urlencode({"mount": digest, "from": origin})
         answer = self._call(
             "POST", f"blobs/uploads/?{query}", self._push, (201, 202, 400, 401, 403, 404)
         )
-        if answer.code == 201:
-            return ""
-        return self._location(answer) if answer.code == 202 else self.begin()
+        return answer.code == 201, self._location(answer) if answer.code == 202 else ""
 
     def begin(self) -> str:
         """Open an upload and return where it goes.

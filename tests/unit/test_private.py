@@ -40,3 +40,18 @@ def test_by_what_it_holds(tmp_path: Path, name: str, text: str, secret: bool) ->
     file = tmp_path / name
     file.write_bytes(text.encode())
     assert bool(private.reason(file)) is secret
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("https://conda.anaconda.org/t/ab-123/team", True),
+        ("https://conda.anaconda.org/t/ab-123/3team/linux-64", True),
+        ("https://user:word@host/simple", True),
+        ("see https://discuss.pytorch.org/t/cuda-error/12345", False),
+        ("(https://discuss.pytorch.org/t/cuda-error/12345/7)", False),
+        ("https://user@host/t.html", False),
+    ],
+)
+def test_a_token_in_an_address_is_told_from_the_topic_of_a_forum(text: str, secret: bool) -> None:
+    assert bool(private.password(text)) is secret

@@ -10,8 +10,9 @@ import pytest
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import BuildSpec
+from ciao_kernel.private import masked
 from ciao_kernel.registry import Registry
-from ciao_kernel.requirements import Requirements, masked, read
+from ciao_kernel.requirements import Requirements, read
 
 
 @pytest.fixture
@@ -136,6 +137,20 @@ def test_lines_with_a_user_or_a_password_are_known(tmp_path: Path) -> None:
         "requirements.txt, line 1", "requirements.txt, line 3", "held.txt, line 1"
     )  # fmt: skip
     assert masked("x https://jane:hun@ter2@a.b/c@1") == "x https://…@a.b/c@1"
+
+
+def test_a_token_in_an_address_is_as_a_password(tmp_path: Path) -> None:
+    line = "--index-url https://pypi.anaconda.org/t/ab-hunter2/team/simple"
+    found = of_file(tmp_path, f"{line}\nlib\n")
+
+    assert found.personal == ("requirements.txt, line 1",)
+    assert masked(line) == "--index-url https://pypi.anaconda.org/t/…/team/simple"
+    assert not of_file(tmp_path, "-i https://pypi.example.com/t/simple\nlib\n").personal
+
+
+def test_a_comment_is_never_continued(tmp_path: Path) -> None:
+    text = "# wheels come from C:\\wheels\\\nbase\n  # so \\\ndep\nlib \\\n# end \\\nlast\n"
+    assert of_file(tmp_path, text).packages == ("base", "dep", "lib", "last")
 
 
 @pytest.mark.parametrize(

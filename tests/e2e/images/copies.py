@@ -1,12 +1,18 @@
-"""Images of the cluster's registry by another name, with something else in their config."""
+"""Images of the cluster's registry by another name, with something else in them."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
+from ciao_kernel.oci.append import Appender, Change
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
 from ciao_kernel.oci.recipe import digest_of
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
 
 _KIND = "application/vnd.oci.image.manifest.v1+json"
@@ -36,6 +42,31 @@ def copied(cluster: Cluster, image: str, name: str, **config: Any) -> str:
     whole = json.dumps(manifest).encode()
     _ask("PUT", f"{registry}/{target}/manifests/{tag or 'latest'}", whole)
     return digest_of(whole)
+
+
+def layered(cluster: Cluster, image: str, repository: str, files: Mapping[str, str]) -> str:
+    """Put programs onto an image, and return the new one's name, with its digest.
+
+    Args:
+        cluster: Its registry has the image.
+        image: Its name in tests/cluster/recipes.py.
+        repository: Where the new one goes.
+        files: By their paths from the root; all of them may be run.
+    """
+    host = cluster.at.registry
+    registries = Registries([host], find=lambda _: None)
+    layer = pack([File(path, text.encode(), True) for path, text in files.items()])
+    try:
+        made = Appender(registries.of).append(
+            parse(cluster.image(image)),
+            parse(f"{host}/{repository}"),
+            [layer],
+            Change(),
+            Platform(),
+        )
+    finally:
+        registries.close()
+    return str(made.image)
 
 
 def _ask(method: str, url: str, data: bytes | None = None) -> tuple[bytes, str]:

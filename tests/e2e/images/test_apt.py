@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.oci.append import Appender, Change
-from ciao_kernel.oci.image import Platform
-from ciao_kernel.oci.layer import File, pack
-from ciao_kernel.oci.reference import parse
-from ciao_kernel.oci.registries import Registries
 from tests.e2e.images.conftest import Maker
+from tests.e2e.images.copies import layered
 from tests.helpers import debs
 
 pytestmark = pytest.mark.timeout(180)
@@ -27,18 +23,8 @@ grep -o 'ours=[0-9.]*' "$6" | tr -d '\\n' > /usr/share/ours/text
 
 def base(maker: Maker, image: str, **files: str) -> str:
     """An image with further files, by its digest; their paths have ``__`` for ``/``."""
-    registries = Registries([maker.cluster.at.registry], find=lambda _: None)
-    target = parse(f"{maker.cluster.at.registry}/{maker.repository}-base")
-    layer = pack(
-        [File(path.replace("__", "/"), text.encode(), True) for path, text in files.items()]
-    )
-    try:
-        made = Appender(registries.of).append(
-            parse(maker.cluster.image(image)), target, [layer], Change(), Platform()
-        )
-    finally:
-        registries.close()
-    return str(made.image)
+    told = {path.replace("__", "/"): text for path, text in files.items()}
+    return layered(maker.cluster, image, f"{maker.repository}-base", told)
 
 
 def test_apt_installs_as_root_and_the_image_runs_as_its_own_user(maker: Maker) -> None:

@@ -24,7 +24,8 @@ from tests.integration.oci.fake_registry import Behaviour, Handler, serving
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 CELL = "print(open('/opt/built').read().strip())"
 COUNTED = "for i in $(seq 30); do echo line $i; done"
-LAST_LINES = "\n".join(["The last lines of the build:", *(f"line {i}" for i in range(11, 31))])
+LAST_LINES = "\n".join(f"line {number}" for number in range(16, 31))
+"""Of the twenty that are told; the executor may have said something behind them."""
 
 
 def build_pod(maker: Maker) -> dict[str, Any]:
@@ -130,6 +131,7 @@ def test_a_pod_that_is_evicted_is_said_with_the_last_lines(maker: Maker) -> None
     assert isinstance(ended.error, ClusterFault)
     assert "was removed from" in ended.error.message
     assert "evicting" in ended.error.message
+    assert "The last lines of the build:" in ended.error.hint
     assert LAST_LINES in ended.error.hint
     assert maker.left() == []
     assert maker.tags() == []

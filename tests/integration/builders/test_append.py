@@ -133,6 +133,18 @@ def test_another_kernel_makes_the_same_images(kernel: Kernel) -> None:
     assert not any("PUT" in line for line in kernel.requests())
 
 
+def test_the_artifact_says_where_packages_lie(kernel: Kernel) -> None:
+    """A variable of the user's own would hide what the image says."""
+    assert dict(kernel.run("print(1)", "app").env) == {"PYTHONPATH": "/opt/ciao/site"}
+    assert dict(kernel.run("print(1)", "app", dry=True).env)["PYTHONPATH"] == "/opt/ciao/site"
+    assert not kernel.run("print(1)", "numpy").env
+    assert not kernel.run("print(1)").env
+
+    made = kernel.run("print(1)", "app")
+    kernel.base = made.image
+    assert dict(kernel.run("print(2)", "app").env) == {"PYTHONPATH": "/opt/ciao/site"}
+
+
 def test_what_the_image_has_needs_no_layer(kernel: Kernel) -> None:
     assert len(kernel.image(kernel.run("print(1)", "numpy"))["layers"]) == 2
 

@@ -110,11 +110,31 @@ def test_no_password_of_a_file_travels(kernel: Kernel, kind: Any) -> None:
     assert kernel.pods.pods == []
 
 
-def test_no_password_of_condas_file_travels(kernel: Kernel) -> None:
-    text = "channels: [https://jane:hunter2@example.com/c]\n"
+TOKENS = (
+    "channels:\n  - https://conda.anaconda.org/t/hunter2/team\n",
+    "channels:\n  - https://jane:hunter2@example.com/c\n",
+)
+
+
+@pytest.mark.parametrize("text", TOKENS)
+def test_no_token_of_condas_file_travels(kernel: Kernel, text: str) -> None:
     (kernel.folder / "environment.yml").write_text(text)
-    with pytest.raises(SourceError, match=r"environment\.yml names a user or a password"):
+    with pytest.raises(SourceError) as raised:
         kernel.run(conda_env="environment.yml")
+    assert "environment.yml, line 2 names a user or a password" in raised.value.message
+    assert "hunter2" not in raised.value.message + raised.value.hint
+    assert kernel.pods.pods == []
+
+
+@pytest.mark.parametrize("wishes", [{"requirements": "r.txt"}, {"packages": ("app",)}])
+def test_no_token_of_an_index_travels(kernel: Kernel, wishes: dict[str, Any]) -> None:
+    address = "https://pypi.anaconda.org/t/hunter2/team/simple"
+    (kernel.folder / "r.txt").write_text(f"--extra-index-url {address}\napp\n")
+    if "packages" in wishes:
+        wishes = {**wishes, "pip_index": address}
+    with pytest.raises(SourceError, match="names a user or a password") as raised:
+        kernel.run(**wishes)
+    assert "hunter2" not in raised.value.message
     assert kernel.pods.pods == []
 
 

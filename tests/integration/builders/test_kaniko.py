@@ -238,6 +238,23 @@ def test_the_secret_serves_the_kernel_too(serve: Serve, tmp_path: Path) -> None:
     assert known not in shown
 
 
+def test_another_secret_of_pip_is_another_environment(kernel: Kernel) -> None:
+    """Its index may have other packages of the same names: no layer of one may serve the other."""
+    for secret in (None, "index", "other", "index"):
+        kernel.run(packages=("app",), pip_secret=secret)
+    first, *others = (found["Dockerfile"] for found in kernel.pods.contexts)
+
+    assert len(kernel.pods.pods) == 3
+    assert "CIAO_PIP_SECRET" not in first
+    assert [text.splitlines()[1] for text in others] == [
+        "ARG CIAO_PIP_SECRET=team-a/index",
+        "ARG CIAO_PIP_SECRET=team-a/other",
+    ]
+    kernel.pods.namespace = "team-b"  # type: ignore[misc]
+    kernel.run(packages=("app",), pip_secret="index")
+    assert len(kernel.pods.pods) == 4
+
+
 def test_auto_goes_to_a_pod_where_there_is_no_wheel(kernel: Kernel, index: Index) -> None:
     wishes = {"packages": ("nobody-has",), "pip_index": index.url}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import BuildSpec
 from ciao_kernel.requirements import read
 from tests.helpers.jobs import interrupted, wait
-from tests.helpers.packages import Index
+from tests.helpers.packages import Index, serving, wheel
 
 
 class Kernel:
@@ -28,7 +29,8 @@ class Kernel:
     async def bring(self, *packages: str, file: str = "", **target: Any) -> Wheels:
         (self.folder / "requirements.txt").write_text(file)
         named = "requirements.txt" if file else None
-        spec = BuildSpec(packages=packages, requirements=named, pip_index=self.index.url)
+        url = target.pop("index", self.index.url)
+        spec = BuildSpec(packages=packages, requirements=named, pip_index=url)
         known = {"python": "3.8", "architecture": "arm64", "packages": {}, **target}
         return await wheels.bring(
             read(spec, self.folder), Target(**known), self.cache, self.said.append
@@ -96,8 +98,8 @@ def test_wheels_are_those_of_the_platform(kernel: Kernel, index: Index) -> None:
     index.add("app", "1.0", tag="cp38-cp38-macosx_11_0_arm64", code="which = 'mac'")
 
     for musl in (False, True):
-        code = (kernel.run("app", musl=musl).folder / "app/__init__.py").read_text()
-        assert ("'musl'" if musl else "'glibc'") in code
+        found = kernel.run("app", musl=musl)
+        assert ("'musl'" if musl else "'glibc'") in code(found)
 
 
 def test_the_second_time_nobody_is_asked(kernel: Kernel, index: Index) -> None:
@@ -110,17 +112,127 @@ def test_the_second_time_nobody_is_asked(kernel: Kernel, index: Index) -> None:
     assert not index.asked
 
 
-def test_the_very_wheel_that_was_chosen_is_brought(kernel: Kernel, index: Index) -> None:
+def code(found: Wheels, name: str = "app") -> str:
+    return (found.folder / name / "__init__.py").read_text()
+
+
+def test_a_choice_that_cannot_be_had_any_more_is_made_anew(kernel: Kernel, index: Index) -> None:
+    """As after an interrupt in a download: the versions are chosen, and none of them is here."""
     index.add("app", "1.0", code="original")
     first = kernel.run("app")
     index.add("app", "1.0", code="changed")
+    shutil.rmtree(first.folder)
 
-    for path in sorted(first.folder.rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    first.folder.rmdir()
+    second = kernel.run("app")
 
-    with pytest.raises(SourceError, match="HASH"):
+    assert "changed" in code(second)
+    assert any("choosing anew" in text for text in kernel.said)
+    index.files.clear()
+    index.add("app", "2.0")
+    shutil.rmtree(second.folder)
+    assert kernel.run("app").names == ("app==2.0",)
+
+
+def test_a_choice_stays_while_the_index_is_away(kernel: Kernel, index: Index) -> None:
+    index.add("app", "1.0")
+    first = kernel.run("app")
+    shutil.rmtree(first.folder)
+    index.password = "hunter2"
+
+    with pytest.raises(SourceError, match="wants to know who asks"):
         kernel.run("app")
+
+    index.password = ""
+    index.add("app", "2.0")
+    assert kernel.run("app") == first
+
+
+def test_a_choice_that_is_damaged_is_made_anew(kernel: Kernel, index: Index) -> None:
+    index.add("app", "1.0")
+    first = kernel.run("app")
+    for path in kernel.cache.glob("chosen/*.json"):
+        path.write_text("[[")
+
+    assert kernel.run("app") == first
+
+
+def test_wheels_of_a_folder_may_change(kernel: Kernel) -> None:
+    folder = kernel.folder / "wheels"
+    folder.mkdir()
+    found = []
+    for version, text in ("0.1", "one"), ("0.1", "other"), ("0.2", "three"):
+        name, raw = wheel("mylib", version, text)
+        (folder / name).write_bytes(raw)
+        found.append(kernel.run(file="--find-links wheels\nmylib\n"))
+
+    assert [one.names for one in found] == [("mylib==0.1",), ("mylib==0.1",), ("mylib==0.2",)]
+    assert ["one" in code(found[0], "mylib"), "other" in code(found[1], "mylib")] == [True, True]
+
+
+def test_settings_of_pip_may_change(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("app", "1.0")
+    with serving() as other:
+        other.add("app", "2.0")
+        found = []
+        for address in (index.url, other.url):
+            monkeypatch.setenv("PIP_INDEX_URL", address)
+            found.append(kernel.run("app", index="").names)
+        for address in (index.url, other.url):
+            (kernel.folder / "pip.conf").write_text(f"[global]\nindex-url = {address}\n")
+            monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+            monkeypatch.setenv("PIP_CONFIG_FILE", str(kernel.folder / "pip.conf"))
+            found.append(kernel.run("app", index="").names)
+
+    assert found == [("app==1.0",), ("app==2.0",)] * 2
+
+
+def test_an_extra_of_what_the_image_has_brings_what_it_needs(kernel: Kernel, index: Index) -> None:
+    needs = ("must", "dep; extra == 'more'\nProvides-Extra: more")
+    index.add("base", "1.0", *needs)
+    index.add("base", "2.0", *needs)
+    index.add("top", "1.0", "base[more]")
+    for name in ("must", "dep"):
+        index.add(name, "1.0")
+
+    # What the package itself needs is the image's business.
+    assert kernel.run("base[more]", packages={"base": "1.0"}).names == ("dep==1.0",)
+    assert kernel.run("base[more]", packages={"base": "1.0+own"}).names == ("dep==1.0",)
+    assert kernel.run("top", packages={"base": "1.0"}).names == ("dep==1.0", "top==1.0")
+    assert kernel.run("base[more]>1", packages={"base": "1.0", "must": "1.0"}).names == (
+        "base==2.0",
+        "dep==1.0",
+    )
+    assert not kernel.said[0].startswith("base")
+
+
+def test_pip_may_write_long_lines_and_colours(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, extra = "a_package_of_a_very_long_name" * 3, "an-extra-of-a-very-long-name" * 3
+    index.add(name, "1.0", f"dep; extra == '{extra}'\nProvides-Extra: {extra}")
+    index.add("dep", "1.0")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    found = kernel.run(f"{name}[{extra}]", packages={name.replace("_", "-"): "1.0"})
+
+    assert found.names == ("dep==1.0",)
+
+
+def test_an_extra_that_nobody_knows_is_told(kernel: Kernel, index: Index) -> None:
+    index.add("base", "2.0")
+
+    kernel.run("base[more]", packages={"base": "1.0"})
+    assert kernel.said == [
+        "the image has base 1.0, which the package index does not: nobody knows what base[more] "
+        "needs. Name those packages as well."
+    ]
+    kernel.said.clear()
+    kernel.run("base[more]", packages={"base": "2.0"})
+    kernel.run("base[other]")
+    assert kernel.said[0] == "base 2.0 has no extra more."
+    assert kernel.said[1] == "base has no extra other."
 
 
 def test_two_at_once_bring_it_once(kernel: Kernel, index: Index) -> None:

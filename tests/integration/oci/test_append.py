@@ -175,6 +175,25 @@ def test_layers_that_cannot_be_mounted_are_copied(serve: Serve, user: Make, answ
     assert not any(seen.size > 100_000 for seen in fake.seen)
 
 
+@pytest.mark.parametrize("answer", [202, 404])
+def test_no_upload_stays_open_where_mounts_are_declined(
+    serve: Serve, user: Make, answer: int
+) -> None:
+    fake = serve(mount=answer)
+    push_base(fake, layers=3)
+    base, target = f"{fake.host}/bases/python:1", f"{fake.host}/team/cells"
+    user(fake).append(base, target)
+    assert not fake.uploads
+
+    fake.lines()
+    user(fake).append(base, target, "print(2)")  # another kernel: they are there
+
+    assert not fake.uploads
+    lines = fake.lines()
+    assert sum(line.startswith("POST") for line in lines) == (2 if answer == 202 else 3)
+    assert sum(line.startswith("HEAD") and "/blobs/" in line for line in lines) == 3
+
+
 def test_layers_come_from_another_registry_and_are_told_of(serve: Serve, user: Make) -> None:
     near, far = serve(auth="basic"), serve(auth="token")
     push_base(far)

@@ -308,6 +308,45 @@ def test_a_token_server_that_gives_none(
     assert not elsewhere.seen
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(429, {"Retry-After": "1"}), (429, {}), (503, {"Retry-After": "0"})],
+)
+def test_a_token_server_that_is_busy_is_waited_for(
+    serve: Serve, user: Make, status: int, headers: dict[str, str]
+) -> None:
+    left = [status] * 3
+
+    def busy(handler: Any) -> bool:
+        if handler.parts.path != "/token" or not left:
+            return False
+        handler.say(left.pop(), **headers)
+        return True
+
+    fake = serve(auth="token", before=busy)
+    push_base(fake)
+
+    assert ("team/cells", go(user(fake), fake).tag) in fake.manifests
+    assert not left
+
+
+def test_a_token_server_that_is_busy_for_long(serve: Serve, user: Make) -> None:
+    def busy(handler: Any) -> bool:
+        if handler.parts.path == "/token":
+            handler.say(429, **{"Retry-After": "3600"})
+        return bool(handler.parts.path == "/token")
+
+    fake = serve(auth="token", before=busy)
+    kernel = user(fake)
+
+    fault = kernel.fault(lambda: go(kernel, fake))
+
+    assert "token server" in fault.message
+    assert "is asked too often" in fault.message
+    assert fault.hint.startswith("Try again in 60 min")
+    assert fake.lines().count("GET /token") == 1
+
+
 def test_a_token_server_without_an_end(serve: Serve, user: Make) -> None:
     """Nobody reads more of it than a token has."""
     sent: list[int] = []

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ciao_kernel.builders import dockerfile
+from ciao_kernel.builders import dockerfile, rewritten
 from ciao_kernel.errors import SourceError
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -45,7 +45,7 @@ def test_the_files_that_are_taken_along() -> None:
 
 def test_bases_are_pinned_and_lines_keep_their_numbers() -> None:
     assert dockerfile.bases(OWN) == {4: "python:3.13"}
-    text = dockerfile.pinned(OWN, {4: BASE})
+    text = rewritten.pinned(OWN, {4: BASE})
     assert text.splitlines()[3] == f"FROM {BASE} AS build"
     assert len(text.splitlines()) == len(OWN.splitlines())
     assert text.splitlines()[13] == OWN.splitlines()[13]
@@ -58,7 +58,7 @@ def test_images_that_files_come_from_are_bases_too() -> None:
         "COPY --from=BUILD /w /w\nCOPY --from=0 /w /w\nCOPY --from=$X /w /w\nADD --from=x y /\n"
     )
     assert dockerfile.bases(text) == {2: "python:1", 3: "tools:1", 6: "a:2", 7: "c"}
-    lines = dockerfile.pinned(text, {3: BASE}).splitlines()
+    lines = rewritten.pinned(text, {3: BASE}).splitlines()
     assert lines[2:4] == [f"COPY --from={BASE} --chown=1:2 /a /b/", ""]
     assert lines[4:] == text.splitlines()[4:]
 
@@ -94,7 +94,7 @@ def test_variables_in_paths() -> None:
 
 
 def test_a_large_context_is_taken_out_of_an_image() -> None:
-    text = dockerfile.through("FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE)
+    text = rewritten.through("FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE)
     assert text.splitlines() == [
         "FROM a",
         f'COPY --from={BASE} --chown=1:2 ["/ciao-context/x", "/ciao-context/y", "/z/"]',
@@ -106,8 +106,8 @@ def test_a_large_context_is_taken_out_of_an_image() -> None:
 
 def test_add_does_more_than_an_image_can() -> None:
     with pytest.raises(SourceError, match="line 2: ADD"):
-        dockerfile.through("FROM a\nADD x.tar /y\n", BASE)
-    assert "ADD https://a.b/c /c" in dockerfile.through("FROM a\nADD https://a.b/c /c\n", BASE)
+        rewritten.through("FROM a\nADD x.tar /y\n", BASE)
+    assert "ADD https://a.b/c /c" in rewritten.through("FROM a\nADD https://a.b/c /c\n", BASE)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,55 @@ def test_flags_that_are_passed_over_are_refused_with_their_line(line: str, says:
 
 def test_flags_that_ask_for_nothing_are_taken() -> None:
     dockerfile.check("FROM\ta\nRUN --network=default true\nCOPY --link --chmod=1 a /b\n", "d")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RUN pip install -i https://jane:hunter2@example.com/simple app",
+        "RUN conda install -c https://conda.anaconda.org/t/hunter2/team app",
+        "ONBUILD ADD https://:hunter2@example.com/x /x",
+        "ENV INDEX='https://$USER:hunter2@example.com'",
+    ],
+)
+def test_a_password_is_refused_with_its_line(line: str) -> None:
+    with pytest.raises(SourceError, match="d, line 2 names a password or a token") as refused:
+        dockerfile.check(f"FROM a\n{line}\n", "d")
+    assert "hunter2" not in refused.value.message + refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RUN git clone ssh://git@example.com:22/x",
+        "ADD git@example.com:team/x /x",
+        "RUN curl https://${WHO}:${WORD}@example.com",
+        "RUN curl https://example.com:8080/t/file https://example.com:80/x@2",
+        "FROM example.com:5000/t/b:1@sha256:00",
+        "RUN curl https://example.com/t/$TOKEN/x",
+    ],
+)
+def test_an_address_without_a_password_is_taken(line: str) -> None:
+    dockerfile.check(f"FROM a\n{line}\n", "d")
+
+
+def test_quotes_of_a_path_are_no_part_of_it() -> None:
+    text = 'FROM a\nENV D=x\nCOPY "my.txt" \'b\'/c "$D"/y /x/\nADD "https://a.b/c" "/d"\n'
+    assert [path for _, path in dockerfile.sources(text)] == ["my.txt", "b/c", "x/y"]
+    text = rewritten.through('FROM a\nCOPY "my.txt" "/x/"\n', BASE)
+    assert text.splitlines()[1] == f'COPY --from={BASE} ["/ciao-context/my.txt", "/x/"]'
+
+
+def test_a_seal_stands_in_every_stage_and_lines_can_be_told() -> None:
+    own = "FROM a AS x\nRUN one\n\nFROM --platform=linux/amd64 \\\n  b\nRUN two\n"
+    text = rewritten.sealed(own, "team/index")
+    seal = "ARG CIAO_PIP_SECRET=team/index"
+
+    assert rewritten.sealed(own, "") == own
+    assert text.splitlines() == [
+        "FROM a AS x", seal, "RUN one", "", "FROM --platform=linux/amd64    b", seal, "", "RUN two"
+    ]  # fmt: skip
+    assert [rewritten.unsealed(text, line) for line in (1, 3, 5, 8)] == [1, 2, 4, 6]
 
 
 def test_a_file_without_from() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.builders import outcome
+from ciao_kernel.builders import outcome, rewritten
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
 from ciao_kernel.oci.reference import parse
 from ciao_kernel.plugins import PodEnd
@@ -221,3 +221,20 @@ def test_a_flag_that_it_does_not_know_is_in_its_first_line() -> None:
 
 def test_no_words_at_all() -> None:
     assert fault(code=255).message == "the build ended with exit code 255."
+
+
+def test_lines_are_those_of_the_users_file() -> None:
+    text = rewritten.sealed("FROM a\n\nRUN exit 7\nWHAT\n", "team-a/index")
+
+    def said(*lines: str) -> str:
+        end = PodEnd(1, "", "", lines, lines)
+        return outcome.fault(end, text, "Dockerfile", TARGET, "team-a").message
+
+    assert said(BUILD + "dockerfile parse error on line 5: unknown instruction: WHAT").startswith(
+        "Dockerfile, line 4: unknown"
+    )
+    assert "line 3:" in said(
+        'level=info msg="RUN exit 7"',
+        BUILD + "building stage: failed to execute command: waiting for process to exit: "
+        "exit status 7",
+    )

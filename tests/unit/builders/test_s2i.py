@@ -114,6 +114,13 @@ def test_the_environment_file() -> None:
     assert s2i.environment(text) == (("A", "e"), ("F", "x"), ("a.b-c", "1\u20282"))
 
 
+def test_the_environment_file_names_no_password() -> None:
+    for value in ("https://jane:hunter2@a.b/simple", "https://a.b/t/hunter2/simple"):
+        with pytest.raises(SourceError, match="line 2 names a password") as raised:
+            s2i.environment(f"A=https://a.b/simple\nPIP_INDEX_URL={value}\n")
+        assert "hunter2" not in raised.value.message
+
+
 def test_scripts_lie_apart_from_the_source() -> None:
     files = [File(".s2i/bin/run", b"x"), File(".s2i/bin/other", b""), File("a/b.py", b"")]
     made = s2i.upload(files)

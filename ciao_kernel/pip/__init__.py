@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
+from ciao_kernel.private import masked
 
 _OLDEST = (22, 3)
 """--report came with 22.2, --python with 22.3."""
@@ -33,7 +34,6 @@ _AWAY = re.compile(
 )
 _PAGE = re.compile(r"Could not fetch URL .*")
 _WHO = re.compile(r"\b40[13] (Client )?Error|Credentials not correct|EOFError")
-_USER = re.compile(r"//[^/\s]+@")
 
 
 class Failed(Exception):
@@ -49,6 +49,12 @@ class Failed(Exception):
         super().__init__(lines)
         self.lines = tuple(lines)
         self.pages = tuple(pages)
+
+    @property
+    def away(self) -> bool:
+        """Its index did not answer or asked who asks: it says nothing of the packages."""
+        text = "\n".join((*self.lines, *self.pages))
+        return bool(_AWAY.search(text) or _WHO.search(text))
 
     @property
     def said(self) -> str:
@@ -135,11 +141,11 @@ async def run(
     with tempfile.TemporaryDirectory(prefix="ciao-pip-") as folder:
         log = Path(folder) / "log"
         try:
-            await _run(command, _environment(index) | {"PIP_LOG": str(log)}, say, lock)
+            await _run(command, environment(index) | {"PIP_LOG": str(log)}, say, lock)
         except Failed as error:
             with contextlib.suppress(OSError):
                 pages = _PAGE.findall(log.read_text(errors="replace"))
-                raise Failed(error.lines, [_USER.sub("//…@", page) for page in pages]) from None
+                raise Failed(error.lines, [masked(page) for page in pages]) from None
             raise
 
 
@@ -167,9 +173,9 @@ async def _run(
             while piece := await process.stdout.read(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
                 for raw in whole:
-                    lines.append(_USER.sub("//…@", raw.decode(errors="replace").rstrip()))
+                    lines.append(masked(raw.decode(errors="replace").rstrip()))
                     say(lines[-1])
-            lines += [_USER.sub("//…@", rest.decode(errors="replace"))] if rest else []
+            lines += [masked(rest.decode(errors="replace"))] if rest else []
             code = await process.wait()
     except TimeoutError:
         raise Failed([*lines, f"ERROR: it took more than {_SECONDS} s"]) from None
@@ -222,7 +228,12 @@ async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
         yield lock
 
 
-def _environment(index: str) -> dict[str, str]:
+def environment(index: str) -> dict[str, str]:
+    """The variables that pip gets.
+
+    Args:
+        index: Address of the package index; "" means pip's own setting.
+    """
     dropped = {f"PIP_{name}" for name in (*_DROPPED, *(_ELSEWHERE if index else ()))}
     found = {name: value for name, value in os.environ.items() if name not in dropped}
     found |= {

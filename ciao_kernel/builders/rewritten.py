@@ -1,0 +1,82 @@
+"""Dockerfiles rewritten for the executor: pinned, sealed, and fed by an image.
+
+All lines keep their numbers, but for those that a seal is put between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from ciao_kernel.builders.dockerfile import FROM, REMOTE, Instruction, instructions
+from ciao_kernel.errors import SourceError
+
+CARRIED = "/ciao-context"
+"""Where an image that carries a large context has it."""
+_SEAL = "ARG CIAO_PIP_SECRET="
+
+
+def pinned(text: str, digests: Mapping[int, str]) -> str:
+    """Put images by their digests into FROM and COPY, by line: the text says what it builds."""
+
+    def written(one: Instruction) -> str:
+        if one.line not in digests:
+            return ""
+        if one.name == "FROM":
+            return " ".join(["FROM", *one.flags, digests[one.line], *one.arguments.split()[1:]])
+        rest = [flag for flag in one.flags if not flag.startswith(FROM)]
+        return " ".join(["COPY", f"{FROM}{digests[one.line]}", *rest, one.arguments])
+
+    return _rewritten(text, written)
+
+
+def through(text: str, image: str) -> str:
+    """Let a Dockerfile take its files out of an image that carries them at :data:`CARRIED`.
+
+    Raises:
+        SourceError: An ADD could do more than copy.
+    """
+
+    def written(one: Instruction) -> str:
+        if not one.copies or not one.words or all(map(REMOTE.match, one.words[:-1])):
+            return ""
+        if one.name == "ADD":
+            raise SourceError(
+                f"line {unsealed(text, one.line)}: ADD takes a file of a context that is too large "
+                "for it.",
+                "Write COPY, and unpack archives by RUN.",
+            )
+        *files, target = one.words
+        moved = [f"{CARRIED}/{file.removeprefix('./').lstrip('/')}" for file in files]
+        moved = [f"{CARRIED}/" if path == f"{CARRIED}/." else path for path in moved]
+        return " ".join(["COPY", f"{FROM}{image}", *one.flags, json.dumps([*moved, target])])
+
+    return _rewritten(text, written)
+
+
+def sealed(text: str, secret: str) -> str:
+    """Let no layer serve that was built with another Secret: the executor keeps them by commands.
+
+    Args:
+        text: Of the Dockerfile.
+        secret: Of the build; "" where there is none.
+    """
+
+    def written(one: Instruction) -> str:
+        return f"FROM {one.rest}\n{_SEAL}{secret}" if secret and one.name == "FROM" else ""
+
+    return _rewritten(text, written)
+
+
+def unsealed(text: str, line: int) -> int:
+    """The line of a Dockerfile that is another one once it is sealed."""
+    return line - sum(one.startswith(_SEAL) for one in text.splitlines()[: line - 1])
+
+
+def _rewritten(text: str, write: Callable[[Instruction], str]) -> str:
+    """Replace instructions; all lines keep their numbers."""
+    lines = text.splitlines()
+    for one in instructions(text):
+        if new := write(one):
+            lines[one.line - 1 : one.end] = [new] + [""] * (one.end - one.line)
+    return "".join(f"{line}\n" for line in lines)
