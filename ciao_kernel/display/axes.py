@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _STEPS = (1, 2, 2.5, 5, 10)
+_LARGE = 1e7
+"""From here on numbers are written with a power of ten."""
 _DECADES = 3
 """From so many powers of ten on values are shown on a logarithmic axis."""
 
@@ -20,6 +22,8 @@ class Axis:
     ticks: tuple[float, ...]
     step: float = 0.0
     """Between two ticks; 0 on a logarithmic axis."""
+    whole: bool = False
+    """Whether it counts: its ticks are whole numbers."""
 
     def at(self, value: float) -> float:
         """Where a value lies."""
@@ -30,6 +34,8 @@ class Axis:
 
     def label(self, tick: float) -> str:
         """What stands at a tick."""
+        if self.whole:
+            return count(tick)
         return number(tick, self.step) if self.step else f"{tick:g}"
 
 
@@ -50,13 +56,21 @@ def number(value: float, step: float = 0.0) -> str:
     size = abs(value)
     if size < step / 1000:
         return "0"
+    if step and 1e-3 <= size < _LARGE:
+        return f"{value:,.{_digits(step)}f}"
+    if step and size:
+        power = math.floor(math.log10(size) + 1e-9)
+        return f"{value:.{min(_digits(step / 10.0**power), 7 if abs(power) < 99 else 6)}e}"
     if size and not 1e-3 <= size < 1e6:
         return f"{value:.3g}"
-    if step:
-        return f"{value:,.{_digits(step)}f}"
     if size >= 1000:
         return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
     return f"{value:.4g}"
+
+
+def count(value: float) -> str:
+    """Write what counts something, such as steps: whole numbers in full."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else number(value)
 
 
 def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
@@ -65,23 +79,26 @@ def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
     Args:
         values: What has to fit; each :func:`fits`.
         ticks: About how many ticks; never more than one more.
-        whole: Ticks stand at whole numbers only, and the axis ends where the values do.
+        whole: The values count something, such as steps: the axis ends where they do, does not
+            go below 0 for them, and where all of them are whole numbers so are the ticks.
     """
     several = list(values)
     low, high = min(several), max(several)
+    counts = whole and all(value == round(value) for value in several)
     if not high - low > max(abs(high) * 1e-9, 1e-300):
         pad = max(1.0, abs(high) * 0.01) if whole else abs(high) * 0.1 or 1.0
-        low, high = low - pad, high + pad
+        low, high = 0.0 if whole and 0 <= low < pad else low - pad, high + pad
     step = _nice(high / ticks - low / ticks)
     if whole:
-        step = max(1.0, float(round(step)))
+        step = max(1.0, float(round(step))) if counts else step
         first = math.ceil(low / step)
     else:
         first = math.floor(low / step)
         low = first * step
         high = math.ceil(high / step) * step
-    count = min(2 * ticks, math.floor((high / step - first) * (1 + 1e-12) + 1e-9) + 1)
-    return Axis(low, high, tuple((first + place) * step for place in range(count)), step)
+    most = min(2 * ticks, math.floor((high / step - first) * (1 + 1e-12) + 1e-9) + 1)
+    marks = tuple((first + place) * step for place in range(most))
+    return Axis(low, high, marks, step, counts)
 
 
 def fitting(values: Iterable[float], ticks: int) -> Axis:
@@ -105,6 +122,7 @@ def _nice(step: float) -> float:
 def _digits(step: float) -> int:
     """Digits behind the point that multiples of a step differ in."""
     for digits in range(9):
-        if abs(step * 10**digits - round(step * 10**digits)) < 1e-6:
+        size = step * 10**digits
+        if round(size) >= 1 and abs(size - round(size)) < 1e-6 * size:
             return digits
     return 9

@@ -1,7 +1,7 @@
 """The renderer for Jupyter: a live table that stays, curves if asked for, and lines below.
 
-The only module that makes HTML. It sends through a :class:`Publisher`, so that the kernel and
-the IPython extension use it alike.
+The only module that makes HTML. It sends through a publisher, so that the kernel and the
+IPython extension use it alike.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer
+from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
@@ -27,30 +28,6 @@ _TICK = 0.1
 _TABLE_TICK = 0.25
 _TABLE_BYTES = 60_000
 """Bytes a second that the table may cost; a table of 64 rows is drawn once in a while."""
-
-
-class Publisher(Protocol):
-    """What carries output to a cell."""
-
-    def stream(self, text: str) -> None:
-        """Append text to the cell's output."""
-
-    def display(
-        self,
-        data: dict[str, str],
-        display_id: str,
-        *,
-        update: bool,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Show a MIME bundle, or replace the one that was shown under this id.
-
-        Args:
-            data: Texts by MIME type; base64 where the type is binary.
-            display_id: Names what is replaced.
-            update: Whether to replace.
-            metadata: By MIME type: such as the size of a picture.
-        """
 
 
 class NotebookDisplay:
@@ -120,7 +97,10 @@ class NotebookDisplay:
                 if time.monotonic() - self._sent > _TICK:
                     self._safely(self._send)
         elif isinstance(event, Status):
+            ends = event.state.over and not (self._table.status and self._table.status.state.over)
             self._table.status = event
+            if ends:  # The page may be saved before the next draw.
+                self._safely(lambda: self._draw(update=True))
 
     async def end(self) -> None:
         """Send what is left and draw the table as it will stay."""
@@ -137,7 +117,7 @@ class NotebookDisplay:
         self._unsent += self._batcher.take(last=True) + self._closing_words(name)
         picture, self._picture = self._picture, None
         if picture is not None:
-            self._unsent += picture.curves.closing_words()
+            self._unsent += picture.closing_words()
         self._send()
         if picture is not None:
             try:
@@ -195,7 +175,8 @@ class NotebookDisplay:
     def _draw(self, *, update: bool) -> None:
         table = self._table or self._ended
         assert table is not None
-        data = {"text/plain": _text(table), "text/html": _html(table)}
+        text = _text(table) if update else _first_text(table)
+        data = {"text/plain": text, "text/html": _html(table)}
         size = sum(map(len, data.values()))
         self._batcher.charge(size)
         self._draw_pause = max(_TABLE_TICK, size / _TABLE_BYTES)
@@ -239,6 +220,13 @@ def _text(table: Table) -> str:
     rows = columns(table.grid())
     places = (f"{name}: {place}" for name, place in table.places())
     return "\n".join((table.title(), rows, *places))
+
+
+def _first_text(table: Table) -> str:
+    """What stays true where no output is ever updated, as in `jupyter console`."""
+    job, count = table.job, len(table.job.replicas)
+    of = "1 replica" if count == 1 else f"{count} replicas"
+    return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows how it is."
 
 
 def _html(table: Table) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from typing import TYPE_CHECKING
 
 from ciao_kernel.display.curves import Curves
+from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.shapes import svg
-
-if TYPE_CHECKING:
-    from ciao_kernel.display.notebook import Publisher
 
 _TICK = 0.5
 _BYTES = 60_000
 """Bytes a second that the picture may cost."""
+_SHARE = 0.1
+"""Part of the time that drawing may take."""
 
 
 class PlotOutput:
@@ -48,11 +47,17 @@ class PlotOutput:
         """Draw what is new, once in a while; return the bytes that it took."""
         if not self.curves.stale or time.monotonic() - self._drawn < self._pause:
             return 0
+        began = time.monotonic()
         data = self._bundle()
         size = sum(map(len, data.values()))
         self._publisher.display(data, self._display_id, update=True)
-        self._drawn, self._pause = time.monotonic(), max(_TICK, size / _BYTES)
+        self._drawn = time.monotonic()
+        self._pause = max(_TICK, size / _BYTES, (self._drawn - began) / _SHARE)
         return size
+
+    def closing_words(self) -> str:
+        """What the lines end with. Some front ends never replace an output: there it is all."""
+        return self.curves.summary() + self.curves.closing_words()
 
     async def keep(self) -> None:
         """Draw the picture as it will stay.

@@ -1,21 +1,15 @@
-"""Curves of a job's metrics: from points to shapes, and to text where nothing is drawn.
-
-Few replicas have a curve each. Of many there is the median and the span of them all: nobody
-can tell 64 curves apart.
-"""
+"""Curves of a job's metrics: from points to shapes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterator, Sequence
 
 from ciao_kernel.display.axes import Axis, fits, fitting, linear, number
+from ciao_kernel.display.groups import FEW, Replicas, ordered, summary, together
 from ciao_kernel.display.shapes import Area, Line, Picture, Point, Shape, Text
-from ciao_kernel.metrics import Metrics, Series
-from ciao_kernel.model import Replica
-
-Replicas = Mapping[Replica, Series]
+from ciao_kernel.display.strokes import length
+from ciao_kernel.metrics import Metrics
 
 WIDTH = 720
 _PANEL = 200
@@ -25,91 +19,95 @@ _ROW = 18
 _COLORS = ("#2f86c6", "#d55e00", "#009e73", "#c46a9b", "#a8780a", "#7a6fd0")
 """At least 3:1 on white and on black, and told apart by those who see fewer colours."""
 _DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4))
-_MOST = 8
-"""Replicas that have a curve each."""
-_BINS = 120
-"""Places at which many replicas are put together."""
+PANELS = 12
+"""Metrics that are drawn; the others are in words."""
+_POINTS = 12_000
+"""Points in all: what has many curves is not sharper for more, and slow."""
 _MARKS = 20
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_SPARK = 24
+_WIDE = 80
+"""What a label below the axis may take; of wider ones there are fewer."""
 
 
 def draw(metrics: Metrics, title: str) -> Picture:
     """Draw one panel below the other, for each metric that has points."""
+    drawn = [(name, some) for name, each in metrics.curves.items() if (some := ordered(each))]
+    most = _POINTS // max(1, sum(len(some) for _, some in drawn[:PANELS] if len(some) <= FEW))
+    panels = [_Panel(name, _thinned(some, most)) for name, some in drawn[:PANELS]]
+    left = max((panel.left for panel in panels), default=0.0)
+    # What counts the same has the same axis: a loss of a validation stands below the training's.
+    places: dict[str, list[float]] = {}
+    for panel in panels:
+        places.setdefault(panel.kind, []).extend(panel.places)
+    across = {kind: _across(several) for kind, several in places.items()}
     shapes: list[Shape] = []
     top = 0.0
-    for name, curves in metrics.curves.items():
-        if curves:
-            panel, height = _panel(name, _sorted(curves), top)
-            shapes += panel
-            top += height
+    for panel in panels:
+        top += panel.draw(top, left, across[panel.kind], shapes)
     return Picture(WIDTH, math.ceil(top), shapes, title)
 
 
-def describe(metrics: Metrics) -> list[str]:
-    """Say how each metric is, one line a curve: ``loss  worker-0  0.31 at step 20  █▅▃▁``."""
-    lines = []
-    for name, curves in metrics.curves.items():
-        some = _sorted(curves)
-        if not some:
-            continue
-        if len(some) > _MOST:
-            points = [(low, middle, high) for _, low, middle, high in _together(some)]
-            spark = _spark([middle for _, middle, _ in points])
-            lines.append(f"{name}  {spark}  {'; '.join(_summary(some))}")
-            continue
-        width = max(len(str(who)) for who in some)
-        for who, series in some.items():
-            value = f"{number(series.y[-1]):>8} at {series.axis} {number(series.x[-1])}"
-            lines.append(f"{name}  {who!s:{width}}  {_spark(series.y):{_SPARK}}  {value}")
-    return lines
+def _thinned(curves: Replicas, most: int) -> Replicas:
+    if len(curves) > FEW:
+        return curves
+    return {who: series.copy(most) for who, series in curves.items()}
 
 
-def unseen(metrics: Metrics) -> str:
-    """Name the metrics that no line had, and those that lines have; "" where none is missing."""
-    missing = metrics.missing
-    if not missing:
-        return ""
-    names = " or ".join(f"`{name}`" for name in missing)
-    known = ", ".join(metrics.seen())
-    return f"no line with {names} was seen" + (f"; seen were: {known}." if known else ".")
+class _Panel:
+    """One metric: its legend above its axes."""
+
+    def __init__(self, name: str, curves: Replicas) -> None:
+        self._name, self._curves = name, curves
+        every = [y for series in curves.values() for y in series.y]
+        finite = [y for y in every if fits(y)]
+        self._odd = len(finite) < len(every)
+        self.places = [x for series in curves.values() for x in series.x]
+        kinds = [series.axis for series in curves.values()]
+        self.kind = max(sorted(set(kinds)), key=kinds.count)
+        """What the axis below counts."""
+        self._up = fitting(finite or [0.0, 1.0], 5)
+
+    @property
+    def left(self) -> float:
+        """The room that the labels beside the axis take."""
+        return max(_LEFT, *(_length(self._up.label(tick)) + 14 for tick in self._up.ticks))
+
+    def draw(self, top: float, left: float, across: Axis, shapes: list[Shape]) -> float:
+        """Add the shapes, from a place on; return the height."""
+        name, curves = self._name, self._curves
+        many = len(curves) > FEW
+        entries = (
+            summary(curves)
+            if many
+            else [f"{who} {number(series.y[-1])}" for who, series in curves.items()]
+        )
+        start = max(left, 10.0 * len(name) + 24)
+        legend, rows = _legend(entries, top + 18, start, many=many)
+        above = top + _TOP + rows * _ROW
+        frame = _Frame(across, self._up, above, left)
+        shapes += [Text(2, top + 18, name, size=14, bold=True), *legend]
+        shapes += frame.grid(self.kind)
+        if not many and self._odd:
+            shapes.append(Text(WIDTH - _RIGHT, above + _PANEL + 34, "× nan or inf", "end"))
+        shapes += frame.span(curves) if many else frame.lines(curves)
+        return above - top + _PANEL + _BOTTOM
 
 
-def _sorted(curves: Replicas) -> Replicas:
-    """The replicas that have points, in an order that does not hang on who wrote first."""
-    return {who: curves[who] for who in sorted(curves) if curves[who].x}
+def _across(places: Sequence[float]) -> Axis:
+    axis = linear(places, 7, whole=True)
+    wide = max((_length(axis.label(tick)) for tick in axis.ticks), default=0.0)
+    return axis if wide < _WIDE else linear(places, 4, whole=True)
 
 
-def _panel(name: str, curves: Replicas, top: float) -> tuple[list[Shape], float]:
-    """One metric: its legend above its axes. Returns the height too."""
-    many = len(curves) > _MOST
-    entries = (
-        _summary(curves)
-        if many
-        else [f"{who} {number(series.y[-1])}" for who, series in curves.items()]
-    )
-    legend, rows = _legend(entries, top + 18, len(name), many=many)
-    above = top + _TOP + rows * _ROW
-    finite = [y for series in curves.values() for y in series.y if fits(y)]
-    places = [x for series in curves.values() for x in series.x]
-    kinds = [series.axis for series in curves.values()]
-    across = linear(places, 7, whole=True)
-    up = fitting(finite or [0.0, 1.0], 5)
-    frame = _Frame(across, up, above)
-    shapes: list[Shape] = [Text(2, top + 18, name, size=14, bold=True), *legend]
-    shapes += frame.grid(max(sorted(set(kinds)), key=kinds.count))
-    if not many and len(finite) < len(places):
-        shapes.append(Text(WIDTH - _RIGHT, above + _PANEL + 34, "× nan or inf", "end"))
-    shapes += frame.span(curves) if many else frame.lines(curves)
-    return shapes, above - top + _PANEL + _BOTTOM
+def _length(label: str) -> float:
+    """How long a label may be; a front end has letters of its own."""
+    return 1.1 * length(label, 12)
 
 
 def _legend(
-    entries: Sequence[str], first: float, indent: int, *, many: bool
+    entries: Sequence[str], first: float, start: float, *, many: bool
 ) -> tuple[list[Shape], int]:
     """Each entry behind a piece of its line; returns the further rows that they need too."""
     shapes: list[Shape] = []
-    start = max(_LEFT, 10.0 * indent + 24)
     left, row = start, 0
     for place, entry in enumerate(entries):
         width = 34 + 7.0 * len(entry)
@@ -133,9 +131,9 @@ def _moved(points: Sequence[Point], down: float) -> list[Point]:
 class _Frame:
     """The axes of one metric, and where values lie between them."""
 
-    def __init__(self, across: Axis, up: Axis, top: float) -> None:
+    def __init__(self, across: Axis, up: Axis, top: float, left: float) -> None:
         self._across, self._up = across, up
-        self._top, self._bottom = top, top + _PANEL
+        self._top, self._bottom, self._left = top, top + _PANEL, left
 
     def grid(self, label: str) -> list[Shape]:
         """Ticks, light lines, and what the axis below counts."""
@@ -143,14 +141,16 @@ class _Frame:
         right = WIDTH - _RIGHT
         for tick in self._up.ticks:
             y = self._y(tick)
-            shapes.append(Line(((_LEFT, y), (right, y)), opacity=0.25))
-            shapes.append(Text(_LEFT - 8, y + 4, self._up.label(tick), "end"))
+            shapes.append(Line(((self._left, y), (right, y)), opacity=0.25))
+            shapes.append(Text(self._left - 8, y + 4, self._up.label(tick), "end"))
         for tick in self._across.ticks:
             x = self._x(tick)
             shapes.append(Line(((x, self._bottom), (x, self._bottom + 4)), opacity=0.6))
-            shapes.append(Text(x, self._bottom + 18, self._across.label(tick), "middle"))
-        shapes.append(Line(((_LEFT, self._bottom), (right, self._bottom)), opacity=0.6))
-        shapes.append(Text((_LEFT + right) / 2, self._bottom + 34, label, "middle"))
+            words = self._across.label(tick)
+            x = min(x, WIDTH - _length(words) / 2)
+            shapes.append(Text(x, self._bottom + 18, words, "middle"))
+        shapes.append(Line(((self._left, self._bottom), (right, self._bottom)), opacity=0.6))
+        shapes.append(Text((self._left + right) / 2, self._bottom + 34, label, "middle"))
         return shapes
 
     def lines(self, curves: Replicas) -> Iterator[Shape]:
@@ -174,7 +174,7 @@ class _Frame:
 
     def span(self, curves: Replicas) -> list[Shape]:
         """The median of many replicas, and the area that all of them lie in."""
-        points = list(_together(curves))
+        points = list(together(curves))
         top = [(self._x(x), self._y(high)) for x, _, _, high in points]
         bottom = [(self._x(x), self._y(low)) for x, low, _, _ in points]
         middle = [(self._x(x), self._y(value)) for x, _, value, _ in points]
@@ -193,56 +193,10 @@ class _Frame:
         yield Line(((x - 3, y + 3), (x + 3, y - 3)), color, 1.5)
 
     def _x(self, value: float) -> float:
-        return _LEFT + self._across.at(value) * (WIDTH - _LEFT - _RIGHT)
+        return self._left + self._across.at(value) * (WIDTH - self._left - _RIGHT)
 
     def _y(self, value: float) -> float:
         return self._bottom - self._up.at(value) * _PANEL
-
-
-def _together(curves: Replicas) -> Iterator[tuple[float, float, float, float]]:
-    """Place, lowest, median and highest of all replicas, where at least half of them are."""
-    low = min(series.x[0] for series in curves.values())
-    high = max(series.x[-1] for series in curves.values())
-    bins: dict[int, dict[Replica, list[float]]] = {}
-    for who, series in curves.items():
-        for x, y in zip(series.x, series.y, strict=True):
-            if fits(y):
-                place = round((x - low) / (high - low) * _BINS) if high > low else 0
-                bins.setdefault(place, {}).setdefault(who, []).append(y)
-    for place, found in sorted(bins.items()):
-        if len(found) * 2 >= len(curves):
-            every = [y for values in found.values() for y in values]
-            middle = median(values[-1] for values in found.values())
-            yield low + (high - low) * place / _BINS, min(every), middle, max(every)
-
-
-def _summary(curves: Replicas) -> list[str]:
-    """How many replicas stand now: the middle, and who is at the ends."""
-    last = {who: series.y[-1] for who, series in curves.items()}
-    numbers = {who: y for who, y in last.items() if not math.isnan(y)}
-    if not numbers:
-        return [f"{len(last)} replicas: nan"]
-    lost = f", {len(last) - len(numbers)} of them nan" if len(numbers) < len(last) else ""
-    least, most = min(numbers, key=numbers.__getitem__), max(numbers, key=numbers.__getitem__)
-    return [
-        f"median of {len(last)} replicas{lost} {number(median(numbers.values()))}",
-        f"lowest {least} {number(numbers[least])}, highest {most} {number(numbers[most])}",
-    ]
-
-
-def _spark(values: Sequence[float]) -> str:
-    """A curve as one row of blocks."""
-    count = min(_SPARK, len(values))
-    some = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
-    finite = [value for value in some if fits(value)]
-    if not finite:
-        return "×" * len(some)
-    low, high, top = min(finite), max(finite), len(_BLOCKS) - 1
-    axis = Axis(low, high, (), 1)
-    return "".join(
-        "×" if not fits(value) else _BLOCKS[round(axis.at(value) * top) if high > low else 0]
-        for value in some
-    )
 
 
 def _color(place: int) -> str:

@@ -12,11 +12,13 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 
-from ciao_kernel.display.shapes import INK, Area, Picture, Point, Shape, Text
+from ciao_kernel.display.shapes import INK, Area, Line, Picture, Point, Shape, Text
 from ciao_kernel.display.strokes import length, strokes
 
 _SCALE = 2
 """Dots of a CSS pixel, for screens that have so many."""
+_LONGEST = 400_000
+"""CSS pixels of lines from which on one dot of a pixel has to do: each takes its time."""
 _LEVELS = 16
 """Degrees of opacity of each colour; 0 is none."""
 _MOST_COLORS = 256 // _LEVELS
@@ -24,7 +26,8 @@ _MOST_COLORS = 256 // _LEVELS
 
 def png(picture: Picture) -> bytes:
     """Draw a picture; its ground is transparent."""
-    canvas = _Canvas(picture.width * _SCALE, picture.height * _SCALE)
+    lines = (shape.points for shape in picture.shapes if isinstance(shape, Line))
+    canvas = _Canvas(picture, 1 if sum(map(_length, lines)) > _LONGEST else _SCALE)
     for shape in picture.shapes:
         canvas.draw(shape)
     return canvas.file()
@@ -33,9 +36,10 @@ def png(picture: Picture) -> bytes:
 class _Canvas:
     """Dots, each a colour and an opacity: an index into the palette."""
 
-    def __init__(self, width: int, height: int) -> None:
-        self._width, self._height = width, height
-        self._dots = bytearray(width * height)
+    def __init__(self, picture: Picture, scale: int) -> None:
+        self._scale = scale
+        self._width, self._height = picture.width * scale, picture.height * scale
+        self._dots = bytearray(self._width * self._height)
         self._colors: list[str] = []
 
     def draw(self, shape: Shape) -> None:
@@ -53,7 +57,7 @@ class _Canvas:
         palette = b"".join(bytes.fromhex(color[1:]) * _LEVELS for color in self._colors or [INK])
         clear = bytes(round(level * 255 / (_LEVELS - 1)) for level in range(_LEVELS))
         size = struct.pack(">IIBBBBB", self._width, self._height, 8, 3, 0, 0, 0)
-        dots_a_meter = round(_SCALE * 96 / 0.0254)
+        dots_a_meter = round(self._scale * 96 / 0.0254)
         chunks = (
             (b"IHDR", size),
             (b"pHYs", struct.pack(">IIB", dots_a_meter, dots_a_meter, 1)),
@@ -78,8 +82,8 @@ class _Canvas:
 
     def _area(self, area: Area) -> None:
         value = self._base(area.color) + round(area.opacity * (_LEVELS - 1))
-        tops = list(_columns(_scaled(area.top)))
-        bottoms = list(_columns(_scaled(area.bottom)))
+        tops = list(_columns(self._scaled(area.top)))
+        bottoms = list(_columns(self._scaled(area.bottom)))
         for (x, top), (_, bottom) in zip(tops, bottoms, strict=False):
             first, last = max(0, round(top)), min(self._height, round(bottom))
             if 0 <= x < self._width and first < last:
@@ -94,12 +98,12 @@ class _Canvas:
         opacity: float,
         dash: Sequence[int],
     ) -> None:
-        base, half = self._base(color), width * _SCALE / 2
+        base, half = self._base(color), width * self._scale / 2
         most = opacity * (_LEVELS - 1)
-        scaled = _scaled(points)
+        scaled = self._scaled(points)
         if len(scaled) == 1:
             self._dot(scaled[0], base, half, most)
-        for start, end in _dashed(scaled, dash):
+        for start, end in _dashed(scaled, [float(one * self._scale) for one in dash]):
             self._stroke(start, end, base, half, most)
 
     def _stroke(self, start: Point, end: Point, base: int, half: float, most: float) -> None:
@@ -116,6 +120,9 @@ class _Canvas:
         x0, x1, y0 = x0 - more, x1 + more, y0 - more * slope
         half *= math.sqrt(1 + slope * slope)
         dots = self._dots
+        whole = (
+            b"" if most < _LEVELS - 1 else bytes((base + _LEVELS - 1,)) * math.ceil(2 * half + 2)
+        )
         for x in range(max(0, math.floor(x0)), min(wide, math.ceil(x1))):
             part = (x + 1 if x + 1 < x1 else x1) - (x if x > x0 else x0)
             middle = y0 + (x + 0.5 - x0) * slope
@@ -124,6 +131,18 @@ class _Canvas:
             if first < 0 or last >= high:
                 continue
             place = x * along + first * across
+            if part == 1 and last - first > 1 and whole:
+                # Within, nothing is more opaque: one assignment, and the two edges.
+                inside = last - first - 1
+                under = place + (inside + 1) * across
+                dots[place + across : under : across] = whole[:inside]
+                value = int(most * (first + 1 - top) + 0.5)
+                if value and value >= dots[place] % _LEVELS:
+                    dots[place] = base + value
+                value = int(most * (bottom - last) + 0.5)
+                if value and value >= dots[under] % _LEVELS:
+                    dots[under] = base + value
+                continue
             for y in range(first, last + 1):
                 covered = (y + 1 if y + 1 < bottom else bottom) - (y if y > top else top)
                 value = int(most * part * covered + 0.5)
@@ -142,14 +161,17 @@ class _Canvas:
                     if value >= self._dots[place] % _LEVELS:
                         self._dots[place] = base + value
 
+    def _scaled(self, points: Sequence[Point]) -> list[Point]:
+        return [(x * self._scale, y * self._scale) for x, y in points]
+
     def _base(self, color: str) -> int:
         if color not in self._colors and len(self._colors) < _MOST_COLORS:
             self._colors.append(color)
         return _LEVELS * self._colors.index(color if color in self._colors else self._colors[0])
 
 
-def _scaled(points: Sequence[Point]) -> list[Point]:
-    return [(x * _SCALE, y * _SCALE) for x, y in points]
+def _length(points: Sequence[Point]) -> float:
+    return sum(abs(x1 - x0) + abs(y1 - y0) for (x0, y0), (x1, y1) in itertools.pairwise(points))
 
 
 def _columns(points: Sequence[Point]) -> Iterator[tuple[int, float]]:
@@ -159,9 +181,9 @@ def _columns(points: Sequence[Point]) -> Iterator[tuple[int, float]]:
             yield x, y0 + (x - x0) / (x1 - x0) * (y1 - y0)
 
 
-def _dashed(points: Sequence[Point], dash: Sequence[int]) -> Iterator[tuple[Point, Point]]:
+def _dashed(points: Sequence[Point], dash: Sequence[float]) -> Iterator[tuple[Point, Point]]:
     """The pieces of a line; of a dashed one those that are drawn."""
-    lengths = [float(one * _SCALE) for one in dash] or [math.inf]
+    lengths = dash or [math.inf]
     number, left = 0, lengths[0]
     for start, end in itertools.pairwise(points):
         whole = math.hypot(end[0] - start[0], end[1] - start[1])

@@ -6,7 +6,7 @@ Renderers ask for :meth:`Table.rows` and draw them; nothing here knows how.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,6 +66,8 @@ class Table:
         self._clock = clock
         self._last: dict[Replica, bytes] = {}
         self._rates: dict[Replica, _Rate] = {}
+        self._drawn: list[_Rate] = []
+        """Of the rows that were drawn last."""
 
     def output(self, event: Output) -> None:
         """Note the last line of a replica, finished or not, and how many came."""
@@ -90,6 +92,7 @@ class Table:
 
     def rows(self) -> list[Row]:
         """One row a replica, in the job's order; of many replicas those that matter most."""
+        self._drawn.clear()
         known = {one.replica: one for one in self.status.replicas} if self.status else {}
         all_of_them = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
         all_of_them += known.values()  # someone has added some
@@ -114,8 +117,8 @@ class Table:
         return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
 
     def moving(self) -> bool:
-        """Whether a rate would change though nothing new comes."""
-        return any(rate.moving for rate in self._rates.values())
+        """Whether a rate that is shown would change though nothing new comes."""
+        return any(rate.moving for rate in self._drawn)
 
     def _rate(self, replica: Replica) -> _Rate:
         return self._rates.setdefault(replica, _Rate(self._clock))
@@ -123,7 +126,8 @@ class Table:
     def _row(self, one: ReplicaStatus) -> Row:
         last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
         text = plain(last.decode("utf-8", "replace")).strip()
-        rate = self._rate(one.replica).value()
+        self._drawn.append(self._rate(one.replica))
+        rate = self._drawn[-1].value()
         return Row(
             replica=str(one.replica),
             state=one.state,
@@ -144,10 +148,10 @@ class _Rate:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._marks: list[tuple[float, int]] = []
+        self._marks: deque[tuple[float, int]] = deque()
 
     def add(self, lines: int) -> None:
-        now = self._clock()
+        now = self._forget()
         if lines:
             if self._marks and now - self._marks[-1][0] < 0.1:
                 self._marks[-1] = (self._marks[-1][0], self._marks[-1][1] + lines)
@@ -155,8 +159,7 @@ class _Rate:
                 self._marks.append((now, lines))
 
     def value(self) -> float:
-        now = self._clock()
-        self._marks = [mark for mark in self._marks if now - mark[0] <= self._SPAN]
+        now = self._forget()
         if not self._marks:
             return 0.0
         span = max(0.5, min(self._SPAN, now - self._marks[0][0]))
@@ -164,7 +167,15 @@ class _Rate:
 
     @property
     def moving(self) -> bool:
+        """Whether lines count that will soon be too old."""
         return bool(self._marks)
+
+    def _forget(self) -> float:
+        """Drop what is too old, also where nobody asks for the rate; return the time."""
+        now = self._clock()
+        while self._marks and now - self._marks[0][0] > self._SPAN:
+            self._marks.popleft()
+        return now
 
 
 def _why(one: ReplicaStatus) -> str:
@@ -185,8 +196,11 @@ def ending(one: ReplicaStatus) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """A moment as the user's clock shows it."""
-    return datetime.fromtimestamp(seconds).strftime("%H:%M:%S") if seconds else _EMPTY
+    """A moment as the user's clock shows it, ``Nov 21 14:02:11``.
+
+    The date is always there: a notebook that is saved may be read on any day.
+    """
+    return datetime.fromtimestamp(seconds).strftime("%b %d %H:%M:%S") if seconds else _EMPTY
 
 
 def age(seconds: float) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TICK = 0.1
 """Seconds between two writes to a terminal: each one draws the table anew below the lines."""
 _TABLE_TICK = 0.25
-_NARROW = 64
+_NARROW = 72
 """Columns of a window below which the table leaves out what is :data:`_WIDE`."""
 _WIDE = ("since", "node", "restarts", "lines/s", "log")
 _STYLES = {

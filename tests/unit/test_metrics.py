@@ -1,187 +1,17 @@
-"""Numbers in log lines: every usual form, curves that stay small, and no line that does harm."""
+"""Curves of numbers in log lines: which line is a point of which curve, and where."""
 
 from __future__ import annotations
-
-import json
-import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.metrics import MOST_POINTS, Metrics, Series
+from ciao_kernel.metrics import Metrics
 from ciao_kernel.model import Replica
-from ciao_kernel.readings import fold, read
+from ciao_kernel.series import Series
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 BAR = "━" * 20
-
-
-@pytest.mark.parametrize(
-    ("line", "values", "step", "epoch"),
-    [
-        ("step 20 loss 0.31", {"loss": 0.31}, 20, None),
-        ("loss: 0.31", {"loss": 0.31}, None, None),
-        ("Loss = .31e-1", {"loss": 0.031}, None, None),
-        ("loss is 0.31", {"loss": 0.31}, None, None),
-        ("loss -> -0.31", {"loss": -0.31}, None, None),
-        ('{"step": 20, "loss": 0.31}', {"loss": 0.31}, 20, None),
-        ('{"global_step": 20, "step": 2, "m": {"acc": 1e-3}}', {"acc": 0.001}, 20, None),
-        ("{'loss': 0.31, 'epoch': 0.1}", {"loss": 0.31}, None, 0.1),
-        ("epoch=1 step=20 loss=0.31", {"loss": 0.31}, 20, 1),
-        (
-            f"10/100 {BAR} 1s 5ms/step - accuracy: 0.9000 - loss: 0.3100",
-            {"accuracy": 0.9, "loss": 0.31},
-            10,
-            None,
-        ),
-        (
-            "100/100 - 1s - 5ms/step - loss: 0.3 - val_loss: 0.4",
-            {"loss": 0.3, "val_loss": 0.4},
-            100,
-            None,
-        ),
-        (f" 782/Unknown {BAR} 10s 12ms/step - loss: 1.2", {"loss": 1.2}, 782, None),
-        ("Epoch 3/10", {}, None, 3),
-        (
-            "Epoch 0: 10%|#  | 20/200 [00:01<00:10, 15.0it/s, v_num=1, train_loss=0.31]",
-            {"v_num": 1, "train_loss": 0.31},
-            20,
-            0,
-        ),
-        (" 20%|██  | 20/100 [00:01<00:05, 15.1it/s, loss=0.31]", {"loss": 0.31}, 20, None),
-        ("20it [00:01, 15.1it/s, loss=0.31]", {"loss": 0.31}, 20, None),
-        ("Epoch [3/10], Step [20/100], Loss: 0.3124", {"loss": 0.3124}, 20, 3),
-        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.301", {"train_loss": 2.301}, 640, 1),
-        (
-            "Test set: Average loss: 0.0321, Accuracy: 9900/10000 (99%)",
-            {"test_loss": 0.0321, "test_accuracy": 0.99},
-            None,
-            None,
-        ),
-        (
-            "Epoch: [0][ 20/5005]\tTime  0.4 ( 0.5)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.00 (  0.20)",
-            {"time": 0.4, "loss": 6.9, "acc_1": 0},
-            20,
-            0,
-        ),
-        ("INFO:tensorflow:loss = 0.31, step = 100 (0.5 sec)", {"loss": 0.31}, 100, None),
-        (
-            "Saving dict for global step 100: accuracy = 0.9, global_step = 100, loss = 0.3",
-            {"accuracy": 0.9, "loss": 0.3},
-            100,
-            None,
-        ),
-        ("[2026-11-21 23:48:31] epoch 3 | iter 20/ 100 | loss: 1.2e-3", {"loss": 0.0012}, 20, 3),
-        (
-            "| epoch   1 |   200/ 2983 batches | lr 20.00 | loss  7.60 | ppl  1997.5",
-            {"lr": 20, "loss": 7.6, "ppl": 1997.5},
-            200,
-            1,
-        ),
-        (
-            "Train loss: 0.4, acc: 0.9 | Val loss: 0.5, acc: 0.8",
-            {"train_loss": 0.4, "train_acc": 0.9, "val_loss": 0.5, "val_acc": 0.8},
-            None,
-            None,
-        ),
-        ("step 20: train loss 0.3, val loss 0.4", {"train_loss": 0.3, "val_loss": 0.4}, 20, None),
-        ('{"epoch": 1, "train/loss": 0.31}', {"train_loss": 0.31}, None, 1),
-        ("loss: tensor(0.3100, grad_fn=<NllLossBackward0>)", {"loss": 0.31}, None, None),
-        ("loss np.float32(0.31)", {"loss": 0.31}, None, None),
-        ("loss: inf step: 3 lr: -Infinity", {"loss": math.inf, "lr": -math.inf}, 3, None),
-        ("ETA: 0:00:10 - loss: 0.31", {"loss": 0.31}, None, None),
-        ("2026/11/21 23:48 loss 0.31", {"loss": 0.31}, None, None),
-        ("[01/15 12:00:00] loss 0.31", {"loss": 0.31}, None, None),
-        ("1/15, 12:00 loss 0.31", {"loss": 0.31}, None, None),
-        ("01/15T12:00:00 loss 0.31", {"loss": 0.31}, None, None),
-        (
-            "01/15 12:00:00 - mmengine - INFO - [1][50/100] eta: 0:00:10  loss: 0.3",
-            {"loss": 0.3},
-            50,
-            None,
-        ),
-        (
-            f"Epoch 0/9 {BAR} 20/50 0:00:01 • 0:00:10 15.0it/s v_num: 1.0 train_loss: 0.3",
-            {"v_num": 1, "train_loss": 0.3},
-            20,
-            0,
-        ),
-        ("step 1,000 loss: 1,234.5", {"loss": 1234.5}, 1000, None),
-        ("step 1,000/20,000: loss 0.3", {"loss": 0.3}, 1000, None),
-        ("10,000/20,000 [00:01<00:05, loss=-1,234,567e-6]", {"loss": -1.234567}, 10_000, None),
-        ("step=1,loss=0,123,acc=1,2345,auc=1,234,5", {"loss": 0, "acc": 1, "auc": 1}, 1, None),
-        ("took 3.5 s, 10 loss functions, port 10.0.0.1, v1.2", {"took": 3.5}, None, None),
-        ("nothing of interest", {}, None, None),
-    ],
-)
-def test_a_line_is_read(
-    line: str, values: dict[str, float], step: float | None, epoch: float | None
-) -> None:
-    found = read(line)
-    assert (found.values, found.step, found.epoch) == (values, step, epoch)
-
-
-def test_how_many_steps_there_are_may_have_commas_too() -> None:
-    assert read("step 1,000/20,000: loss 0.3").total == 20_000
-    assert read("1,000/20,000 [00:01<00:05, loss=0.3]").total == 20_000
-
-
-def test_no_number_is_a_number_too() -> None:
-    assert math.isnan(read("step 3 loss nan").values["loss"])
-    assert math.isnan(read('{"loss": NaN}').values["loss"])
-
-
-@pytest.mark.parametrize(
-    ("name", "folded"),
-    [
-        ("loss", "loss"),
-        ("Val/Loss", "val_loss"),
-        ("validation-loss", "val_loss"),
-        ("training loss", "train_loss"),
-        ("Acc@1", "acc_1"),
-        ("train", "train"),
-    ],
-)
-def test_names_are_compared_without_their_spelling(name: str, folded: str) -> None:
-    assert fold(name) == folded
-
-
-PIECES = [
-    *("loss", " ", ":", "=", "0.3", "/", "10", "epoch", "step", "nan", "1e999", "(", "[", "-"),
-    *("\t", "val", "'", "tensor(", "%", "it [", "\x1b[1m", "0", "9" * 400, "\r", "\x08", "\n"),
-]
-
-
-@given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_any_line_can_be_read(line: str) -> None:
-    metrics = Metrics(("loss", "val_loss"))
-    metrics.add(ONE, line.encode("utf-8", "surrogatepass"))
-    metrics.peek(ONE, line.encode("utf-8", "surrogatepass"))
-
-
-@given(st.floats(allow_nan=False), st.integers(0, 10**9))
-def test_what_python_and_json_write_comes_back(value: float, step: int) -> None:
-    for line in (f"step {step} loss {value!r}", json.dumps({"step": step, "loss": value})):
-        found = read(line)
-        assert found.values == {"loss": value}
-        assert found.step == step
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("a1 " * 3000, "loss" + " " * 9000, "loss:" * 2000, "1/" * 4000, "a.b-" * 2000),
-        *("loss tensor" * 800, "loss" + "(" * 9000, f"loss {'1' * 9000}x", "\x1b[1;" * 2000),
-    ],
-)
-def test_a_line_of_any_form_is_read_in_time(line: str) -> None:
-    # A pattern that goes back and forth would not be done before the test's own time is up.
-    metrics = Metrics(("loss",))
-    metrics.add(ONE, (line + " loss").encode() * 2)
-
-
-# ---------------------------------------------------------------------------------- curves
 
 
 def curve(*lines: str, wish: str = "loss", replica: Replica = ONE) -> list[tuple[float, float]]:
@@ -234,16 +64,39 @@ def test_a_training_that_goes_back_replaces_what_it_did() -> None:
     assert curve(*first, *again) == [(s, s) for s in range(0, 50, 10)] + [(50, 1), (60, 1), (70, 1)]
 
 
-def test_an_unfinished_bar_is_drawn_and_comes_again_whole() -> None:
+@pytest.mark.parametrize("head", ["", "Epoch 2/3\n", "Epoch 0: 10%|#| "])
+def test_an_unfinished_bar_is_drawn_and_comes_again_whole(head: str) -> None:
     metrics = Metrics(("loss",))
-    bar = [f"{n}/100 {BAR} - loss: {n}" for n in (10, 20, 30)]
-    assert not metrics.peek(ONE, b"\r".join(one.encode() for one in bar))
-    metrics.add(ONE, b"Epoch 2/3\n")
+    if head.endswith("\n"):
+        metrics.add(ONE, head.encode())
+        head = ""
+    bar = [f"{head}{n}/30 [00:01<00:00, 15.1it/s, loss={n}]" for n in (10, 20, 30)]
+
+    def points() -> list[tuple[float, float]]:
+        series = metrics.curves["loss"].get(ONE, Series())
+        return list(zip(series.x, series.y, strict=True))
+
+    assert not metrics.peek(ONE, bar[0].encode())  # it may be cut off
     assert metrics.peek(ONE, "\r".join(bar).encode())
-    series = metrics.curves["loss"][ONE]
-    assert list(zip(series.x, series.y, strict=True)) == [(20, 20)]  # the last may be cut off
-    metrics.add(ONE, "\r".join(bar).encode() + b"\n")
-    assert list(zip(series.x, series.y, strict=True)) == [(10, 10), (20, 20), (30, 30)]
+    assert points() == [(20, 20)]
+    assert metrics.peek(ONE, ("\r".join(bar) + "\r").encode())
+    assert points() == [(20, 20), (30, 30)]
+    assert metrics.add(ONE, "\r".join(bar).encode() + b"\n")
+    assert points() == [(10, 10), (20, 20), (30, 30)]
+    assert not metrics.add(ONE, b"done\n")
+
+
+def test_a_bar_that_is_cut_off_for_ever_leaves_what_was_before() -> None:
+    metrics = Metrics(("loss",))
+    metrics.add(ONE, b"step 5 loss 1\n")
+    assert metrics.peek(ONE, b"\rstep 2 loss 3\rstep")
+    assert metrics.curves["loss"][ONE].x == [2]
+    assert metrics.add(ONE, b"step 2 loss 3 \x1b[2K\rstopped: loss unknown\n")
+    assert metrics.curves["loss"][ONE].x == [2]
+    metrics.peek(TWO, b"\rstep 2 loss 3\rstep")
+    assert metrics.add(TWO, b"nothing\n")
+    assert metrics.missing == ()
+    assert list(metrics.curves["loss"]) == [ONE]
 
 
 def test_a_wish_for_loss_is_one_for_training_loss() -> None:
@@ -252,6 +105,16 @@ def test_a_wish_for_loss_is_one_for_training_loss() -> None:
     metrics = Metrics(("Validation/Loss",))
     metrics.add(ONE, b"step 1 train loss 3, val loss 4\n")
     assert metrics.curves["val_loss"][ONE].y == [4]
+
+
+def test_a_curve_has_one_name() -> None:
+    run = ["{'loss': 2.0, 'epoch': 1.0}", "{'loss': 0.2, 'epoch': 2.0}"]
+    whole = "{'train_runtime': 10.0, 'train_loss': 1.07, 'epoch': 2.0}"
+    assert curve(*run, whole) == [(1, 2), (2, 0.2)]
+    # What one line of prose says does not keep the others out.
+    assert curve("Start of training, loss 9", "step 1 loss 3", "step 2 loss 2") == [(1, 3), (2, 2)]
+    assert curve("step 1 train_loss 3", "step 2 train_loss 2", "Final loss: 7") == [(1, 3), (2, 2)]
+    assert curve("learning rate: 0.1", "learning rate: 0.2", wish="learning_rate")[1] == (2, 0.2)
 
 
 def test_each_replica_and_each_metric_has_its_own_curve() -> None:
@@ -273,41 +136,24 @@ def test_a_metric_that_never_comes_is_known_and_what_came_instead() -> None:
     assert len(metrics.seen(10**6)) < 1000
 
 
-FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+def bar(head: str, total: int, loss: float) -> str:
+    parts = (f"{head}{n}/{total} {BAR} - loss: {loss - n / total:.3f}" for n in range(1, total + 1))
+    return "\r".join(parts) + "\n"
 
 
-@given(st.lists(FLOATS, max_size=400), st.integers(16, 64))
-def test_a_curve_stays_small_and_keeps_its_extremes(values: list[float], limit: int) -> None:
-    series = Series(limit)
-    for place, value in enumerate(values):
-        series.add(place, value)
-        assert len(series.x) == len(series.y) <= limit
-    given_points = {(place, str(value)) for place, value in enumerate(values)}
-    assert {(x, str(y)) for x, y in zip(series.x, series.y, strict=True)} <= given_points
-    assert series.x == sorted(set(series.x))
-    finite = [value for value in values if math.isfinite(value)]
-    kept = [value for value in series.y if math.isfinite(value)]
-    if values:
-        assert (series.x[0], series.x[-1]) == (0, len(values) - 1)
-        assert len(finite) == len(values) or len(kept) < len(series.y)
-    if finite:
-        assert (min(finite), max(finite)) == (min(kept), max(kept))
+RUN = "".join(f"Epoch {e}/3\n\r{bar('', 5, 9 - e)}{bar('Val: ', 3, 20 - e)}" for e in (1, 2, 3))
+RUN += bar("", 4, 99)
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), FLOATS), max_size=100))
-def test_places_only_grow(points: list[tuple[int, float]]) -> None:
-    series = Series()
-    for x, y in points:
-        series.add(x, y)
-        assert series.x == sorted(set(series.x))
-        assert (series.x[-1], str(series.y[-1])) == (x, str(y))
-
-
-def test_memory_is_bounded() -> None:
-    metrics = Metrics(("loss",))
-    for start in range(0, 100_000, 1000):
-        lines = (f"step {step} loss {step}" for step in range(start, start + 1000))
-        metrics.add(ONE, "\n".join(lines).encode())
-    series = metrics.curves["loss"][ONE]
-    assert MOST_POINTS / 3 < len(series.x) <= MOST_POINTS
-    assert (series.x[0], series.x[-1]) == (0, 99_999)
+@given(st.lists(st.integers(0, len(RUN.encode())), max_size=30))
+def test_a_curve_does_not_hang_on_how_lines_arrive(cuts: list[int]) -> None:
+    metrics, data, begin = Metrics(("loss", "val_loss")), RUN.encode(), 0
+    for cut in sorted({*cuts, len(data)}):
+        end = max(begin, data.rfind(b"\n", begin, cut) + 1)
+        if end > begin:
+            metrics.add(ONE, data[begin:end])
+        metrics.peek(ONE, data[end:cut])
+        begin = end
+    loss, val_loss = (metrics.curves[wish][ONE] for wish in ("loss", "val_loss"))
+    assert loss.x == list(range(1, 16))
+    assert (val_loss.x, val_loss.y) == ([5, 10, 15], [18, 17, 16])

@@ -22,7 +22,7 @@ for step in range(50):
 
 
 class Cell:
-    """What a cell got (:class:`ciao_kernel.display.notebook.Publisher`)."""
+    """What a cell got (:class:`ciao_kernel.display.publisher.Publisher`)."""
 
     def __init__(self) -> None:
         self.text = ""

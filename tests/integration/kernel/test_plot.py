@@ -36,6 +36,7 @@ x = numpy.random.default_rng(0).random((320, 4)).astype("float32")
 model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(x, x.sum(1), epochs=3, batch_size=32, validation_split=0.5)
+model.evaluate(x, x.sum(1) + 1000)
 """
 TORCH = """\
 %framework=pytorch
@@ -87,7 +88,7 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     kernel.wait(lambda: "image/svg+xml" in pictures(request)[-1]["data"], "a picture")
     kernel.wait(lambda: "worker-1 1.011" in texts(pictures(request)[-1]), "the last point so far")
     live = pictures(request)
-    assert live[0]["data"] == {"text/plain": "%plot: no line with loss or losss yet"}
+    assert live[0]["data"] == {"text/plain": "%plot: loss and losss are drawn here"}
     assert all("image/png" not in picture["data"] for picture in live)
     for folder in place.job_folders():
         (folder / "work" / "go-on").touch()
@@ -179,8 +180,8 @@ def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) 
     assert request.status == "ok", request.text
     last = kept(request)
     loss, val_loss = last["data"]["text/plain"].splitlines()
-    # Three epochs of five batches of 32 each, on one axis.
-    assert re.fullmatch(r"loss  worker-0  [▁-█]+ +[\d.e-]+ at step 15", loss)
+    # Three epochs of five batches of 32 each, on one axis; the evaluation is not part of it.
+    assert re.fullmatch(r"loss  worker-0  [▁-█]+ +\d\.[\de-]+ at step 15", loss)
     assert re.fullmatch(r"val_loss  worker-0  [▁-█]{3} +[\d.e-]+ at step 15", val_loss)
     figure(f"{loss} (Python {sys.version_info[0]}.{sys.version_info[1]})")
 

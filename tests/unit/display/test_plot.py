@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display import axes, curves, plot
+from ciao_kernel.display import axes, curves, groups, plot, words
 from ciao_kernel.display.notebook import NotebookDisplay
 from ciao_kernel.display.png import png
 from ciao_kernel.display.shapes import INK, Area, Line, Picture, Text, svg
@@ -50,6 +50,12 @@ def drawn(picture: Picture) -> list[Line]:
     return [line for line in lines if line.color != INK and len(line.points) > 2]
 
 
+def curve_lines(picture: Picture) -> list[Line]:
+    """As :func:`drawn`, with curves of two points."""
+    lines = [shape for shape in picture.shapes if isinstance(shape, Line) and shape.color != INK]
+    return [line for line in lines if len(line.points) > 1 and line.width == 1.8]
+
+
 # ------------------------------------------------------------------------------------ axes
 
 
@@ -61,7 +67,7 @@ def test_every_value_lies_on_its_axis(values: list[float], ticks: int, whole: bo
         assert len(axis.ticks) <= 2 * ticks + 1
         assert all(-1e-6 <= axis.at(tick) <= 1 + 1e-6 for tick in axis.ticks)
         labels = [axis.label(tick) for tick in axis.ticks]
-        assert all(len(label) <= 14 for label in labels)
+        assert all(len(label) <= (20 if axis.whole else 14) for label in labels)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +78,27 @@ def test_every_value_lies_on_its_axis(values: list[float], ticks: int, whole: bo
         ([1, 3], True, ["1", "2", "3"]),
         ([0.312, 0.313], False, ["0.3120", "0.3122", "0.3124", "0.3126", "0.3128", "0.3130"]),
         ([5], True, ["4", "5", "6"]),
+        ([0], True, ["0", "1"]),
+        (
+            [1_234_000, 1_235_000],
+            True,
+            ["1,234,000", "1,234,250", "1,234,500", "1,234,750", "1,235,000"],
+        ),
+        ([0, 3e12], True, ["0", "1,000,000,000,000", "2,000,000,000,000", "3,000,000,000,000"]),
+        # Epochs need not be whole.
+        ([0.05, 0.9], True, ["0.25", "0.50", "0.75"]),
+        ([0.5], True, ["0", "0.5", "1.0", "1.5"]),
+        (
+            [1_234_000, 1_234_010],
+            False,
+            ["1,234,000", "1,234,002", "1,234,004", "1,234,006", "1,234,008", "1,234,010"],
+        ),
+        (
+            [3e9, 3.0004e9],
+            False,
+            ["3.0000e+09", "3.0001e+09", "3.0002e+09", "3.0003e+09", "3.0004e+09"],
+        ),
+        ([1.2e-5, 1.24e-5], False, ["1.20e-05", "1.21e-05", "1.22e-05", "1.23e-05", "1.24e-05"]),
     ],
 )
 def test_ticks_stand_at_round_numbers(values: list[float], whole: bool, labels: list[str]) -> None:
@@ -96,6 +123,14 @@ def test_values_far_apart_are_on_a_logarithmic_axis() -> None:
 )
 def test_numbers_are_short(value: float, text: str) -> None:
     assert axes.number(value) == text
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.booleans())
+def test_no_two_ticks_say_the_same(low: float, span: float, whole: bool) -> None:
+    if span > abs(low) * 1e-5:
+        axis = axes.linear([low, low + span], 5, whole=whole)
+        labels = [axis.label(tick) for tick in axis.ticks]
+        assert len({*labels}) == len(labels)
 
 
 # ---------------------------------------------------------------------------------- curves
@@ -134,9 +169,9 @@ def test_many_replicas_are_a_median_and_a_span() -> None:
     shown = " ".join(texts(picture))
     assert "median of 64 replicas 31.53" in shown
     assert "lowest worker-0 0.03333, highest worker-63 63.03" in shown
-    assert len(plot.describe(made)) == 1
+    assert len(words.describe(made)) == 1
     made.add(ONE, b"step 30 loss nan\n")
-    assert "64 replicas, 1 of them nan" in plot.describe(made)[0]
+    assert "64 replicas, 1 of them nan" in words.describe(made)[0]
 
 
 def test_each_metric_is_a_panel() -> None:
@@ -157,7 +192,7 @@ def test_what_is_no_number_leaves_a_gap_and_a_mark() -> None:
     picture = plot.draw(made, "")
     assert [len(line.points) for line in drawn(picture)] == [3, 3]
     assert "× nan or inf" in texts(picture)
-    assert "█▅▅××▁▁▁" in plot.describe(made)[0]
+    assert "█▅▅××▁▁▁" in words.describe(made)[0]
     made.add(ONE, b"step 8 loss nan\n")
     assert "worker-0 nan" in texts(plot.draw(made, ""))
 
@@ -174,7 +209,7 @@ def test_any_values_can_be_drawn(values: list[float], count: int) -> None:
     assert "nan" not in "".join(
         path.attrib["d"] for path in ElementTree.fromstring(svg(picture)).iter(f"{SVG}path")
     )
-    assert plot.describe(made)
+    assert words.describe(made)
     for shape in picture.shapes:
         if isinstance(shape, Line):
             assert all(
@@ -183,18 +218,18 @@ def test_any_values_can_be_drawn(values: list[float], count: int) -> None:
 
 
 def test_words_say_the_last_value_of_each_replica() -> None:
-    lines = plot.describe(metrics(2))
+    lines = words.describe(metrics(2))
     assert [line.split()[:2] for line in lines] == [["loss", "worker-0"], ["loss", "worker-1"]]
     assert lines[0].endswith("0.03333 at step 29")
-    assert "█▄▃▂" in lines[0]
+    assert "█▅▄▃▃▂" in lines[0]
 
 
 def test_a_missing_metric_is_named_with_what_was_seen() -> None:
     made = metrics(wishes=("losss", "loss", "auc"))
-    words = "no line with `losss` or `auc` was seen; seen were: loss, accuracy."
-    assert plot.unseen(made) == words
-    assert plot.unseen(metrics()) == ""
-    assert plot.unseen(Metrics(("loss",))) == "no line with `loss` was seen."
+    said = "no line with `losss` or `auc` was seen; seen were: loss, accuracy."
+    assert words.unseen(made) == said
+    assert words.unseen(metrics()) == ""
+    assert words.unseen(Metrics(("loss",))) == "no line with `loss` was seen."
 
 
 # -------------------------------------------------------------------------------- pictures
@@ -290,6 +325,92 @@ def test_the_wish_is_in_the_header_of_the_job() -> None:
     assert plots.asked("%args=%plot\n%plot=\n") == ()
 
 
+def test_a_long_curve_is_fair_to_its_start_in_words() -> None:
+    made = Metrics(("loss",))
+    for step in [*range(100), 10_000]:  # nearly all points are at the start
+        made.add(ONE, f"step {step} loss {step}\n".encode())
+    assert "▁" * 23 + "█" in words.describe(made)[0]
+    assert words.brief(made) == "loss ▁▁▁▁▁▁▁█ 10,000 at step 10,000"
+
+
+def test_one_line_says_where_all_metrics_are() -> None:
+    assert words.brief(metrics(1)) == "loss █▄▃▂▂▁▁▁ 0.03333 at step 29"
+    names = tuple(f"m{number}x" for number in range(6))
+    made = Metrics((*names, "losss"))
+    for replica in (ONE, TWO):
+        line = "step 1 " + " ".join(f"{name} 1" for name in names)
+        made.add(replica, line.encode() + b"\n")
+    first, *_, last = words.brief(made).split("; ")
+    assert (first, last) == ("m0x ▁ median of 2 replicas 1", "and 2 more")
+    assert words.brief(Metrics(("loss",))) == ""
+
+
+def test_replicas_that_write_at_different_steps_are_drawn_together() -> None:
+    made = Metrics(("loss",))
+    for step in range(0, 100_000, 10_000):
+        for index in range(16):
+            at = step + 600 * index  # few write in the same part of the axis
+            made.add(Replica("worker", index), f"step {at} loss {at + index}\n".encode())
+    points = list(groups.together(made.curves["loss"]))
+    assert len(points) > 100
+    for place, low, middle, high in points:
+        assert low <= middle <= high
+        assert abs(middle - place) < 500
+    (line,) = drawn(plot.draw(made, ""))
+    assert line.points[0][0] < 100
+    assert line.points[-1][0] > 650
+
+
+def test_what_lies_behind_no_number_is_not_drawn_through() -> None:
+    made = Metrics(("loss",))
+    for index in range(9):
+        for step, value in ((0, "1"), (50, "nan"), (100, "1")):
+            made.add(Replica("worker", index), f"step {step} loss {value}\n".encode())
+    made.add(Replica("worker", 9), b"".join(b"step %d loss 1\n" % step for step in range(101)))
+    assert [place for place, *_ in groups.together(made.curves["loss"])] == [0, 100]
+
+
+def test_a_picture_of_very_much_is_bounded() -> None:
+    names = tuple(f"m{number}x" for number in range(plot.PANELS + 1))
+    made = Metrics(names)
+    for step in range(480):
+        for index in range(8):
+            values = " ".join(f"{name} {math.sin(step * (index + 1))}" for name in names)
+            made.add(Replica("worker", index), f"step {step} {values}\n".encode())
+    picture = plot.draw(made, "")
+    assert set(texts(picture)) & {*names} == {*names[:-1]}
+    lines = drawn(picture)
+    assert len(lines) == 8 * plot.PANELS
+    assert sum(len(line.points) for line in lines) <= 12_000
+    assert len(svg(picture)) < 300_000
+    # So many lines have one dot for each pixel, and not two.
+    assert dots(png(picture))[:2] == (picture.width, picture.height)
+    assert all(len(line.points) == 480 for line in drawn(plot.draw(metrics(8, 480), "")))
+
+
+def test_metrics_that_count_the_same_have_the_same_axis() -> None:
+    made = Metrics(("loss", "val_loss"))
+    for step in range(0, 101, 10):
+        made.add(ONE, f"step {step} loss 1\n".encode())
+        if step in (50, 100):
+            made.add(ONE, b"val_loss 2\n")
+    ends = [(line.points[0][0], line.points[-1][0]) for line in curve_lines(plot.draw(made, ""))]
+    (first, last), (half, same) = ends
+    assert (half, same) == ((first + last) / 2, last)
+
+
+def test_labels_beside_the_axis_have_room() -> None:
+    made = Metrics(("loss",))
+    for step in range(4):
+        made.add(ONE, f"step {1_234_000 + step} loss {2_345_000 + 100 * step}\n".encode())
+    picture = plot.draw(made, "")
+    shown = texts(picture)
+    assert {"2,345,000", "2,345,300", "1,234,001", "1,234,003"} <= {*shown}
+    assert len({*shown}) == len(shown)
+    beside = [text for text in picture.shapes if isinstance(text, Text) and text.anchor == "end"]
+    assert all(text.x - length(text.text, text.size) > 0 for text in beside)
+
+
 def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
     now = 0.0
 
@@ -305,13 +426,46 @@ def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
         some.output(Output(ONE, "\n".join(lines).encode() + b"\n", len(lines)))
     (line,) = some.lines()
     assert line.endswith("9,999 at epoch 9")
+    said = some.closing_words()
+    read = re.fullmatch(r"%plot: the lines came too fast; ([\d,]+) of 10,010 were read\.\n", said)
+    assert read
+    assert 500 < int(read[1].replace(",", "")) < 5_000
     assert some.stale
     assert some.picture() is not None
     assert not some.stale
 
 
+def test_what_few_lines_name_is_always_read() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.6
+        return now
+
+    some = curves.Curves(job(), ("loss", "Val Loss"), clock)
+    for start in range(0, 20_000, 1_000):
+        lines = [f"step {step} loss 1, an interval of 3" for step in range(start, start + 1_000)]
+        lines.insert(300, f"step {start + 299} validation loss {start}")
+        some.output(Output(ONE, "\n".join(lines).encode() + b"\n", len(lines)))
+    series = some._metrics.curves["val_loss"][ONE]
+    assert series.x == [start + 299 for start in range(0, 20_000, 1_000)]
+    assert "of 20,020 were read" in some.closing_words()
+
+
+def test_what_is_read_of_much_is_in_order() -> None:
+    filler = ["loss 1 and some more"] * 300
+    lines = [*filler, "Epoch 1", *filler, "before", "Val loss 2", "VAL loss 3", *filler]
+    lines += ["Epoch 2", "Epoch 3", *filler]
+    some = curves._sample("\n".join(lines).encode() + b"\n", ((b"loss",), (b"val", b"loss")))
+    kept = some.decode().splitlines()
+    assert kept[:5] == ["Epoch 1", "before", "Val loss 2", "VAL loss 3", "Epoch 3"]
+    assert {*kept[5:]} == {filler[0]}
+    assert 150 < len(kept) < 250
+
+
 class Cell:
-    """What a cell got (:class:`ciao_kernel.display.notebook.Publisher`)."""
+    """What a cell got (:class:`ciao_kernel.display.publisher.Publisher`)."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -350,7 +504,10 @@ def test_a_cell_has_one_picture_between_table_and_lines() -> None:
     assert not first[1]
     assert all(name == first[0] and update for name, update, _ in others)
     assert {*others[-1][2]} == {"text/plain", "image/svg+xml", "image/png"}
-    assert cell.text.count("loss") == 4
+    assert cell.text.count("step 1 loss") == 2
+    assert first[2] == {"text/plain": "%plot: loss is drawn here"}
+    # For front ends that show the first words for ever.
+    assert cell.text.endswith("%plot: loss █▁ median of 2 replicas 1\n")
     assert not followed("%framework=tensorflow\n").pictures
 
 

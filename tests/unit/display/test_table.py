@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
+from datetime import datetime
 
 from ciao_kernel.display.table import Table, clock_time, columns, ending
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
@@ -45,7 +47,7 @@ def test_states_are_shown_with_what_explains_them() -> None:
     first, second = table.rows()
     assert first.detail == "Failed (exit code 1)"
     assert first.log == "/l/worker-0.log"
-    assert first.since == clock_time(time.time())
+    assert first.since in (clock_time(time.time()), clock_time(time.time() - 1))
     assert second.detail == "Stopped"
 
 
@@ -131,6 +133,52 @@ def test_a_replica_that_is_over_has_no_rate_and_moves_nothing() -> None:
     clock.now += 10
     table.rows()
     assert not table.moving()
+
+
+def test_memory_is_bounded_where_no_row_is_drawn() -> None:
+    clock = Clock()
+    table = Table(JOB, clock)
+    tracemalloc.start()
+    try:
+        for _ in range(50_000):
+            clock.now += 1
+            table.output(Output(ONE, b"x\n", 1))
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert table.rows()[0].rate == "1"
+
+
+def test_a_row_that_is_not_drawn_moves_nothing() -> None:
+    clock = Clock()
+    replicas = tuple(Replica("worker", number) for number in range(150))
+    table = Table(Job("big", "kubernetes", "tensorflow", replicas, 0.0), clock)
+    for one in replicas:
+        table.output(Output(one, b"x\n", 1))
+    assert table.rows()[0].rate == "2"
+    # The rates that are shown must be drawn once more, however late.
+    clock.now += 3600
+    assert table.moving()
+    assert {row.rate for row in table.rows()[:-1]} == {"–"}
+    assert not table.moving()
+    table.output(Output(replicas[149], b"x\n", 1))
+    table.rows()
+    assert not table.moving()
+    table.status = status(State.RUNNING, ReplicaStatus(replicas[149], State.FAILED))
+    table.rows()
+    assert table.moving()  # Its row is shown now.
+
+
+def test_a_moment_has_its_date_for_who_reads_it_on_another_day() -> None:
+    moment = datetime(2025, 11, 5, 14, 2, 11).timestamp()
+    assert clock_time(moment) == "Nov 05 14:02:11"
+    assert len(clock_time(time.time())) == len("Nov 05 14:02:11")
+    assert clock_time(0.0) == "–"
+    table = Table(JOB)
+    table.status = status(State.FAILED, ReplicaStatus(ONE, State.FAILED, moment, 1))
+    _, first, second = columns(row[:4] for row in table.grid()).splitlines()
+    assert first == "worker-0  Failed (exit code 1)  Nov 05 14:02:11"
+    assert second == "worker-1  Pending               –"
 
 
 def test_columns() -> None:
