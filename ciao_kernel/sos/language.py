@@ -7,10 +7,10 @@ for every magic. Nothing of ciao imports it, for only here SoS is sure to be ins
 from __future__ import annotations
 
 import base64
-import json
 import pickle
 import tempfile
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -69,6 +69,9 @@ class Ciao:
     async def get_vars(self, names: list[str], as_var: str | None = None) -> None:
         """``%get``: put variables of SoS into the kernel's plain cells."""
         for name in names:
+            if not (as_var or name).isidentifier():  # "run.losses", which no cell could read
+                self.sos_kernel.warn(f"%get cannot make {name} in Ciao: --as NAME gives it a name")
+                continue
             try:
                 pickled = pickle.dumps({as_var or name: env.sos_dict[name]})
             except Exception as error:  # whatever the value's type raises
@@ -82,13 +85,24 @@ class Ciao:
         self, items: list[str], to_kernel: str | None = None, as_var: str | None = None
     ) -> dict[str, Any]:
         """``%put``: return variables of the kernel, which SoS passes on."""
+        asked = {as_var or item: item for item in items}
+        values: dict[str, Any] = {}
         try:
-            answer = self._ask("give", {as_var or item: item for item in items})
-            values: dict[str, Any] = pickle.loads(base64.b64decode(answer))
-            return values
-        except Exception as error:  # the kernel's, or of a type that SoS does not know
-            self.sos_kernel.warn(f"%put cannot send {', '.join(items)}: {error}")
-            return {}
+            answers = self._ask("give", asked)
+        except Exception as error:  # nobody answers any more
+            answers = {name: ["", str(error)] for name in asked}
+        for name, (pickled, fault) in answers.items():
+            if not fault:
+                try:
+                    values[name] = pickle.loads(base64.b64decode(pickled))
+                except Exception as error:  # of a type that SoS does not know
+                    fault = f"{type(error).__name__}: {error}"
+            if fault:
+                self.sos_kernel.warn(f"%put cannot send {asked[name]}: {fault}")
+        if to_kernel not in (None, "SoS"):
+            # SoS goes on with this very list, and hands on nothing if one is missing.
+            items[:] = [asked[name] for name in values]
+        return values
 
     def expand(self, text: str, sigil: str) -> str:
         """``%expand --in Ciao``: fill in expressions of the kernel's variables."""
@@ -96,16 +110,17 @@ class Ciao:
             from sos.parser import replace_sigil
 
             text = replace_sigil(text, sigil)
-        return self._ask("evaluate", as_fstring(text))
+        filled: str = self._ask("evaluate", as_fstring(text))
+        return filled
 
     def preview(self, item: str) -> tuple[str, str]:
-        """``%preview``: return what a variable is and how it begins. SoS takes only text."""
-        description, text = json.loads(self._ask("preview", item))
+        """``%preview``: return what a value is and how it begins. SoS takes only text."""
+        description, text = self._ask("preview", item)
         return description, text
 
     def sessioninfo(self) -> list[tuple[str, str]]:
         """``%sessioninfo``: return versions."""
-        return [(name, version) for name, version in json.loads(self._ask("session"))]
+        return [(name, version) for name, version in self._ask("session")]
 
     async def _send(self, pickled: bytes) -> dict[str, Any]:
         """Hand variables to the kernel; return its reply."""
@@ -114,28 +129,30 @@ class Ciao:
                 file.write(pickled)
                 file.flush()
                 reply = await self._run(_call("take_file", file.name))
-            if reply.get("ename") != "FileNotFoundError":
+            if reply.get("ename") not in ("FileNotFoundError", "PermissionError"):
                 return reply
-            # The kernel runs on another machine.
+            # The kernel runs on another machine, or as another user.
         return await self._run(_call("take", base64.b64encode(pickled).decode()))
 
     async def _run(self, code: str) -> dict[str, Any]:
         reply: dict[str, Any] = await self.sos_kernel.run_cell(code, True, False)
         return reply
 
-    def _ask(self, function: str, *arguments: Any) -> str:
+    def _ask(self, function: str, *arguments: Any) -> Any:
         """Call a function of :mod:`ciao_kernel.sos.inside` and return its answer.
 
         Raises:
             _Refused: It raised.
             KernelDied: Nobody answers any more.
         """
-        kinds = ["display_data", "error"]
-        for kind, content in self.sos_kernel.get_response(_call(function, *arguments), kinds):
+        mark = uuid.uuid4().hex
+        code = _call("ask", mark, function, *arguments)
+        for kind, content in self.sos_kernel.get_response(code, ["display_data", "error"]):
             if kind == "error":
                 raise _Refused(_error(content))
-            answer: str = content["data"]["text/plain"]
-            return answer
+            answer = content["data"].get(inside.ANSWER)
+            if answer and answer["mark"] == mark:
+                return answer["answer"]
         raise _Refused("the kernel gave no answer")
 
 

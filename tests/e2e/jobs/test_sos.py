@@ -30,16 +30,18 @@ def sos(team: Team, place: Any) -> Iterator[Any]:
 
 def test_variables_of_sos_reach_a_job_and_its_lines_come_back(team: Team, sos: Any) -> None:
     sos.ok("rates = {'é': [0.1, 0.2]}\nraw = bytes(range(10))")
-    sos.ok("%use Ciao\n%get rates raw\nimport numpy\narray = numpy.arange(10)")
+    sos.ok("%use Ciao\n%get rates raw\nimport numpy, pandas\narray = numpy.arange(10)")
+    sos.ok("labels = pandas.Series([1, 2], ['a', 'b'])")
 
     done = sos.ok(
-        "%framework=tensorflow\n%worker=2\n%input=rates array\n"
+        "%framework=tensorflow\n%worker=2\n%input=rates array, raw labels\n"
         "import json, os\n"
-        "print('got', json.load(open('input/rates.json')), os.path.getsize('input/array.npy'))\n",
+        "print('got', json.load(open('input/rates.json')), os.path.getsize('input/array.npy'),\n"
+        "      sum(open('input/raw.bin', 'rb').read()), os.path.exists('input/labels.parquet'))\n",
         120,
     )
 
-    assert done.text.count("got {'é': [0.1, 0.2]} 208") == 2
+    assert done.text.count("got {'é': [0.1, 0.2]} 208 45 True") == 2
     sos.ok("from pathlib import Path\nsaid = [Path(one.log).read_text() for one in _job.replicas]")
     sos.ok("%put said")
     assert "2 True" in sos.ok("%use SoS\nprint(len(said), all('got' in one for one in said))").text

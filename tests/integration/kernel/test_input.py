@@ -56,3 +56,35 @@ def test_tab_completes_a_variable(kernel: Any) -> None:
     reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
 
     assert reply["matches"] == ["training_data"]
+
+
+def test_tab_offers_what_can_travel(kernel: Any) -> None:
+    kernel.run(
+        "import json\nclass Closed:\n"
+        "    def __getattr__(self, name): raise RuntimeError('not connected')\n"
+        "closed, rates, sizes, _own = Closed(), [0.1], {}, 1"
+    )
+    kernel.run("rates")  # IPython's Out holds it
+    code = "%framework=tensorflow\n%input=sizes,"
+
+    reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
+    assert reply["matches"] == ["rates"]
+    assert reply["cursor_start"] == reply["cursor_end"] == len(code)
+
+    code = code.removesuffix("sizes,")
+    reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
+    assert reply["matches"] == ["rates", "sizes"]
+
+
+def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Any, place: Any) -> None:
+    (place.work / "input").write_text("1")
+    kernel.run("sizes = 1")
+    header = "%framework=tensorflow\n%worker=1\n%files=input\n%input=sizes\n"
+
+    done = kernel.run(header + "print()\n")
+
+    assert done.error == "DirectiveError"
+    shown = "\n".join(done.reply["content"]["traceback"])
+    assert "line 4: %input=sizes" in shown
+    assert "input is one of %files, and %input makes a folder of that name." in shown
+    assert not place.job_folders()

@@ -113,6 +113,32 @@ def test_preview_tells_type_size_and_beginning(sos: Any) -> None:
     assert len(done.text) < 10_000
 
 
+def test_preview_takes_expressions_and_files(sos: Any) -> None:
+    (sos.place.work / "many.csv").write_text("a\n1\n")
+    sos.ok("many = {'b': [1, 2]}\nfine = 1")
+
+    done = sos.ok("%preview fine+41 many['b'] \"fine - 1\" fine/0 many.csv")
+
+    assert "fine+41: int" in shown(done)
+    assert "42" in done.text
+    assert "many['b']: list of length 2" in shown(done)
+    assert "fine - 1: int" in shown(done)
+    assert "fine/0 has no value: ZeroDivisionError: division by zero" in done.text
+    assert "Unknown variable" not in done.text
+
+
+def test_an_object_that_answers_no_question_spoils_nothing(sos: Any) -> None:
+    alone(sos)
+    sos.ok(
+        "import numpy\nclass Closed:\n"
+        "    def __getattr__(self, name): raise RuntimeError('not connected')\nclosed = Closed()"
+    )
+
+    assert re.search(r"numpy\d", shown(sos.ok("%sessioninfo")))
+    assert "closed: Closed" in shown(sos.ok("%preview closed"))
+    sos.ok("del closed")
+
+
 def test_sessioninfo_names_the_versions(sos: Any) -> None:
     alone(sos)
     sos.ok("import numpy")
@@ -140,6 +166,51 @@ def test_cd_moves_the_ciao_kernel_too(sos: Any) -> None:
 def test_what_cannot_be_put_is_said(sos: Any, code: str, warning: str) -> None:
     sos.ok("generator = (i for i in [])\nclass Own: pass\nown = Own()")
     assert warning in sos.run(code).text
+
+
+def test_put_sends_what_can_be_sent_and_names_the_rest(sos: Any) -> None:
+    sos.ok("generator = (i for i in [])\nclass Own: pass\nown = Own()\nfine = [1]\nother = 2")
+
+    done = sos.run("%put fine generator own missing other")
+
+    for name in ("generator: TypeError", "own: AttributeError", "missing: NameError"):
+        assert f"%put cannot send {name}" in done.text
+    assert "got [1] 2" in sos.ok("%use SoS\nprint('got', fine, other)").text
+    sos.ok("%use Ciao\nfine = [3]")
+    assert "%put cannot send generator" in sos.run("%put generator fine --to Python3").text
+    assert "got [3]" in sos.ok("%use Python3\nprint('got', fine)").text
+
+
+def test_what_a_thread_displays_is_no_answer(sos: Any) -> None:
+    sos.ok(
+        "import threading\nfrom IPython.display import display\nfine = 5\n"
+        "done = threading.Event()\n"
+        "def loop():\n    while not done.wait(0.005):\n        display('beside')\n"
+        "threading.Thread(target=loop, daemon=True).start()"
+    )
+    for number in range(4):
+        sos.ok(f"%put fine --as fine{number}")
+        assert "fine: int" in shown(sos.ok("%preview fine"))
+    sos.ok("done.set()")
+    assert "got 5 5 5 5" in sos.ok("%use SoS\nprint('got', fine0, fine1, fine2, fine3)").text
+
+
+def test_two_kernels_of_ciao_exchange_values(sos: Any) -> None:
+    sos.ok(
+        "%use Second -k ciao -l Ciao\nimport pandas as pd\n"
+        "labels = pd.Series([1, 2], ['a', 'b'], name='y')\n"
+        "class Run: losses = [1]\nrun = Run()"
+    )
+    sos.ok("%use Ciao\n%get labels --from Second\nindex = labels.index")
+    assert "y 3 ab" in sos.ok("print(labels.name, labels.sum(), ''.join(index))").text
+    sos.ok("%put index --to Second")
+    assert "True" in sos.ok("%use Second\nprint(index.equals(labels.index))").text
+    sos.run("%use Ciao\n%get run.losses --from Second --as losses")  # SoS asks for losses too
+    assert "[1]" in sos.ok("print(losses)").text
+    done = sos.run("%get run.losses --from Second")
+    assert "%get cannot make run.losses in Ciao: --as NAME gives it a name" in done.text
+    sos.ok("%use SoS")
+    sos.ok("%shutdown Second")
 
 
 def test_what_cannot_be_got_is_said(sos: Any) -> None:

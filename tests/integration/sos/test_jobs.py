@@ -51,7 +51,7 @@ def test_silent_and_unkept_cells_start_nothing(sos: Any, place: Any) -> None:
     probe = sos.run(JOB + "print('here')", silent=True)
     assert probe.status == "ok"
     probe = sos.run(JOB + "print('here')", store_history=False)
-    assert "Nothing was run" in probe.text
+    assert probe.error == "UsageError"
     assert not place.job_folders()
 
 
