@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ciao_kernel.errors import CiaoError
 
 _FAILED, _USAGE, _INTERRUPTED, _NO_READER = 1, 2, 130, 141
+_LATE = 30.0
+"""Seconds that an interrupted command waits for a cluster which has not answered yet, so that
+nothing stays there. A further Ctrl-C ends the waiting."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +70,7 @@ def _main(words: list[str]) -> int:
 async def _execute(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ciao_kernel import commands, config
+    from ciao_kernel import commands, config, lasting
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
@@ -96,7 +99,10 @@ async def _execute(args: argparse.Namespace) -> int:
     work = asyncio.ensure_future(args.run(args, face))
     try:
         with _interruptible(work):
-            await work
+            try:
+                await work
+            finally:
+                await lasting.settled(_LATE)
     except asyncio.CancelledError:
         return _INTERRUPTED
     except CommandFailed as error:

@@ -16,6 +16,13 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+    cursor_to_position,
+)
 from IPython.core.interactiveshell import InteractiveShell
 
 from ciao_kernel.errors import CiaoError, UsageError
@@ -23,6 +30,8 @@ from ciao_kernel.errors import CiaoError, UsageError
 if TYPE_CHECKING:
     from ciao_kernel.plugins import Display
     from ciao_kernel.session import Session
+
+_MATCHER = "ciao_kernel.directives"
 
 
 def register(shell: InteractiveShell) -> None:
@@ -43,13 +52,43 @@ def register(shell: InteractiveShell) -> None:
     # IPython wraps this method in a way that leads mypy astray.
     shell.register_magic_function(ciao, "line_cell", "ciao")  # type: ignore[arg-type]
     kernel = _kernel(shell)
-    if kernel is not None and kernel.implementation != "ciao":
+    if kernel is not None and kernel.implementation == "ciao":
+        return  # it completes directives, and sees to jobs at its end, by itself
+    _complete_directives(shell)
+    if kernel is not None:
         _watch_shutdown(kernel)
 
 
 def _kernel(shell: InteractiveShell) -> Any:
     """The kernel that a shell is in; None in a terminal."""
     return getattr(shell, "kernel", None)
+
+
+def _complete_directives(shell: InteractiveShell) -> None:
+    """Let Tab offer directives and their values in ``%%ciao`` cells, once however often asked."""
+
+    def directives(context: CompletionContext) -> SimpleMatcherResult:
+        code, found = context.full_text, None
+        if code.startswith("%%ciao"):
+            from ciao_kernel import cells
+
+            cursor = cursor_to_position(code, context.cursor_line, context.cursor_position)
+            found = cells.complete(code, cursor, shell.user_ns)
+        if found is None:
+            return SimpleMatcherResult(completions=[], suppress=False)
+        # IPython replaces up to the cursor: what stands behind it stays. Where there is nothing
+        # to offer, what is typed is offered: else IPython would offer its own.
+        typed, behind = code[found.start : cursor], code[cursor : found.end]
+        offered = [match.removesuffix(behind) for match in found.matches] or [typed]
+        return SimpleMatcherResult(
+            completions=[SimpleCompletion(match, type="directive") for match in offered],
+            matched_fragment=typed,
+            suppress=True,
+        )
+
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [one for one in matchers if getattr(one, "matcher_identifier", "") != _MATCHER]
+    matchers.append(context_matcher(identifier=_MATCHER)(directives))
 
 
 def _watch_shutdown(kernel: Any) -> None:
@@ -105,7 +144,7 @@ def _write(text: str) -> None:
 
 
 class _ShellPublisher:
-    """Sends output through IPython's own display (:class:`.display.notebook.Publisher`)."""
+    """Sends output through IPython's own display (:class:`.display.publisher.Publisher`)."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -157,8 +196,12 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
         loop.call_soon_threadsafe(start, context=contextvars.copy_context())
         task = done.result()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(cancel)
-        task = done.result()
+        from ciao_kernel import cells
+
+        # It may be the beginning of a shutdown, which must not overtake the clean-up.
+        with cells.lifetime.held():
+            loop.call_soon_threadsafe(cancel)
+            task = done.result()
         if task.cancelled() or task.exception() is None:
             raise
     if task.cancelled():

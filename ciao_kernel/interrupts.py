@@ -43,10 +43,18 @@ class RunningCells:
         self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
         self._cancelled = weakref.WeakKeyDictionary()
 
-    def collect(self) -> None:
-        """A cell comes on the main thread: note interrupts from now on."""
+    def collect(self) -> Any:
+        """A cell comes on the main thread: note interrupts from now on.
+
+        Returns:
+            What handled SIGINT before.
+
+        Raises:
+            ValueError: This is another thread, which gets no signals.
+        """
+        before = signal.signal(signal.SIGINT, self._collected)
         self._interrupted = False
-        signal.signal(signal.SIGINT, self._collected)
+        return before
 
     def _collected(self, *_: Any) -> None:
         """Handle SIGINT."""
@@ -106,8 +114,8 @@ class RunningCells:
 
     def cancel_elsewhere(self) -> None:
         """Cancel the jobs on other threads."""
-        with self._lock:
-            for task in self._elsewhere:
+        for task in self._heard_elsewhere():
+            with contextlib.suppress(RuntimeError):  # its subshell was deleted in this very moment
                 self._cancel(task)
 
     async def end(self, within: float) -> None:
@@ -116,8 +124,16 @@ class RunningCells:
         if (task := self._main_task) is not None:
             self._cancel(task)
         until = time.monotonic() + within
-        while (self._elsewhere or self._main_task is not None) and time.monotonic() < until:
+        while self._heard_elsewhere() or self._main_task is not None:
+            if time.monotonic() > until:
+                return
             await asyncio.sleep(0.02)
+
+    def _heard_elsewhere(self) -> set[asyncio.Task[Any]]:
+        """Tasks of other threads; a subshell that is deleted takes its loop along, and theirs."""
+        with self._lock:
+            self._elsewhere = {one for one in self._elsewhere if not one.get_loop().is_closed()}
+            return self._elsewhere.copy()
 
     async def turn(self, lock: asyncio.Lock) -> bool:
         """Wait in line for the main thread, but not behind a job.

@@ -2,57 +2,32 @@
 
 A cell whose header holds directives runs as a job in an asyncio task; every other cell is
 ipykernel's own business. What is particular here is what ipykernel does not do for a cell
-that waits: interrupts that cancel it and nothing else, and answers to other requests
-meanwhile.
+that waits: interrupts that cancel it and nothing else (:mod:`ciao_kernel.interrupts`), and
+answers to other requests meanwhile (:mod:`ciao_kernel.answering`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import inspect
-import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
-from collections.abc import Mapping
 from typing import Any
 
-from ipykernel import ipkernel, kernelbase
-
-from ciao_kernel import __version__
+from ciao_kernel import __version__, messages
+from ciao_kernel.answering import AnsweringKernel
 from ciao_kernel.interrupts import RunningCells
-
-_QUICK = {
-    "kernel_info_request",
-    "complete_request",
-    "inspect_request",
-    "is_complete_request",
-    "history_request",
-    "comm_info_request",
-}
-"""Requests that are answered while a job runs; without kernel_info a reloaded page shows the
-kernel as "unknown" until the job ends."""
+from ciao_kernel.messages import CellPublisher
 
 _CLOSING = 0.5
 """Seconds that connections get to be closed when the kernel ends."""
 
-_displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
-    "displaced", default=None
-)
-"""Set while a request is answered beside a job: the request that was handled before it."""
 
-# Of several versions, and typed by halves: for mypy, anything.
-_IPythonKernel: Any = ipkernel.IPythonKernel
-_Kernel: Any = kernelbase.Kernel
-
-
-class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
+class CiaoKernel(AnsweringKernel):
     """ipykernel's IPython kernel with job cells. Jupyter, SoS and gateways start it by name."""
 
     implementation = "ciao"
@@ -105,9 +80,9 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         except KeyboardInterrupt:
             # Not in the user's code, which IPython guards, but just before or behind it.
             # ipykernel would send no reply, and the cell would seem to run for ever.
-            return self._reply(_interrupted(), parent)
+            return self._reply(messages.interrupted(), parent)
         except Exception:  # without a reply the cell would seem to run for ever
-            return self._reply(_fault(), parent)
+            return self._reply(messages.fault(), parent)
 
     def _is_ours(self, code: str) -> bool:
         if "%" not in code:
@@ -118,10 +93,17 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
 
     def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
         """Front-ends and SoS probe in this way, and a job is never a side effect."""
-        if not silent:
-            text = "Nothing was run: job cells and %ciao run only where the history keeps them.\n"
-            self._send("stream", {"name": "stderr", "text": text}, parent)
-        return self._reply({"status": "ok"}, parent)
+        from ciao_kernel.errors import UsageError
+
+        if silent:
+            return self._reply(messages.ok(), parent)
+        # Who wanted a job must not take it for one that has succeeded.
+        error = UsageError(
+            "nothing was run: this program runs cells beside the history (store_history=False), "
+            "and no job starts in that way.",
+            "Have it run the cell with store_history=True.",
+        )
+        return self._reply(messages.refusal(error), parent)
 
     async def _run_cell(
         self, code: str, user_expressions: dict[str, str], parent: dict[str, Any]
@@ -134,7 +116,7 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             try:
                 outcome = await task
             except asyncio.CancelledError:
-                outcome = _interrupted()  # before the task's first step
+                outcome = messages.interrupted()  # before the task's first step
         self.shell.execution_count += 1
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
@@ -143,14 +125,13 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
     async def _run(self, code: str, parent: dict[str, Any]) -> dict[str, Any]:
         """Run a job or a ``%ciao`` command; every way out is an outcome."""
         from ciao_kernel import cells
-        from ciao_kernel.display.errors import colored
         from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
 
         try:
             words = cells.command(code)
             session = cells.session(words)
-            publisher = _CellPublisher(self, parent)
+            publisher = CellPublisher(self._send, parent)
             display = NotebookDisplay(publisher, session.settings)
             try:
                 if words is None:
@@ -160,12 +141,12 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
             finally:
                 self.shell.user_ns["_job"] = session.last
         except asyncio.CancelledError:
-            return _interrupted()
+            return messages.interrupted()
         except CiaoError as error:
-            return _error(type(error).__name__, error.message, colored(error, page=True))
+            return messages.refusal(error)
         except (Exception, SystemExit):
-            return _fault()  # SystemExit too: out of a task it would end the kernel.
-        return {"status": "ok"}
+            return messages.fault()  # SystemExit too: out of a task it would end the kernel.
+        return messages.ok()
 
     def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
         """Make the content of an execute_reply; an error is shown in the cell, too."""
@@ -211,23 +192,20 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
 
     def pre_handler_hook(self) -> None:
         """Say what SIGINT does to the request that comes now."""
-        if _displaced.get() is not None:
-            return  # SIGINT is the job's.
-        super().pre_handler_hook()
-        if self.get_parent("shell")["header"]["msg_type"] == "execute_request":
-            # An interrupt that comes before do_execute must not raise: no reply would be sent.
-            self._cells.collect()
-            self._wake_on_signals()
-
-    def post_handler_hook(self) -> None:
-        """Undo :meth:`pre_handler_hook`."""
-        if _displaced.get() is None:
-            super().post_handler_hook()
+        if self.get_parent("shell")["header"]["msg_type"] != "execute_request":
+            super().pre_handler_hook()
+            return
+        # In place of ipykernel's handler, which raises: before do_execute no reply would be sent,
+        # and within this hook the kernel would end.
+        self.saved_sigint_handler = self._cells.collect()
+        self._wake_on_signals()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Interrupt by message: jobs on subshells too, which ipykernel's SIGINT never reaches."""
-        self._cells.cancel_elsewhere()
-        await super().interrupt_request(stream, ident, parent)
+        try:
+            self._cells.cancel_elsewhere()
+        finally:
+            await super().interrupt_request(stream, ident, parent)
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
         """End what runs: jobs that may outlive this kernel run on, others are stopped before."""
@@ -268,65 +246,6 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         loop = self.io_loop.asyncio_loop
         loop.call_soon_threadsafe(lambda: self._endings.append(loop.create_task(end())))
 
-    # ------------------------------------------------------------- answers while a job runs
-
-    async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
-        """Take a shell message (ipykernel 7): quick ones do not wait for a job's end."""
-        lock = self._main_asyncio_lock
-        if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
-            await super().shell_main(subshell_id, msg)
-        elif await self._cells.turn(lock):
-            try:
-                await self.dispatch_shell(msg, subshell_id=None)
-            finally:
-                lock.release()
-        else:
-            await self._answer_beside(msg)
-
-    def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
-        """Take a message (ipykernel 6): as :meth:`shell_main`."""
-        if self._cells.on_main is not None and self._is_quick(dispatch, args):
-            self.io_loop.add_callback(self._answer_beside, args[0])
-        else:
-            super().schedule_dispatch(dispatch, *args)
-
-    def _let_quick_ones_pass(self) -> None:
-        """Answer what came before the job began and stands in line behind it (ipykernel 6)."""
-        queue = getattr(self, "msg_queue", None)
-        if queue is None or self._cells.on_main is None:
-            return
-        for number, dispatch, args in [queue.get_nowait() for _ in range(queue.qsize())]:
-            if self._is_quick(dispatch, args):
-                self.io_loop.add_callback(self._answer_beside, args[0])
-            else:
-                queue.put_nowait((number, dispatch, args))
-
-    def _is_quick(self, dispatch: Any, args: tuple[Any, ...]) -> bool:
-        return dispatch == self.dispatch_shell and _message_type(args[0]) in _QUICK
-
-    async def _answer_beside(self, frames: Any) -> None:
-        context = contextvars.copy_context()
-        context.run(_displaced.set, [])
-        await asyncio.get_running_loop().create_task(self._dispatch_beside(frames), context=context)
-
-    async def _dispatch_beside(self, frames: Any) -> None:
-        await self.dispatch_shell(frames)
-        # Nothing else ran since dispatch_shell called set_parent: no quick handler waits.
-        for ident, parent in (_displaced.get() or [])[:1]:
-            _Kernel.set_parent(self, ident, parent, channel="shell")
-        if (cell := self._cells.on_main) is not None:
-            # The request's own "idle" would show the kernel as idle.
-            self._publish_status("busy", "shell", parent=cell)
-
-    def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
-        """Note which request is handled; what is printed beside a job stays the job's."""
-        displaced = _displaced.get()
-        if displaced is None:
-            super().set_parent(ident, parent, channel)
-        else:
-            displaced.append((self._parent_ident["shell"], self.get_parent("shell")))
-            _Kernel.set_parent(self, ident, parent, channel)
-
     # ----------------------------------------------------------------- help while writing
 
     def do_complete(self, code: str, cursor_pos: int | None) -> Any:
@@ -334,26 +253,18 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         from ciao_kernel import cells
 
         position = len(code) if cursor_pos is None else cursor_pos
-        found = cells.complete(code, position)
+        found = cells.complete(code, position, self.shell.user_ns)
         if found is None:
             return super().do_complete(code, cursor_pos)
-        matches, start, end = list(found.matches), found.start, found.end
-        types = [_typed(match, start, end, "directive") for match in matches]
+        offered = [(match, "directive") for match in found.matches]
         if found.merge:
             theirs = super().do_complete(code, cursor_pos)
-            if not matches:
+            if not offered:
                 return theirs
-            if theirs["cursor_start"] == start:
-                more = [match for match in theirs["matches"] if match not in matches]
-                types += [_typed(match, start, end, "magic") for match in more]
-                matches += more
-        return {
-            "status": "ok",
-            "matches": matches,
-            "cursor_start": start,
-            "cursor_end": end,
-            "metadata": {"_jupyter_types_experimental": types},
-        }
+            if theirs["cursor_start"] == found.start:
+                more = [match for match in theirs["matches"] if match not in found.matches]
+                offered += [(match, "magic") for match in more]
+        return messages.completions(offered, found.start, found.end)
 
     def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
@@ -374,57 +285,3 @@ class CiaoKernel(_IPythonKernel):  # type: ignore[misc]
         if isinstance(answer, str):
             return super().do_is_complete(answer)
         return answer
-
-
-class _CellPublisher:
-    """Sends output to one cell (:class:`ciao_kernel.display.notebook.Publisher`)."""
-
-    def __init__(self, kernel: CiaoKernel, parent: dict[str, Any]) -> None:
-        self._kernel = kernel
-        self._parent = parent
-
-    def stream(self, text: str) -> None:
-        self._kernel._send("stream", {"name": "stdout", "text": text}, self._parent)
-
-    def display(
-        self,
-        data: dict[str, str],
-        display_id: str,
-        *,
-        update: bool,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        kind = "update_display_data" if update else "display_data"
-        transient = {"display_id": display_id}
-        content = {"data": data, "metadata": dict(metadata or {}), "transient": transient}
-        self._kernel._send(kind, content, self._parent)
-
-
-def _message_type(frames: Any) -> str:
-    """Read the type of a message without taking it apart: its header is behind the delimiter."""
-    parts = [bytes(frame) for frame in frames]
-    with contextlib.suppress(ValueError, IndexError, KeyError, TypeError):
-        kind: str = json.loads(parts[parts.index(b"<IDS|MSG>") + 2])["msg_type"]
-        return kind
-    return ""
-
-
-def _typed(match: str, start: int, end: int, kind: str) -> dict[str, Any]:
-    """Say of what kind a match is, as IPython does for JupyterLab's menu."""
-    return {"start": start, "end": end, "text": match, "type": kind, "signature": ""}
-
-
-def _interrupted() -> dict[str, Any]:
-    return _error("KeyboardInterrupt", "", ["\x1b[31mKeyboardInterrupt\x1b[0m"])
-
-
-def _fault() -> dict[str, Any]:
-    """What is said of an exception that nobody expected; for use where it is handled."""
-    error = sys.exception()
-    lines = traceback.format_exc().splitlines()
-    lines.append("This is a fault of the kernel, not of the cell. Please report these lines.")
-    return _error(type(error).__name__, str(error), lines)
-
-
-def _error(name: str, value: str, lines: list[str]) -> dict[str, Any]:
-    return {"status": "error", "ename": name, "evalue": value, "traceback": lines}

@@ -8,45 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import failure, finder, inputs, workspace
+from ciao_kernel import choosing, failure, finder, inputs, workspace
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     BackendError,
     JobError,
-    JobLost,
-    JobStopped,
-    PluginError,
     SpecError,
 )
+from ciao_kernel.following import Following
 from ciao_kernel.magics import parse, render, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.model import (
     CleanPolicy,
     DryRun,
-    Event,
     Job,
     JobResult,
     JobSpec,
     Notice,
-    Output,
     Owner,
-    Replica,
     State,
     Status,
 )
 from ciao_kernel.options import check_roles, merge
 from ciao_kernel.owner import me
-from ciao_kernel.plugins import Backend, Builder, Display, Plan
+from ciao_kernel.plugins import Backend, Display, Plan
 from ciao_kernel.queries import HERE, Where
 from ciao_kernel.registry import Registry
 from ciao_kernel.stopping import Endless, Lifetime, Stopper
-from ciao_kernel.tails import Tails
 
 
 class Session:
@@ -146,50 +140,54 @@ class Session:
     ) -> JobResult | None:
         spec = parsed.spec
         backend = self.backend(spec.backend)
-        builder = self._builder(spec, backend)
-        source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
-        if spec.inputs:
-            source = await asyncio.to_thread(inputs.deliver, source, spec.inputs, variables)
-        # Records and lists show it: %dryrun is no part of the job, and variables are secret.
-        header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
-        framework = self.registry.framework(spec.framework)
-        plan = Plan(spec.name, spec, framework, source, folder, header, self._owner)
+        builder = choosing.builder(spec, backend, self.registry, self.settings)
+        plan = await self._plan(parsed, folder, entry, variables)
         await backend.check(plan)
-        if source.modules:
-            names = ", ".join(file.path for file in source.modules)
-            display.show(Notice(f"taking along, because the code imports them: {names}"))
-        if spec.inputs:
-            stored = ", ".join(file.path for file in source.files if file.data is not None)
-            display.show(Notice(f"taking along, because %input names them: {stored}"))
-        for note in source.notes:
+        for note in _travelling(plan):
             display.show(Notice(note))
         if spec.dryrun:
             display.show(Notice(await backend.preview(plan, builder)))
             return None
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
-        del plan, source  # The variables in it may be large, and the job may take days.
+        del plan  # The variables in it may be large, and the job may take days.
         self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
             display.show(Notice(_detached(job)))
             return self.last
+        return await self._see_through(job, spec, backend, display, folder)
+
+    async def _plan(
+        self, parsed: Parsed, folder: Path, entry: str, variables: Mapping[str, Any] | None
+    ) -> Plan:
+        """All that a job needs of this machine."""
+        spec = parsed.spec
+        source = await asyncio.to_thread(workspace.gather, parsed.code, folder, spec.files, entry)
+        if spec.inputs:
+            source = await asyncio.to_thread(inputs.deliver, source, spec.inputs, variables)
+        # Records and lists show it: %dryrun is no part of the job, and variables are secret.
+        header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
+        framework = self.registry.framework(spec.framework)
+        return Plan(spec.name, spec, framework, source, folder, header, self._owner)
+
+    async def _see_through(
+        self, job: Job, spec: JobSpec, backend: Backend, display: Display, folder: Path
+    ) -> JobResult:
+        """Show a job to its end, and see to that end, however it comes."""
         goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
-        seen: list[Status] = []
+        following = Following(job, backend, display, spec.follow)
         try:
-            status, tails = await self._follow(job, backend, display, spec.follow, seen=seen)
+            status = await following.shown()
         except asyncio.CancelledError:
-            if seen and seen[-1].state.over:  # its last picture was being made: nothing to stop
-                self.last = _result(job, seen[-1])
-                if goes or seen[-1].hopeless:
-                    await self._remove(job, backend, display, goes)
+            if ended := following.ended:  # its last picture is being made: nothing to stop
+                self.last = _result(job, ended)
+                if goes or ended.hopeless:
+                    await self._stopper.finish(self._remove(following, goes))
                 raise
             wait = self.settings.shutdown_wait if self._outlives(backend) else None
             reason = f"interrupted by {self._owner.label}"
-            self.last = replace(self.last, state=State.STOPPED)
-            last = seen[-1] if seen else None
-            await self._stopper.stop(
-                job, backend, display, reason, wait=wait, delete=goes, last=last
-            )
+            self.last = JobResult(job.name, State.STOPPED, job.files)
+            await self._stopper.stop(following, reason, wait=wait, delete=goes)
             raise
         except (JobError, BackendError):
             raise  # the job is over, or nobody can say: then it is left as it is
@@ -200,21 +198,24 @@ class Session:
                     display.show(Notice(text))
                 raise
             # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
-            await asyncio.shield(self._stopper.later(backend.stop(job, "its display broke")))
+            await self._stopper.finish(backend.stop(job, "its display broke"))
             raise
         self.last = _result(job, status)
-        error = self._judge(job, status, tails, backend, folder, goes)
+        remains = None if goes else backend.remains
+        error = failure.judge(job, status, following.tails, folder, remains)
         if goes or status.hopeless:
-            await self._remove(job, backend, display, goes)
+            await self._stopper.finish(self._remove(following, goes))
         if error is not None:
             raise error
         return self.last
 
-    async def _remove(self, job: Job, backend: Backend, display: Display, goes: bool) -> None:
+    async def _remove(self, following: Following, goes: bool) -> None:
         """Remove a job that is over, or one that would wait for ever; its own end goes first."""
-        remove = backend.delete(job) if goes else backend.stop(job, "it cannot start")
+        job, backend, display = following.job, following.backend, following.display
+        await following.end()
+        following.show_stopped()
         try:
-            await asyncio.shield(self._stopper.later(remove))
+            await (backend.delete(job) if goes else backend.stop(job, "it cannot start"))
         except BackendError as fault:
             display.show(Notice(f"{job.name} could not be removed: {fault.message}"))
         else:
@@ -247,17 +248,18 @@ class Session:
             JobFailed: It failed, now or long ago.
         """
         backend, job, _ = await self.find(name, where)
-        seen: list[Status] = []
+        following = Following(job, backend, display, follow, since)
         try:
-            status, tails = await self._follow(job, backend, display, follow, since, seen)
+            status = await following.shown()
         except asyncio.CancelledError:
-            if seen and seen[-1].state.over:
-                self.last = _result(job, seen[-1])
+            await following.end(0)
+            if following.ended:  # some replicas may still be ending
+                self.last = _result(job, following.show_stopped())
                 raise
             display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
             raise
         self.last = _result(job, status)
-        if error := self._judge(job, status, tails, backend, folder):
+        if error := failure.judge(job, status, following.tails, folder, backend.remains):
             raise error
         return self.last
 
@@ -286,122 +288,30 @@ class Session:
         """Whether a job is this user's: a namespace may hold those of a whole team."""
         return job.kind_of_place == "folder" or job.owner.split(" ")[0] == me()
 
-    def backend(self, asked: str | None) -> Backend:
-        """The backend for a cell: what it asks for, else the setting, else the first there is."""
-        name = asked if asked and asked != "auto" else self.settings.backend
-        if name and name != "auto":
-            return self.registry.backend(name, self.settings)
-        return self.available()[0]
-
-    # ----------------------------------------------------------------------------- steps
-
-    def _builder(self, spec: JobSpec, backend: Backend) -> Builder:
-        name = spec.builder if spec.builder and spec.builder != "auto" else self.settings.builder
-        if name and name != "auto":
-            named = self.registry.builder(name, self.settings)
-            lacks = spec.build.wishes - named.brings
-            if named.backend == backend.name and lacks:
-                raise SpecError(
-                    f"the builder {name} does not bring what {self._written(lacks)} asks for.",
-                    "Leave %builder out: then one is chosen that does.",
-                    directive="builder",
-                )
-            if named.backend == backend.name or backend.name != "local":
-                return named  # else the cell was written for a cluster, and runs here all the same
-        try:
-            return self.registry.builder_for(backend.name, self.settings, spec.build.wishes)
-        except PluginError:
-            if not spec.build.wishes:
-                raise
-            raise SpecError(
-                f"no builder brings {self._written(spec.build.wishes)} together.",
-                "What one of them asks for can stand in the other's file, or in another image.",
-                directive="framework",
-            ) from None
-
-    def _written(self, wishes: frozenset[str]) -> str:
-        """Fields of BuildSpec as directives."""
-        named = {f"build.{name}" for name in wishes}
-        names = [f"%{one.name}" for one in self.registry.table.entries if one.field in named]
-        return " and ".join(names)
-
     def available(self) -> list[Backend]:
         """The backends that can be used here; the local one, which always can, is the last."""
-        return [one for one in self.registry.backends(self.settings) if one.available()]
+        return choosing.available(self.registry, self.settings)
+
+    def backend(self, asked: str | None) -> Backend:
+        """The backend for a cell that asks for this one, or for none."""
+        return choosing.backend(asked, self.registry, self.settings)
 
     def _outlives(self, backend: Backend) -> bool:
         if self.settings.on_shutdown == "auto":
             return backend.outlives_kernel
         return self.settings.on_shutdown == "leave"
 
-    async def _follow(
-        self,
-        job: Job,
-        backend: Backend,
-        display: Display,
-        follow: tuple[str, ...],
-        since: float = 0.0,
-        seen: list[Status] | None = None,
-    ) -> tuple[Status, Mapping[Replica, bytes]]:
-        """Show a job to its end; return its last status and the ends of its logs.
 
-        ``seen`` gets the last status also where the following is cancelled.
-        """
-        status: Status | None = None
-        tails = Tails(len(job.replicas))
-        async with _following(backend, job, since) as events:
-            display.begin(job, follow)
-            try:
-                async for event in events:
-                    if isinstance(event, Status):
-                        status = event
-                        if seen is not None:
-                            seen[:] = [event]
-                    elif isinstance(event, Output):
-                        tails.add(event)
-                    display.show(event)
-            finally:
-                await display.end()
-        if status is None:
-            raise JobLost(
-                f"{job.name} said nothing of itself.", "`%ciao jobs` shows what is known."
-            )
-        return status, tails.data
-
-    def _judge(
-        self,
-        job: Job,
-        status: Status,
-        tails: Mapping[Replica, bytes],
-        backend: Backend,
-        folder: Path,
-        goes: bool = False,
-    ) -> JobError | None:
-        """The error that a job's end is; ``goes`` says that its logs are removed next."""
-        if status.state is State.STOPPED:
-            why = f" ({status.message})" if status.message else ""
-            stay = not goes and status.message != "deleted"
-            left = backend.remains(job)
-            hint = left[:1].upper() + left[1:] + "." if stay else ""
-            return JobStopped(f"{job.name} was stopped{why}.", hint)
-        if status.state is not State.FAILED:
-            return None
-        if goes:
-            status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
-        return failure.explain(job, status, tails, folder)
-
-
-@contextlib.asynccontextmanager
-async def _following(
-    backend: Backend, job: Job, since: float
-) -> AsyncIterator[AsyncIterator[Event]]:
-    """Follow a job, and let the backend close what it opened as soon as nobody follows."""
-    events = backend.follow(job, since=since)
-    try:
-        yield events
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
+def _travelling(plan: Plan) -> Iterator[str]:
+    """What the user should know of the files that go along."""
+    source = plan.source
+    if source.modules:
+        names = ", ".join(file.path for file in source.modules)
+        yield f"taking along, because the code imports them: {names}"
+    if plan.spec.inputs:
+        stored = ", ".join(file.path for file in source.files if file.data is not None)
+        yield f"taking along, because %input names them: {stored}"
+    yield from source.notes
 
 
 def _result(job: Job, status: Status) -> JobResult:

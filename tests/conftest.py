@@ -41,6 +41,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_cluster() -> Iterator[None]:
+    """Keep the user's own cluster out of the tests; those that want one name it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", os.devnull)
+        patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        yield
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Any]:
     """A user's folders and environment; nothing of it runs when the test is over."""

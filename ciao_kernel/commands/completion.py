@@ -146,9 +146,9 @@ def _contexts() -> dict[str, dict[str, Any]]:
     with contextlib.suppress(Exception):
         import yaml
 
-        from ciao_kernel.kube import access
+        from ciao_kernel.kube import kubeconfig
 
-        for file in access.kubeconfigs():
+        for file in kubeconfig.files():
             for one in yaml.safe_load(file.read_bytes()).get("contexts") or ():
                 found.setdefault(str(one["name"]), one.get("context") or {})
     return found

@@ -143,10 +143,14 @@ class _Cell:
 
         return add
 
-    def flush(self) -> None:
-        """Show what has come."""
+    def flush(self, *, last: bool = False) -> None:
+        """Show what has come; ``last`` says that no more will."""
         self._timer = None
         text, self._text = self._text, ""
+        whole, feed, rest = text.rpartition("\n")
+        if not last and ("\r" in rest or "\x1b" in rest):
+            # A progress bar or a colour: what it comes to is known at the line's end.
+            text, self._text = whole + feed, rest
         if text:
             self._write("\n".join(map(plain, text.split("\n"))))
 
@@ -154,7 +158,7 @@ class _Cell:
         """Show the rest, and say how much is not shown."""
         if self._timer is not None:
             self._timer.cancel()
-        self.flush()
+        self.flush(last=True)
         if self._left_out:
             self._write(f"\n… {self._left_out:,} more bytes are not shown.\n")
 

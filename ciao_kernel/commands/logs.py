@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ciao_kernel.commands import Face
@@ -41,9 +42,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if args.follow:
         display = face.display
         if args.tail is not None:
-            counts = await asyncio.gather(*(_old(backend, job, o, args.tail) for o in wanted))
-            skip = dict(zip(wanted, counts, strict=True))
-            display = _Tail(display, skip)
+            display = _Tail(display, await _old(backend, job, wanted, args.tail))
         # How the job ends is not what was asked for: `attach` fails as the job does.
         with contextlib.suppress(JobFailed, JobStopped):
             follow = tuple(args.replica)
@@ -56,8 +55,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     )
     prefixer = Prefixer(color=face.color, limit=NO_LIMIT, replicas=job.replicas)
     faults: list[BackendError] = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
+    for some in _groups(wanted):
         asked = [backend.log(job, replica, options) for replica in some]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for replica, data in zip(some, answers, strict=True):
@@ -90,10 +88,30 @@ def _checked(args: argparse.Namespace) -> float:
     return moment(args.since)
 
 
-async def _old(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
-    """How many lines of a log are older than its last ones."""
+def _groups(replicas: Sequence[Replica]) -> Iterator[Sequence[Replica]]:
+    """So many at a time as are asked for at once."""
+    for start in range(0, len(replicas), _AT_ONCE):
+        yield replicas[start : start + _AT_ONCE]
+
+
+async def _old(
+    backend: Backend, job: Job, replicas: Sequence[Replica], tail: int
+) -> dict[Replica, int]:
+    """How many lines of each log are older than its last ones; following begins with them."""
+    counts: list[int] = []
+    for some in _groups(replicas):
+        counts += await asyncio.gather(*(_older(backend, job, one, tail) for one in some))
+    return dict(zip(replicas, counts, strict=True))
+
+
+async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
+    before = 0
+    with contextlib.suppress(BackendError, UsageError):  # most were never started again
+        before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
     data = await backend.log(job, replica)
-    return max(0, data.count(b"\n") + (data[-1:] not in (b"", b"\n")) - tail)
+    # A line that is not finished is a new one: the rest of it is still to come.
+    whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
+    return max(0, before + whole - max(0, tail - unfinished))
 
 
 class _Tail:

@@ -12,10 +12,10 @@ from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared import add_output
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import kinds, parse
+from ciao_kernel.magics import kinds, parse, quantities
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.table import Directive, Table
-from ciao_kernel.magics.words import words
+from ciao_kernel.magics.words import quote, words
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.registry import Registry
 
@@ -120,7 +120,7 @@ def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Fa
 
 
 class _Written:
-    """Writes sentences as a verb's own output (:class:`ciao_kernel.model.Display`)."""
+    """Writes sentences as a verb's own output (:class:`ciao_kernel.plugins.Display`)."""
 
     def __init__(self, face: Face) -> None:
         self._face = face
@@ -146,7 +146,11 @@ def _metavar(entry: Directive) -> str:
         return "|".join(kind.names())
     if isinstance(kind, kinds.Words):
         return "WORDS"
-    names: dict[type, str] = {kinds.Count: "N", kinds.Pairs: "KEY=VALUE", kinds.Duration: "TIME"}
+    names: dict[type, str] = {
+        quantities.Count: "N",
+        kinds.Pairs: "KEY=VALUE",
+        quantities.Duration: "TIME",
+    }
     return names.get(type(kind), entry.name.upper())
 
 
@@ -164,13 +168,13 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
         elif value:
             options[name] = [_quoted(text) for text in value] if entry.adds_up else value
     if behind := getattr(args, "behind", ()):
-        options["args"] = [" ".join(map(kinds.quote, behind))]
+        options["args"] = [" ".join(map(quote, behind))]
     return options
 
 
 def _quoted(text: str) -> str:
     """Quote words so that none of them is taken for a comment or for another directive."""
     try:
-        return " ".join(map(kinds.quote, words(text)))
+        return " ".join(map(quote, words(text)))
     except ValueError:
         return text  # The parser says what is wrong with it.

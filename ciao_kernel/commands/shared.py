@@ -10,7 +10,7 @@ from typing import Any
 
 from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics.kinds import Duration
+from ciao_kernel.magics.quantities import Duration
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.queries import Where
 

@@ -8,6 +8,7 @@ not understand is refused and never spoilt.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -42,8 +43,25 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
         SettingError: The file is not TOML, or a value in it takes several lines.
         EnvironmentFault: It cannot be read or written.
     """
+    target = file.resolve()  # A link into a folder of dotfiles stays a link.
     try:
-        text = file.read_bytes().decode() if file.exists() else ""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(target.parent, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    try:
+        # Two commands at once would each write back what they read, and one would be lost.
+        with contextlib.suppress(OSError):  # not every network drive knows locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _save(target, file, values)
+    finally:
+        os.close(lock)
+
+
+def _save(target: Path, file: Path, values: Mapping[str, Value]) -> None:
+    """Change the file ``target``, which the user knows as ``file``."""
+    try:
+        text = target.read_bytes().decode() if target.exists() else ""
         old = tomllib.loads(text)
     except OSError as error:
         raise EnvironmentFault(f"{file} cannot be read: {error.strerror}.") from error
@@ -59,12 +77,16 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
             f"Open it and write: {lines}",
         )
     try:
-        _replace(file, new.encode())
+        _replace(target, new.encode())
     except OSError as error:
-        raise EnvironmentFault(
-            f"{file} cannot be written: {error.strerror}.",
-            "For one terminal, a variable such as CIAO_STORAGE does the same.",
-        ) from error
+        raise _unwritable(file, error) from error
+
+
+def _unwritable(file: Path, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{file} cannot be written: {error.strerror}.",
+        "For one terminal, a variable such as CIAO_STORAGE does the same.",
+    )
 
 
 def _set(text: str, name: str, value: Value) -> str:
@@ -110,10 +132,8 @@ def _literal(value: Value) -> str:
     return f"{value:.12g}"
 
 
-def _replace(file: Path, data: bytes) -> None:
+def _replace(target: Path, data: bytes) -> None:
     """Write a file as a whole: a kernel that starts now reads the old one or the new one."""
-    target = file.resolve()  # A link into a folder of dotfiles stays a link.
-    target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(prefix=".config-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -8,10 +8,10 @@ import warnings
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import header
+from ciao_kernel.magics.carets import shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
-from ciao_kernel.magics.values import shown
 
 MAX_BYTES = 1024 * 1024
 """Size limit of a cell: what a ConfigMap holds (1 MiB, Kubernetes' limit for one object)."""

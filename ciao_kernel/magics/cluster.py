@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ciao_kernel.magics import kinds
+from ciao_kernel.magics import kinds, quantities
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.words import one_word, quote, words
 from ciao_kernel.model import RestartPolicy, SuccessPolicy
@@ -205,12 +205,12 @@ def directives() -> list[Directive]:
                 "%restartPolicy=OnFailure", "Never", False,
             ),
             (
-                "backoffLimit", "backoff_limit", kinds.Count(0, 1000),
+                "backoffLimit", "backoff_limit", quantities.Count(0, 1000),
                 "Restarts after which the job has failed.",
                 "%backoffLimit=3", "", False,
             ),
             (
-                "ttl", "ttl", kinds.Duration(),
+                "ttl", "ttl", quantities.Duration(),
                 "Time after which a job that is over is deleted with its pods and logs.",
                 "%ttl=1h", "the setting: 1d", False,
             ),

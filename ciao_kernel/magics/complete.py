@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.magics import header
-from ciao_kernel.magics.header import Header, Style, Token
+from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.inputs import Variables
 from ciao_kernel.magics.kinds import Choice, Flag, Offer, Word, Words
 from ciao_kernel.magics.plots import USUAL
@@ -25,6 +25,9 @@ _MOST_ENTRIES = 20_000
 _MOST_MATCHES = 500
 _MOST_REPLICAS = 32
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
+_SEPARATOR = re.compile(r"[\s,]+")
+_TYPED = re.compile(r"(?:^|(?<=[\s,]))\w*$")
+"""The beginning of a variable's name in front of the cursor."""
 _WORD = re.compile(r"""(?>(?:\\.|"(?>(?:\\.|[^"\\])*)"|'[^']*+'|[^\s"'\\])+)""")
 
 
@@ -42,9 +45,14 @@ class Completion:
 
 
 def complete(
-    text: str, cursor: int, table: Table, folder: Path, style: Style = Style.CELL
+    text: str,
+    cursor: int,
+    table: Table,
+    folder: Path,
+    style: Style = Style.CELL,
+    variables: Iterable[str] = (),
 ) -> Completion | None:
-    """Complete what stands in front of the cursor; the kernel and the extension ask.
+    """Complete what stands in front of the cursor; the kernel asks.
 
     On the first ``%fr`` of a cell that is not yet a job our names are offered, and ``merge``
     says that IPython's magics belong with them. Never raises.
@@ -55,6 +63,7 @@ def complete(
         table: The directives.
         folder: What relative file names are relative to.
         style: How directives are marked.
+        variables: Names that %input takes; they are asked for only there.
 
     Returns:
         None where the cursor is not on a line of directives in the header: there the completer
@@ -86,7 +95,7 @@ def complete(
         # "%matplotlib inl": IPython's magic, whose value is IPython's to complete.
         return None if not head.tokens and not token.equals else Completion((), cursor, cursor)
     if isinstance(entry.kind, Variables):
-        return None  # IPython knows them.
+        return _variables(line, column, token, others, table, variables)
     start, matches = _values(line.text[:column], token, entry, head, table, folder)
     # The rest of the word behind the cursor is replaced too.
     word = _WORD.match(line.text, start)
@@ -186,6 +195,38 @@ def _values(
         others, comma, typed = word.typed.rpartition(",")
         found = (others + comma + name for name in USUAL if name.startswith(typed))
     return start, tuple(quote(name, word.mark or "'") for name in found)
+
+
+def _variables(
+    line: Line,
+    column: int,
+    token: Token,
+    others: list[Token],
+    table: Table,
+    variables: Iterable[str],
+) -> Completion:
+    """Names of variables that no %input of the header takes yet."""
+    before = line.text[min(token.value_column, column) : column]
+    behind = line.text[column : max(column, token.end)]
+    typed = _TYPED.search(before)
+    if typed is None or "#" in line.text[token.end : column]:
+        return Completion((), line.start + column, line.start + column)
+    rest = re.sub(r"^\w+", "", behind)
+    taken = {*_SEPARATOR.split(before[: typed.start()]), *_SEPARATOR.split(rest)}
+    for other in others:
+        entry = table.find(other.name)
+        if entry and isinstance(entry.kind, Variables):
+            taken.update(_SEPARATOR.split(other.value or ""))
+    found = {
+        name
+        for name in variables
+        if name.startswith(typed[0]) and name.isidentifier() and name not in taken
+        # What starts with "_" is mostly IPython's.
+        if typed[0] or not name.startswith("_")
+    }
+    start, end = column - len(typed[0]), column + len(behind) - len(rest)
+    matches = tuple(sorted(found))[:_MOST_MATCHES]
+    return Completion(matches, line.start + start, line.start + end)
 
 
 def _replicas(head: Header, table: Table) -> Iterator[str]:

@@ -102,11 +102,12 @@ _EQUALS = re.compile(r"\s*=")
 # and not (…)*+, which loses a character in Python 3.11.4 and older, for one Debian 12's.
 _PIECE = re.compile(
     r"""(?>(?:
-      [^;\#\\"']++ | \\. | "(?>(?:\\.|[^"\\]++)*)" | '[^']*+' | ;(?![ \t]*%) | (?<![ \t])\# | [\\"']
+      [^;\#\\"']++ | \\. | "(?>(?:\\.|[^"\\]++)*)" | '[^']*+'
+      | ;(?![ \t\xa0]*%) | (?<![ \t])\# | [\\"']
     )*)""",
     re.X,
 )
-_SEPARATOR = re.compile(r";[ \t]*(?=%)")
+_SEPARATOR = re.compile(r";[ \t\xa0]*(?=%)")
 _FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%))")
 _CIAO = re.compile(r"\ufeff?(?>(?:[ \t\f]*(?:\r\n|\n|\r))*)(%%ciao)(?=[ \t\r\n]|\Z)")
 _CELL_MAGIC = re.compile(r"%%(\w*)")

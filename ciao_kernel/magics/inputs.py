@@ -12,11 +12,11 @@ from ciao_kernel.magics.words import words
 class Variables:
     """Names of variables. Each becomes the name of a file, so that an expression is none."""
 
-    expected: str = "names of variables, with spaces between"
+    expected: str = "names of variables, with spaces or commas between"
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Check each."""
-        found = words(text)
+        found = words(text.replace(",", " "))
         if not found or not all(word.isidentifier() for word in found):
             raise ValueError(self.expected)
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ciao_kernel.errors import SpecError, UsageError
-from ciao_kernel.magics import body, header, values
+from ciao_kernel.magics import body, carets, header, values
 from ciao_kernel.magics.header import Line, Style, Token
 from ciao_kernel.magics.table import Table, key
 from ciao_kernel.magics.words import words
@@ -30,13 +30,18 @@ class Parsed:
     def locate(self, error: SpecError) -> UsageError:
         """Give an error of a framework or backend its line in the cell, or its option."""
         named = [one for one in reversed(self.tokens) if key(one.name) == key(error.directive)]
-        saying = [one for one in named if error.word and error.word in words(one.value or "")]
+        saying = [one for one in named if error.word and error.word in _said(one.value or "")]
         for token in (saying or named)[:1]:
             message, hint = error.message, error.hint
             if not token.line.number:
                 message, hint = map(self.table.as_options, (message, hint))
-            return values.wrong(token, self.table, message, hint, whole=not saying)
+            return carets.wrong(token, self.table, message, hint, whole=not saying)
         return error
+
+
+def _said(value: str) -> tuple[str, ...]:
+    """The words of a value, and what commas part in it."""
+    return (*words(value), *words(value.replace(",", " ")))
 
 
 def is_job(text: str, table: Table, style: Style = Style.CELL) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import cluster, images, inputs, kinds, plots
+from ciao_kernel.magics import cluster, images, inputs, kinds, plots, quantities
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
@@ -96,7 +96,7 @@ def _entries(names: Names) -> list[Directive]:
     for role in (role for roles in names.frameworks.values() for role in roles):
         texts.setdefault(role, f"How many replicas of the role {role}.")
     roles = [
-        Directive(role, role, kinds.Count(), text, f"%{role}=1", Scope.ROLE)
+        Directive(role, role, quantities.Count(), text, f"%{role}=1", Scope.ROLE)
         for role, text in texts.items()
     ]
     return [
@@ -111,7 +111,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "cpu",
             "cpu",
-            kinds.Cpus(),
+            quantities.Cpus(),
             "Processors for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%cpu=2",
             Scope.RESOURCE,
@@ -119,7 +119,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "memory",
             "memory",
-            kinds.Memory(),
+            quantities.Memory(),
             "Memory for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%memory=4Gi",
             Scope.RESOURCE,
@@ -127,7 +127,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "gpu",
             "gpu",
-            kinds.GpuCount(),
+            quantities.GpuCount(),
             "GPUs for each replica. On this machine they are shared out by CUDA_VISIBLE_DEVICES.",
             "%worker=2;%gpu=1",
             Scope.RESOURCE,
@@ -177,7 +177,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "nprocPerNode",
             "nproc_per_node",
-            kinds.Count(1, 128),
+            quantities.Count(1, 128),
             "Processes that torchrun starts in a replica.",
             "%nprocPerNode=2",
             default="one per GPU of the replica, 1 without GPUs",
@@ -217,7 +217,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "deadline",
             "deadline",
-            kinds.Duration(),
+            quantities.Duration(),
             "The job fails when it runs longer than this.",
             "%deadline=2h30m",
         ),

@@ -6,10 +6,10 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ciao_kernel.errors import DirectiveError, UsageError
-from ciao_kernel.magics import header
+from ciao_kernel.magics.carets import mark, named, short, shown, wrong
 from ciao_kernel.magics.header import Line, Token
 from ciao_kernel.magics.images import Address
 from ciao_kernel.magics.kinds import Choice, Flag, Pairs
@@ -17,8 +17,7 @@ from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.words import words
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
 
-_MARKED = re.compile(r"%([A-Za-z][\w-]*)")
-_JOINED = re.compile(r"(?:[ \t]+%|[;,][ \t]*%?)[ \t]*([A-Za-z][\w-]*)")
+_JOINED = re.compile(r"(?:[ \t\xa0]+%|[;,][ \t\xa0]*%?)[ \t\xa0]*([A-Za-z][\w-]*)")
 
 
 def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None) -> JobSpec:
@@ -96,8 +95,8 @@ def find(token: Token, table: Table) -> Directive:
     near = table.nearest(token.name)
     text, column, width = shown(token.line, table, token.column, token.name_end)
     raise DirectiveError(
-        f"unknown directive {_named(token)}." if token.name else "a directive has no name here.",
-        (f"Did you mean {_mark(token)}{near}? " if near else "")
+        f"unknown directive {named(token)}." if token.name else "a directive has no name here.",
+        (f"Did you mean {mark(token)}{near}? " if near else "")
         + "`%ciao magics` lists all directives.",
         line=token.line.number,
         column=column,
@@ -113,7 +112,7 @@ def value_of(token: Token, entry: Directive, table: Table) -> Any:
         raise wrong(
             token,
             table,
-            f"{_named(token)} has no value: expected {entry.kind.expected}.",
+            f"{named(token)} has no value: expected {entry.kind.expected}.",
             f"For example: {_example(token, entry)}",
             whole=True,
         )
@@ -121,12 +120,12 @@ def value_of(token: Token, entry: Directive, table: Table) -> Any:
         return entry.kind.parse(text)
     except ValueError as error:
         if not isinstance(entry.kind, Pairs | Address):
-            value = _short(shown(Line(0, 0, text, ""), table).text)
-            message = f"{_named(token)} cannot be {value!r}: expected {error}."
+            value = short(shown(Line(0, 0, text, ""), table).text)
+            message = f"{named(token)} cannot be {value!r}: expected {error}."
         elif str(error) == entry.kind.expected:
-            message = f"{_named(token)} takes {error}."
+            message = f"{named(token)} takes {error}."
         else:
-            message = f"{_named(token)} cannot be read: expected {error}."
+            message = f"{named(token)} cannot be read: expected {error}."
         raise wrong(token, table, message, _hint(token, entry, table)) from None
 
 
@@ -134,12 +133,12 @@ def _hint(token: Token, entry: Directive, table: Table) -> str:
     text = token.value or ""
     joined = _JOINED.search(text)
     if joined and (other := table.find(joined[1])):
-        first = "…" if isinstance(entry.kind, Pairs) else _short(text[: joined.start()])
-        return f"Write ;% between two directives: {_named(token)}={first};%{other.name}=…"
+        first = "…" if isinstance(entry.kind, Pairs) else short(text[: joined.start()])
+        return f"Write ;% between two directives: {named(token)}={first};%{other.name}=…"
     if isinstance(entry.kind, Choice):
-        near = difflib.get_close_matches(_short(text).lower(), entry.kind.names(), n=1)
+        near = difflib.get_close_matches(short(text).lower(), entry.kind.names(), n=1)
         if near:
-            return f"Did you mean {_named(token)}={near[0]}?"
+            return f"Did you mean {named(token)}={near[0]}?"
     return f"For example: {_example(token, entry)}"
 
 
@@ -168,7 +167,7 @@ def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
     return wrong(
         resource,
         table,
-        f"{_named(resource)} stands in front of {_named(role)}, and not behind it.",
+        f"{named(resource)} stands in front of {named(role)}, and not behind it.",
         "Behind it, it belongs to that role; in a line of its own, to all roles.",
         whole=True,
     )
@@ -179,10 +178,10 @@ def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
     return wrong(
         token,
         table,
-        f"{_named(token)} is given twice: {_short(first.value or '')}{where}, "
-        f"{_short(token.value or '')} here."
+        f"{named(token)} is given twice: {short(first.value or '')}{where}, "
+        f"{short(token.value or '')} here."
         if first.value and token.value
-        else f"{_named(token)} is given twice, with different values.",
+        else f"{named(token)} is given twice, with different values.",
         "Keep one of them.",
         whole=True,
     )
@@ -244,7 +243,7 @@ def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None
             raise wrong(
                 token,
                 table,
-                f"this job has no role or replica {_short(missing)!r}.",
+                f"this job has no role or replica {short(missing)!r}.",
                 (f"Did you mean {near[0]}? " if near else "") + f"It has {has}.",
             )
 
@@ -252,76 +251,3 @@ def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None
 def _of_field(field: str, tokens: tuple[Token, ...], table: Table) -> list[Token]:
     names = {key(entry.name) for entry in table.entries if entry.field == field}
     return [token for token in tokens if key(token.name) in names]
-
-
-def wrong(
-    token: Token, table: Table, message: str, hint: str, *, whole: bool = False
-) -> DirectiveError:
-    """Make the error for a directive; the caret stands under its value, or under all of it."""
-    start = token.column if whole or not token.value else token.value_column
-    text, column, width = shown(token.line, table, start, token.end)
-    return DirectiveError(
-        message, hint, line=token.line.number, column=column, width=width, text=text
-    )
-
-
-class Shown(NamedTuple):
-    """A line as an error may show it, and the place in it."""
-
-    text: str
-    column: int
-    width: int
-
-
-def shown(line: Line, table: Table, column: int = 0, end: int = 0) -> Shown:
-    """Blank the values of variables: one may be a password, and errors go to logs.
-
-    Args:
-        line: The line as written.
-        table: What directives there are.
-        column: Where the wrong part starts.
-        end: Column behind it.
-    """
-    parts, last = [], 0
-    start, stop = column, end
-    for first, behind in _secrets(line, table):
-        parts += [line.text[last:first], "…"]
-        last = behind
-        # Places behind it move to the left, and those in it to its start.
-        start -= max(0, min(column, behind) - first - (column >= behind))
-        stop -= max(0, min(end, behind) - first - (end >= behind))
-    return Shown("".join((*parts, line.text[last:])), start, max(1, stop - start))
-
-
-def _secrets(line: Line, table: Table) -> Iterator[tuple[int, int]]:
-    """Where values of variables stand in a line, those of a misspelt %envvar too."""
-    names = [key(e.name) for e in table.entries if isinstance(e.kind, Pairs | Address)]
-    last = 0
-    for match in _MARKED.finditer(line.text):
-        name = key(match[1])
-        if match.start() < last or (name not in names and table.find(name)):
-            continue
-        if not difflib.get_close_matches(name, names, n=1):
-            continue
-        token = next(header.split(line, match.start()))
-        if not token.value:
-            continue
-        last = token.end
-        try:
-            words(token.value)
-        except ValueError:
-            last = len(line.text)  # Without its closing quote nobody knows where it ends.
-        yield token.value_column, last
-
-
-def _mark(token: Token) -> str:
-    return "%" if token.line.number else "--"
-
-
-def _named(token: Token) -> str:
-    """The directive as the user knows it: ``%worker``, or ``--worker`` on a command line."""
-    return _mark(token) + token.name
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"

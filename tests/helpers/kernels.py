@@ -304,12 +304,21 @@ class Kernel(Client):
         place: Where its user works.
         name: Kernelspec: ``ciao``, ``ciao-signal``, ``ciao-message`` or ``python3``.
         env: Variables in addition to the place's.
+        encryption: What the server asks for: "required", "auto"; "" leaves it to Jupyter.
     """
 
-    def __init__(self, place: Place, name: str = "ciao", env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        name: str = "ciao",
+        env: dict[str, str] | None = None,
+        encryption: str = "",
+    ) -> None:
         self.place = place
         specs = KernelSpecManager(kernel_dirs=[str(place.kernels)], ensure_native_kernel=False)
         self.manager = KernelManager(kernel_name=name, kernel_spec_manager=specs)
+        if encryption:
+            self.manager.transport_encryption = encryption
         self.manager.connection_file = str(place.folder / f"kernel-{time.monotonic_ns()}.json")
         self.manager.start_kernel(env={**place.env, **(env or {})}, cwd=str(place.work))
         self.process = psutil.Process(self.manager.provisioner.pid)  # type: ignore[union-attr]

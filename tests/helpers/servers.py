@@ -69,12 +69,13 @@ class Server(Served):
     Args:
         place: Whose server it is.
         port: Where it listens.
+        options: Further ones of its command line.
     """
 
-    def __init__(self, place: Place, port: int) -> None:
+    def __init__(self, place: Place, port: int, *options: str) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.token = uuid.uuid4().hex
-        self.log = place.folder / "server.log"
+        self.log = place.folder / f"server-{port}.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [
@@ -82,6 +83,7 @@ class Server(Served):
                     *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}"),
                     *("--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}"),
                     *(f"--ServerApp.root_dir={place.work}", "--ServerApp.jpserver_extensions={}"),
+                    *options,
                 ],
                 env=place.env,
                 stdout=output,
@@ -94,9 +96,9 @@ class Server(Served):
 
 
 @contextlib.contextmanager
-def serving(place: Place) -> Iterator[Server]:
+def serving(place: Place, *options: str) -> Iterator[Server]:
     """A server for as long as the block runs."""
-    server = Server(place, free_port())
+    server = Server(place, free_port(), *options)
     try:
         server.wait_ready()
         yield server

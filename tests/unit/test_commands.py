@@ -8,8 +8,10 @@ import io
 import os
 import pty
 import shlex
+import threading
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,12 +21,13 @@ import pytest
 
 from ciao_kernel import commands
 from ciao_kernel.commands import completion, logs, run, shared, userfile
+from ciao_kernel.commands import exec as exec_verb
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
-from ciao_kernel.errors import DirectiveError, JobFailed, SettingError, UsageError
+from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.queries import Where, last_lines
+from ciao_kernel.queries import WHOLE_LOG, LogOptions, Where, last_lines
 from ciao_kernel.registry import Registry
 
 WORKER = Replica("worker", 0)
@@ -243,6 +246,21 @@ def test_what_is_not_understood_is_not_written(tmp_path: Path, text: str) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 
+def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    together = threading.Barrier(8)
+
+    def save(number: int) -> None:
+        together.wait(10)
+        userfile.save(file, {f"key{number}": number})
+
+    for _ in range(5):
+        file.unlink(missing_ok=True)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(save, range(8)))
+        assert tomllib.loads(file.read_text()) == {f"key{n}": n for n in range(8)}
+
+
 @pytest.mark.parametrize("value", ['"', "\\", "\x7f", "\t\x01", "ü 😀", "# x", "'''", 2.5, 3])
 def test_values_are_read_back_as_they_were(tmp_path: Path, value: str | float) -> None:
     file = tmp_path / "config.toml"
@@ -331,3 +349,55 @@ def test_the_tail_of_a_followed_log_is_exact(skip: int) -> None:
         tail.show(Output(WORKER, b"".join(lines[start:end]), end - start))
     asyncio.run(tail.end())
     assert recorder.data == b"".join(lines[skip:])
+
+
+class Logs:
+    """As much of a backend as the tail of a log asks for."""
+
+    def __init__(self, now: bytes, before: bytes | None) -> None:
+        self.now, self.before = now, before
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
+        if not options.previous:
+            return self.now
+        if self.before is None:
+            raise BackendError("it was not started a second time.")
+        return self.before
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "tail", "older"),
+    [
+        (b"1\n2\n3\n", None, 2, 1),
+        (b"1\n2\n3\n", b"a\nb\n", 2, 3),
+        (b"1\n2\n3", None, 2, 1),
+        (b"1\n2\n3", None, 0, 2),
+        (b"", b"a\nb\n", 1, 1),
+        (b"", None, 5, 0),
+    ],
+)
+def test_a_followed_tail_leaves_out_what_an_earlier_run_wrote(
+    now: bytes, before: bytes | None, tail: int, older: int
+) -> None:
+    """An unfinished line is never left out: the rest of it would go too."""
+    backend: Any = Logs(now, before)
+    job = Job("mnist", "kubernetes", "tensorflow", (WORKER,), 1.0)
+    assert asyncio.run(logs._old(backend, job, [WORKER], tail)) == {WORKER: older}
+
+
+def test_a_progress_bar_that_comes_in_pieces_stays_one() -> None:
+    shown: list[str] = []
+    cell = exec_verb._Cell(shown.append, 1e6)
+
+    async def main() -> None:
+        add = cell.stream()
+        for piece in (b"loading\n 10%\r", b" 20%\r", b" 30%\rdone\n\x1b[3", b"1mred\x1b[0m"):
+            add(piece)
+            cell.flush()
+        assert "".join(shown) == "loading\ndone\n"
+        add(b" and more\nasked")
+        cell.flush()
+        cell.end()
+
+    asyncio.run(main())
+    assert "".join(shown) == "loading\ndone\nred and more\nasked"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ciao_kernel import choosing
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     DirectiveError,
@@ -28,6 +30,7 @@ from ciao_kernel.model import (
     Notice,
     Owner,
     Replica,
+    Runner,
     Source,
     SourceFile,
 )
@@ -75,6 +78,12 @@ def test_a_resource_for_all_wins_over_one_of_the_header() -> None:
     assert spec.asks("worker").gpu == Gpu(1)
 
 
+def test_an_option_that_names_the_default_wins_too() -> None:
+    text = "#%framework=pytorch\n#%runner=python\nprint()\n"
+    spec = session().parse(text, Style.FILE, {"runner": ["auto"]}).spec
+    assert spec.runner is Runner.AUTO
+
+
 def test_variables_add_up() -> None:
     assert dict(merged(envvar=["B=3 C=4"]).env) == {"A": "1", "B": "3", "C": "4"}
 
@@ -118,10 +127,10 @@ def test_backends_and_builders_by_name() -> None:
     assert session(backend="moon").backend("local").name == "local"
 
 
-class Cluster:
-    """As much of a backend as the choice of a builder asks for."""
-
-    name = "kubernetes"
+def chosen(spec: JobSpec, backend: str) -> str:
+    """The builder for a job on a backend, of which only the name matters."""
+    runs: Any = SimpleNamespace(name=backend)
+    return choosing.builder(spec, runs, Registry({}), Settings()).name
 
 
 @pytest.mark.parametrize(
@@ -140,18 +149,16 @@ class Cluster:
 )
 def test_auto_takes_the_cheapest_builder_that_can_do_it(wishes: Any, name: str) -> None:
     spec = JobSpec("tensorflow", build=BuildSpec(**wishes))
-    assert session()._builder(spec, Cluster()).name == name  # type: ignore[arg-type]
+    assert chosen(spec, "kubernetes") == name
 
 
 def test_what_no_builder_brings_names_the_directives() -> None:
-    made, cluster = session(), Cluster()
     spec = JobSpec("tensorflow", build=BuildSpec(apt=("git",), s2i_builder="host/s2i"))
     with pytest.raises(SpecError, match="no builder brings %apt and %s2iBuilder together"):
-        made._builder(spec, cluster)  # type: ignore[arg-type]
+        chosen(spec, "kubernetes")
     with pytest.raises(SpecError, match="s2i does not bring what %apt asks for"):
-        made._builder(replace(spec, builder="s2i"), cluster)  # type: ignore[arg-type]
-    local = made.backend("local")
-    assert made._builder(replace(spec, builder="s2i"), local).name == "folder"
+        chosen(replace(spec, builder="s2i"), "kubernetes")
+    assert chosen(replace(spec, builder="s2i"), "local") == "folder"
 
 
 def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:

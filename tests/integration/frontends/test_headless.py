@@ -111,6 +111,9 @@ def test_jupyter_console(place: Place) -> None:
     assert "[worker-0] here" in said, said
     assert "ValueError: no" in said
     assert "Failed 42" in said
+    # It shows no updates: what it shows once must not become untrue.
+    assert "a job of 2 replicas" in said
+    assert "Pending" not in said
     assert "<div>" not in said
 
 

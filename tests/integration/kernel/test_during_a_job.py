@@ -110,9 +110,9 @@ def test_kernel_is_shown_busy_until_the_job_ends(kernel: Kernel, place: Place) -
     sort = kernel._sort
 
     def watch(channel: str, message: dict[str, Any]) -> None:
-        if message["msg_type"] in ("status", "execute_reply"):
+        if message["msg_type"] == "status":
             of = message["parent_header"]["msg_type"]
-            seen.append((of, message["content"].get("execution_state", "reply")))
+            seen.append((of, message["content"]["execution_state"]))
         sort(channel, message)
 
     kernel._sort = watch  # type: ignore[method-assign]
@@ -128,10 +128,10 @@ def test_kernel_is_shown_busy_until_the_job_ends(kernel: Kernel, place: Place) -
     kernel.take(0.3)
     assert seen[-1] == ("execute_request", "idle")
     assert request.states == ["busy"] * (1 + len(QUESTIONS)) + ["idle"]
-    assert [s for of, s in seen if of == "execute_request" and s != "busy"].count("reply") == 1
+    assert request.events.count("reply") == 1
     # shell and iopub are two sockets, so only the kernel's own order can be told: outputs,
     # then idle as the last of all.
-    assert request.events[-1] in ("status:idle", "reply")
+    assert [event for event in request.events if event != "reply"][-1] == "status:idle"
 
 
 def test_question_that_stands_in_line_before_the_job(kernel: Kernel, place: Place) -> None:
@@ -211,9 +211,9 @@ def test_probe_submits_nothing(fresh: Kernel) -> None:
     for options in ({"silent": True}, {"store_history": False}):
         for code in (JOB + "print('ran')", "%%ciao\n" + JOB + "print('ran')", "%ciao doctor"):
             request = fresh.run(code, **options)
-            assert request.status == "ok"
-            assert "ran" not in request.text.replace("Nothing was run", "")
-            assert bool(request.text) == ("silent" not in options)
+            assert request.status == ("ok" if "silent" in options else "error")
+            assert request.error == ("" if "silent" in options else "UsageError")
+            assert request.text == ""
     assert fresh.place.job_folders() == []
     assert fresh.place.all_processes() == []
     reply = fresh.run("1").reply
@@ -260,7 +260,7 @@ def test_cells_behind_a_failed_job_are_aborted(kernel: Kernel) -> None:
     assert [request.status for request in queued] == ["aborted", "aborted"]
     started = time.monotonic()
     assert kernel.run("1").status == "ok"
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 5.0
     unstopped = kernel.execute(JOB + "raise ValueError('no')", stop_on_error=False)
     after = kernel.execute("print('yes')")
     assert kernel.finish(after).text == "yes\n"

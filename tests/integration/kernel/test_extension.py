@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -25,15 +25,6 @@ def python3(start_kernel: Start) -> Kernel:
     request = kernel.run("%load_ext ciao_kernel")
     assert (request.status, request.text) == ("ok", "")
     return kernel
-
-
-@pytest.fixture(scope="module")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """The same for several tests."""
-    kernel = Kernel(Place(tmp_path_factory.mktemp("place")), "python3")
-    kernel.run("%load_ext ciao_kernel")
-    yield kernel
-    kernel.shutdown(now=True)
 
 
 def test_job_cell(lasting: Kernel) -> None:
@@ -210,3 +201,50 @@ def test_terminal_interrupt(place: Place) -> None:
         process.kill()
     assert "KeyboardInterrupt" in output
     place.wait_empty(5)
+
+
+SHUTDOWN_BEHIND_AN_INTERRUPT = """
+import asyncio, os, signal, threading, time
+from ciao_kernel import cells, extension
+
+seen = []
+
+async def cell():
+    try:
+        while True:
+            time.sleep(0.2)  # a large table is drawn
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        with cells.lifetime.held():
+            await asyncio.sleep(0.2)
+            seen.append("cleaned up")
+        raise
+
+class Kernel:
+    def do_shutdown(self, restart):
+        seen.append("ended")
+
+kernel = Kernel()
+extension._watch_shutdown(kernel)
+
+def close_notebook():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.02)
+    asyncio.run(kernel.do_shutdown(False))
+
+closing = threading.Thread(target=close_notebook)
+closing.start()
+try:
+    extension.run_blocking(cell())
+except KeyboardInterrupt:
+    closing.join()
+    print(seen)
+"""
+
+
+def test_a_shutdown_does_not_overtake_the_clean_up() -> None:
+    """The interrupt that begins it is heard only when the loop is done with what it does."""
+    command = [sys.executable, "-c", SHUTDOWN_BEHIND_AN_INTERRUPT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT)
+    assert done.stdout == "['cleaned up', 'ended']\n", done.stderr

@@ -93,6 +93,38 @@ def test_menu_has_a_kind_for_each_match(kernel: Kernel) -> None:
         assert all(one["start"] == answer["cursor_start"] for one in types)
 
 
+@pytest.fixture(scope="module")
+def python3(lasting: Kernel) -> Kernel:
+    """A plain IPython kernel with the extension, loaded twice."""
+    (lasting.place.work / "data.csv").write_text("x")
+    assert lasting.run("%reload_ext ciao_kernel").status == "ok"
+    return lasting
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        ("%frame|", {"%framework="}),
+        ("%fra|mework=tensorflow", {"%framework=tensorflow"}),
+        ("%framework=te|", {"%framework=tensorflow"}),
+        ("%framework=|", {"%framework=tensorflow", "%framework=pytorch"}),
+        (JOB + "%files=da|", {JOB + "%files=data.csv"}),
+        ("%framework=tensorflow\n%worker=2;%mem|", {"%framework=tensorflow\n%worker=2;%memory="}),
+        (JOB + "%ps=|", {JOB + "%ps="}),  # nothing, and none of IPython's own
+        (JOB + "import numb|", {JOB + "import numbers"}),
+    ],
+)
+def test_completion_in_another_ipython(python3: Kernel, marked: str, expected: set[str]) -> None:
+    assert applied(python3, "%%ciao\n" + marked) == {"%%ciao\n" + one for one in expected}
+
+
+def test_completion_elsewhere_in_another_ipython_is_its_own(python3: Kernel) -> None:
+    matches = complete(python3, "%e|")["matches"]
+    assert "%env" in matches
+    assert "%evaluator=" not in matches
+    assert "%%ciao" in complete(python3, "%%ci|")["matches"]
+
+
 def shift_tab(kernel: Kernel, marked: str) -> str | None:
     cursor = marked.index("|")
     content = {"code": marked.replace("|", "", 1), "cursor_pos": cursor, "detail_level": 0}

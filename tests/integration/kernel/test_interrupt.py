@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +14,26 @@ from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
 Figure = Callable[[str], None]
 
 MODES = ["ciao-message", "ciao-signal"]
-SOON = 2.0
+SOON = 3.0
 
 STUBBORN = JOB + (
     "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
 )
+SAVING = JOB + (
+    "import signal, sys, time\n"
+    "def save(*_):\n"
+    "    time.sleep(2)\n"
+    "    print('saved at step 812', flush=True)\n"
+    "    sys.exit(0)\n"
+    "signal.signal(signal.SIGTERM, save)\n"
+    "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
+)
 LOUD = JOB + "while True: print('x' * 60)\n"
+
+
+BY_MESSAGE = pytest.mark.parametrize("lasting", ["ciao-message"], indirect=True)
+"""For what a signal cannot do: it reaches the main thread alone."""
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -66,6 +81,41 @@ def works(kernel: Kernel) -> None:
     assert kernel.process.is_running()
 
 
+INTERRUPTED_BEFORE_ITS_CELL = """
+import os, signal, sys
+from ipykernel.kernelapp import IPKernelApp
+from ciao_kernel.kernel import CiaoKernel
+
+class Kernel(CiaoKernel):
+    cells = 0
+
+    def get_parent(self, channel=None):
+        parent = super().get_parent(channel)
+        asks = sys._getframe(1).f_code.co_name == "pre_handler_hook"
+        if asks and parent["header"]["msg_type"] == "execute_request":
+            self.cells += 1
+            if self.cells == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+        return parent
+
+IPKernelApp.launch_instance(kernel_class=Kernel)
+"""
+
+
+def test_an_interrupt_between_two_cells_does_not_end_the_kernel(tmp_path: Path) -> None:
+    """In the moment in which the next cell comes; ipykernel's own handler would raise there."""
+    place = Place(tmp_path)
+    argv = [sys.executable, "-c", INTERRUPTED_BEFORE_ITS_CELL, "-f", "{connection_file}"]
+    place.add_spec("between", {"argv": argv, "display_name": "Ciao", "language": "python"})
+    kernel = Kernel(place, "between")
+    try:
+        kernel.run("kept = 1")
+        kernel.run("pass")
+        assert kernel.run("kept").of("execute_result")
+    finally:
+        kernel.shutdown(now=True)
+
+
 # ------------------------------------------------------------------------------ job cells
 
 
@@ -84,7 +134,7 @@ def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) ->
         kernel.wait_running(request, place)
     took = stop(kernel, request)
     works(kernel)
-    figure(f"{took * 1000:.0f} ms to the reply, {place.wait_empty(3):.2f} s more to no process")
+    figure(f"{took * 1000:.0f} ms to the reply, {place.wait_empty(6):.2f} s more to no process")
     assert "is stopped; its files stay in" in request.text
     assert "Stopped" in kernel.run("%ciao jobs").text
 
@@ -96,7 +146,7 @@ def test_loud_job_ten_times_in_a_row(kernel: Kernel, place: Place, figure: Figur
         wait_loud(kernel, request)
         took.append(stop(kernel, request))
         works(kernel)
-        place.wait_empty(3)
+        place.wait_empty(6)
     figure(f"worst of ten {max(took) * 1000:.0f} ms")
     assert len(place.job_folders()) == before + 10
 
@@ -112,7 +162,7 @@ def test_before_the_replicas_start_and_while_they_start(
         kernel.take(step * 0.01)
         took.append(stop(kernel, request))
         works(kernel)
-        place.wait_empty(3)
+        place.wait_empty(6)
     figure(f"worst of {len(took)} {max(took) * 1000:.0f} ms")
 
 
@@ -123,6 +173,21 @@ def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figu
     assert "takes its time to end" in request.text
     works(kernel)
     figure(f"{took:.2f} s to the reply, {place.wait_empty(10):.2f} s more to no process")
+
+
+def test_what_a_replica_writes_while_it_ends_is_shown(
+    kernel: Kernel, place: Place, figure: Figure
+) -> None:
+    """A checkpoint that is saved on SIGTERM takes longer than the cell."""
+    request = kernel.execute(SAVING)
+    kernel.wait_running(request, place)
+    kernel.wait_text(request, "ready")
+    figure(f"{stop(kernel, request):.2f} s to the reply")
+    assert "saved at step 812" not in request.text
+    works(kernel)
+    kernel.wait_text(request, "is stopped; its files stay in")
+    assert request.text.count("saved at step 812\n") == 2
+    place.wait_empty(6)
 
 
 def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
@@ -161,7 +226,7 @@ def test_twice_quickly(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request, times=2)
     works(kernel)
-    place.wait_empty(3)
+    place.wait_empty(6)
 
 
 def test_idle_kernel_lives(kernel: Kernel) -> None:
@@ -190,7 +255,7 @@ def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) ->
     kernel.take(1.5)
     assert len(place.replicas()) == 2
     kernel.run("%ciao delete long")
-    place.wait_empty(3)
+    place.wait_empty(6)
 
 
 def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
@@ -200,7 +265,7 @@ def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
     stop(kernel, first)
     assert kernel.finish(second).status == "aborted"
     works(kernel)
-    place.wait_empty(3)
+    place.wait_empty(6)
 
 
 def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
@@ -212,7 +277,7 @@ def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request)
     works(kernel)
-    place.wait_empty(3)
+    place.wait_empty(6)
 
 
 # ---------------------------------------------------------------------------- plain cells
@@ -281,24 +346,28 @@ def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request)
     assert (place.storage / "jobs" / "files" / "work" / "kept.txt").read_text() == "x"
-    assert request.tables[-1].startswith("files: Stopped\n"), "the table that is saved"
+    assert request.tables[-1].startswith("files: Stopped ("), "the table that is saved"
     kernel.run("%ciao delete files")
 
 
-def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
-    if "message" not in kernel.manager.kernel_name:
-        pytest.skip("a signal reaches the main thread alone")
+def add_subshell(kernel: Kernel) -> str:
+    """The id of a new one."""
     features = kernel.ask("kernel_info_request", {}).get("supported_features", [])
     if "kernel subshells" not in features:
         pytest.skip("this ipykernel has no subshells")
-    subshell = kernel.ask("create_subshell_request", {}, control=True)["subshell_id"]
+    return str(kernel.ask("create_subshell_request", {}, control=True)["subshell_id"])
+
+
+@BY_MESSAGE
+def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
+    subshell = add_subshell(kernel)
     content = {"code": SILENT, "silent": False, "store_history": True}
     for _ in range(3):
         request = kernel.send("execute_request", content, header={"subshell_id": subshell})
         kernel.wait_running(request, place)
         works(kernel)  # The main shell is free meanwhile.
         stop(kernel, request)
-        place.wait_empty(3)
+        place.wait_empty(6)
     # One on each at once.
     request = kernel.send("execute_request", content, header={"subshell_id": subshell})
     main = kernel.execute(SILENT)
@@ -309,7 +378,25 @@ def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
     kernel.finish(main)
     assert main.error == "KeyboardInterrupt"
     works(kernel)
-    place.wait_empty(3)
+
+
+@BY_MESSAGE
+def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place) -> None:
+    """The console is closed; the stop button was dead from then on, and so was a shutdown."""
+    subshell = add_subshell(kernel)
+    content = {"code": SILENT.replace(JOB, JOB + "%name=left\n"), "silent": False}
+    request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+    kernel.wait_running(request, place)
+    kernel.ask("delete_subshell_request", {"subshell_id": subshell}, control=True)
+    for _ in range(2):
+        plain = kernel.execute("import time\ntime.sleep(60)")
+        kernel.take(0.5)
+        stop(kernel, plain)
+    works(kernel)
+    assert "left" in kernel.run("%ciao jobs").text, "nobody asked the job to end"
+    kernel.run("%ciao delete left")
+    place.wait_empty(6)
+    place.wait_empty(6)
 
 
 def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:

@@ -125,7 +125,7 @@ def test_stop_button_ends_it_even_so(
         assert kernel.run("1").status == "ok"
         place.wait_empty(5)
         ended = time.monotonic() - started
-        assert ended > 0.9, "a shutdown that comes so much later would find the job gone"
+        assert ended > 0.5, "a shutdown that comes so much later would find the job gone"
         figure(f"reply after {replied * 1000:.0f} ms, job ended after {ended:.2f} s")
 
 
@@ -150,7 +150,7 @@ def test_killed_kernel_leaves_no_training_process(
     kernel.kill()
     started = time.monotonic()
     while place.replicas():
-        assert time.monotonic() - started < 2.0
+        assert time.monotonic() - started < 5.0
         time.sleep(0.02)
     figure(f"{time.monotonic() - started:.2f} s until no training process is left")
     place.wait_empty(5)
@@ -164,7 +164,7 @@ def test_killed_kernel_between_cells(start_kernel: Start, place: Place) -> None:
     kernel.run(JOB + "%cleanPolicy=none\n" + code)
     assert len(place.replicas()) == 1
     kernel.kill()
-    place.wait_empty(2)
+    place.wait_empty(5)
 
 
 @pytest.mark.parametrize("code", [SILENT, GRANDCHILD], ids=["plain", "grandchildren"])
@@ -176,7 +176,7 @@ def test_killed_supervisor_loses_the_job_and_nothing_runs_on(
     os.kill(supervisor.pid, signal.SIGKILL)
     kernel.finish(request, 10)
     assert request.error == "JobLost"
-    place.wait_empty(3)
+    place.wait_empty(6)
     assert kernel.run(JOB + "print('again')").status == "ok"
 
 

@@ -107,6 +107,8 @@ def test_blanks_of_web_pages_do_not_spoil_a_header() -> None:
     assert parsed.spec.count("worker") == 2
     assert parsed.code == "\ufeff#%framework=tensorflow\n#\xa0%worker=2\xa0\nx = 1\n"
     compile(parsed.code.encode(), "cell", "exec")
+    joined = parse.parse("%framework=tensorflow;\xa0%worker=2;\xa0%cpu=1\nx = 1\n", TABLE).spec
+    assert (joined.count("worker"), joined.asks("worker").cpu) == (2, "1")
 
 
 def test_unicode_outside_the_header_is_untouched() -> None:

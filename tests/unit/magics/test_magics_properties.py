@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import body, header, kinds, parse, values
+from ciao_kernel.magics import body, header, parse, quantities, values
 from ciao_kernel.magics.complete import complete
 from ciao_kernel.magics.completeness import answer
 from ciao_kernel.magics.explain import explain
@@ -123,7 +123,7 @@ def test_a_program_that_python_can_read_is_never_touched(program: str) -> None:
 LINE = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0")
 WORDS = st.lists(st.text(LINE, max_size=12), max_size=3).map(tuple)
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
-SECONDS = st.integers(1, kinds.MAX_SECONDS)
+SECONDS = st.integers(1, quantities.MAX_SECONDS)
 
 
 def maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -135,7 +135,7 @@ RESOURCES = st.builds(
     cpu=maybe(st.sampled_from(["1", "0.5", "500m", "64", ".5", "2."])),
     memory=maybe(st.sampled_from(["4Gi", "512Mi", "1e9", "1.5G", "2097152", "1E"])),
     gpu=maybe(
-        st.builds(Gpu, st.integers(0, kinds.MAX_GPUS))
+        st.builds(Gpu, st.integers(0, quantities.MAX_GPUS))
         | st.builds(Gpu, st.integers(0, 8), st.sampled_from(["amd.com/gpu", "a.b-c.d/E_f.g"]))
     ),
 )
@@ -149,7 +149,7 @@ OTHERS = {
     "inputs": st.lists(
         st.from_regex(r"[^\W\d]\w{0,9}", fullmatch=True).filter(str.isidentifier), max_size=3
     ).map(tuple),
-    "runner": st.sampled_from(Runner),
+    "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
     "python": maybe(st.text(LINE, min_size=1, max_size=12)),
     "backend": maybe(st.sampled_from(["auto", *TABLE.names.backends])),
@@ -217,7 +217,7 @@ def specs(draw: st.DrawFn) -> JobSpec:
     framework = draw(st.sampled_from(list(TABLE.names.frameworks)))
     roles = TABLE.roles(framework)
     said = draw(st.sets(st.sampled_from(roles)))
-    counts = st.integers(0, kinds.MAX_COUNT)
+    counts = st.integers(0, quantities.MAX_COUNT)
     groups = tuple(
         ReplicaGroup(role, draw(counts), draw(RESOURCES)) for role in roles if role in said
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.magics import kinds
+from ciao_kernel.magics import kinds, quantities
 from ciao_kernel.magics.words import quote, unfinished, words
 from ciao_kernel.model import Gpu
 
@@ -18,28 +18,28 @@ WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (kinds.Count(), "007", 7),
-        (kinds.Count(), "'2'", 2),
-        (kinds.Count(), "1000", 1000),
-        (kinds.Cpus(), ".5", ".5"),
-        (kinds.Cpus(), "1.", "1."),
-        (kinds.Cpus(), "100m", "100m"),
-        (kinds.Memory(), "1.5Gi", "1.5Gi"),
-        (kinds.Memory(), "1e9", "1e9"),
-        (kinds.Memory(), "1E3", None),
-        (kinds.Memory(), "1E", "1E"),
-        (kinds.Memory(), "128974848", "128974848"),
-        (kinds.Memory(), "129M", "129M"),
-        (kinds.Memory(), "5n", None),
-        (kinds.GpuCount(), "0", Gpu(0)),
-        (kinds.GpuCount(), "nvidia.com/gpu:2", Gpu(2)),
-        (kinds.GpuCount(), "nvidia.com/mig-1g.5gb:1", Gpu(1, "nvidia.com/mig-1g.5gb")),
-        (kinds.GpuCount(), "", None),
-        (kinds.GpuCount(), ":2", None),
-        (kinds.Duration(), "90", 90),
-        (kinds.Duration(), "1d2h3m4s", 93784),
-        (kinds.Duration(), "15m", 900),
-        (kinds.Duration(), "1.5h", None),
+        (quantities.Count(), "007", 7),
+        (quantities.Count(), "'2'", 2),
+        (quantities.Count(), "1000", 1000),
+        (quantities.Cpus(), ".5", ".5"),
+        (quantities.Cpus(), "1.", "1."),
+        (quantities.Cpus(), "100m", "100m"),
+        (quantities.Memory(), "1.5Gi", "1.5Gi"),
+        (quantities.Memory(), "1e9", "1e9"),
+        (quantities.Memory(), "1E3", None),
+        (quantities.Memory(), "1E", "1E"),
+        (quantities.Memory(), "128974848", "128974848"),
+        (quantities.Memory(), "129M", "129M"),
+        (quantities.Memory(), "5n", None),
+        (quantities.GpuCount(), "0", Gpu(0)),
+        (quantities.GpuCount(), "nvidia.com/gpu:2", Gpu(2)),
+        (quantities.GpuCount(), "nvidia.com/mig-1g.5gb:1", Gpu(1, "nvidia.com/mig-1g.5gb")),
+        (quantities.GpuCount(), "", None),
+        (quantities.GpuCount(), ":2", None),
+        (quantities.Duration(), "90", 90),
+        (quantities.Duration(), "1d2h3m4s", 93784),
+        (quantities.Duration(), "15m", 900),
+        (quantities.Duration(), "1.5h", None),
         (kinds.JobName(), "a", "a"),
         (kinds.JobName(), "a" * 45, "a" * 45),
         (kinds.JobName(), "a-", None),
