@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -64,6 +65,26 @@ def test_without_a_protocol_a_message_passes_as_it_is(
     connection = Connection(protocol)
     connection.handle_incoming_message(message)
     assert connection.to_gateway == [message]
+
+
+def test_a_message_that_comes_before_the_connection_is_kept_as_it_is() -> None:
+    async def main() -> None:
+        connection = Connection(V1)
+        pending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        connection.ws_future = pending
+        connection.handle_incoming_message(_pack([*_packed(), b"\x00\xff"], "shell"))
+        assert connection.to_gateway == []
+        connection.ws_future = None
+        pending.set_result(None)
+        await asyncio.sleep(0.05)
+        (message,) = connection.to_gateway
+        assert base.deserialize_binary_message(message)["buffers"] == [b"\x00\xff"]
+
+    asyncio.run(main())
+
+
+def _packed() -> list[bytes]:
+    return [json.dumps(part).encode() for part in PARTS.values()]
 
 
 def test_the_browser_gets_what_it_has_asked_for() -> None:

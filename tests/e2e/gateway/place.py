@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 from tests.cluster import recipes, store
 from tests.cluster.cluster import Cluster
+from tests.cluster.faults import pods
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.client import Api, RemoteKernel
@@ -22,6 +24,7 @@ from tests.helpers import installed
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 SPEC = "ciao_kubernetes"
+_JOB_LABEL = "training.kubeflow.org/job-name"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -66,13 +69,28 @@ class Team:
 
     def phases(self, job: str) -> list[str]:
         """The phases of a job's pods."""
-        label = f"training.kubeflow.org/job-name={job}"
-        return [one["status"]["phase"] for one in self.namespace.get("pods", "-l", label)["items"]]
+        found = self.namespace.get("pods", "-l", f"{_JOB_LABEL}={job}")["items"]
+        return [one["status"]["phase"] for one in found]
 
     def kernels(self) -> dict[str, dict[str, Any]]:
         """The pods of kernels, by the kernels' ids."""
         found = self.namespace.get("pods", "-l", "component=kernel")["items"]
         return {one["metadata"]["labels"]["kernel_id"]: one for one in found}
+
+    def pod(self, kernel: str) -> str:
+        """The name of a kernel's pod."""
+        name: str = self.kernels()[kernel]["metadata"]["name"]
+        return name
+
+    def left(self, job: str) -> list[str]:
+        """What there is of a job: itself, its pods, its ConfigMap."""
+        labels = {"pods": _JOB_LABEL, "configmaps": "ciao-kernel/job", "tfjobs": "ciao-kernel/job"}
+        found = [
+            one
+            for kind, label in labels.items()
+            for one in self.namespace.get(kind, "-l", f"{label}={job}")["items"]
+        ]
+        return [f"{one['kind']} {one['metadata']['name']}" for one in found]
 
 
 @dataclass(frozen=True)
@@ -81,13 +99,15 @@ class Kind:
 
     Args:
         folder: In deploy/.
-        name: Of the Deployment, the Service and the Secret.
+        team: In deploy/, with the rights in a team's namespace.
+        name: Of its own namespace, the Deployment, the Service and the Secret.
         image: Of the Deployment, as deploy/ names it.
         kernelspec: In deploy/.
         table: Where in the kernelspec's metadata the kernel's image stands.
     """
 
     folder: str
+    team: str
     name: str
     image: str
     kernelspec: str
@@ -96,6 +116,7 @@ class Kind:
 
 ENTERPRISE_GATEWAY = Kind(
     "enterprise-gateway/gateway",
+    "enterprise-gateway/team",
     "enterprise-gateway",
     "elyra/enterprise-gateway",
     "enterprise-gateway/kernelspec/kernel.json",
@@ -103,6 +124,7 @@ ENTERPRISE_GATEWAY = Kind(
 )
 PROVISIONERS = Kind(
     "gateway-provisioners",
+    "gateway-provisioners/team",
     "jupyter",
     "registry.example.com/jupyter",
     "gateway-provisioners/kernel.json",
@@ -123,13 +145,10 @@ class Gateway:
         self.cluster, self.folder, self.kind = cluster, folder, kind
         self.token = secrets.token_hex(8)
         self.kernel = cluster.put(recipes.kernel(wheel()))
-        if kind is ENTERPRISE_GATEWAY:
-            self.image = cluster.put(recipes.ENTERPRISE_GATEWAY)
-        else:
-            self.image = cluster.put(recipes.jupyter(wheel()))
+        theirs = kind is ENTERPRISE_GATEWAY
+        self.image = cluster.put(recipes.ENTERPRISE_GATEWAY if theirs else recipes.jupyter(wheel()))
         self.team = Team(cluster, "team")
-        own = kind is ENTERPRISE_GATEWAY  # the other one runs beside its kernels
-        self.namespace = Namespace(cluster, kind.name) if own else self.team.namespace
+        self.namespace = Namespace(cluster, kind.name)
 
     def up(self, folder: str = "", *, args: list[str] | None = None, kernel_class: str = "") -> Api:
         """Put it into the cluster, or change it there, and wait until it answers.
@@ -140,8 +159,7 @@ class Gateway:
             kernel_class: Of its kernels; "" means ciao's.
         """
         self._apply("server", folder or self.kind.folder, self._changes(args), kernel_class)
-        if self.kind is ENTERPRISE_GATEWAY:
-            self._apply("team", "enterprise-gateway/team", self._rights())
+        self._apply("team", self.kind.team, self._rights())
         ours = ("-n", self.namespace.name)
         self.cluster.kubectl(
             "rollout", "status", f"deployment/{self.kind.name}", *ours, "--timeout=140s"
@@ -171,6 +189,23 @@ class Gateway:
             "KERNEL_LAUNCH_TIMEOUT": "280",
         }
         return api.start(SPEC, **{**usual, **env})
+
+    def kill(self) -> None:
+        """Kill it without a word (SIGKILL), and wait until its pod has started it again."""
+        before = self._container()
+        pods.send(self.cluster, before, signal.SIGKILL)
+        until(lambda: self._container() not in ("", before), "the server to start again", 60)
+
+    def _container(self) -> str:
+        """What runs in its pod now; "" while nothing does."""
+        found = self.namespace.get("pods", "-l", f"app={self.kind.name}")["items"]
+        running = [
+            str(status["containerID"]).rpartition("/")[2]
+            for pod in found
+            for status in pod["status"].get("containerStatuses", ())
+            if "running" in status["state"]
+        ]
+        return "".join(running)
 
     def log(self) -> str:
         """The end of what it wrote."""
@@ -204,17 +239,26 @@ class Gateway:
         if args is not None:
             changes.append({"op": "replace", "path": f"{_POD}/args", "value": args})
         spec = {"name": "ciao-kernelspec", "behavior": "merge", "files": ["kernel.json"]}
-        own = "enterprise-gateway" if self.kind is ENTERPRISE_GATEWAY else "team-a"
         return {
             "namespace": self.namespace.name,
             "images": [{"name": self.kind.image, "newName": image, "newTag": tag}],
-            "configMapGenerator": [{**spec, "namespace": own}],
+            "configMapGenerator": [{**spec, "namespace": self.kind.name}],
             "secretGenerator": [{"name": self.kind.name, "literals": [f"token={self.token}"]}],
             "patches": [
                 _patch("Service", [{"op": "add", "path": "/spec/type", "value": "NodePort"}]),
                 _patch("Deployment", changes),
+                *self._kernels(),
             ],
         }
+
+    def _kernels(self) -> list[dict[str, Any]]:
+        """Where a server's kernels run whose users do not name a namespace."""
+        name = self.kind.name
+        env = [{"name": "KERNEL_NAMESPACE", "value": self.team.name}]
+        change = {"template": {"spec": {"containers": [{"name": name, "env": env}]}}}
+        head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+        made = {"patch": json.dumps({**head, "spec": change})}
+        return [made] if self.kind is PROVISIONERS else []
 
     def _rights(self) -> dict[str, Any]:
         """Those of the team's namespace, for the gateway in its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +18,15 @@ from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import SHORT, cell, detached, running
 from tests.e2e.gateway.client import V1, Api, RemoteKernel, refusal
 from tests.e2e.gateway.conftest import Start
-from tests.e2e.gateway.place import SPEC, Gateway, memory
+from tests.e2e.gateway.place import ROOT, SPEC, Gateway, memory
+from tests.integration.docs.blocks import command_lines, read
 
 if TYPE_CHECKING:
     from tests.browser.lab import Lab
     from tests.browser.server import Server
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+GUIDE = ROOT / "docs" / "gateway.md"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 AT_ONCE = 10
 CULLING = [
@@ -162,16 +165,6 @@ def test_a_pod_that_is_asked_to_end_ends_at_once_and_leaves_its_job(
     assert gateway.team.jobs() == {"drained"}
 
 
-def test_where_jobs_end_with_their_kernel_a_shutdown_stops_them(
-    gateway: Gateway, api: Api, start: Start
-) -> None:
-    kernel = start()
-    kernel.run("%ciao config onShutdown=delete")
-    running(kernel, "mine")
-    kernel.delete()
-    until(lambda: not gateway.team.jobs(), "the job to go", 30)
-
-
 def test_without_rights_to_make_namespaces_a_kernel_has_to_name_one(api: Api) -> None:
     said = refusal(lambda: api.start(SPEC, KERNEL_USERNAME="ada"))
     assert said.startswith("500")
@@ -180,18 +173,17 @@ def test_without_rights_to_make_namespaces_a_kernel_has_to_name_one(api: Api) ->
 
 @pytest.fixture(scope="module")
 def lab(gateway: Gateway, api: Api, serve: Callable[..., Server]) -> Server:
-    """JupyterLab on this machine, as a client of the gateway."""
-    options = (
-        f"--GatewayClient.url={api.url}",
-        f"--GatewayClient.auth_token={api.token}",
-        "--ServerApp.kernel_websocket_connection_class=ciao_kernel.gateway.GatewayConnection",
-    )
-    env = {
-        "KERNEL_USERNAME": "ada",
-        "KERNEL_NAMESPACE": gateway.team.name,
-        "KERNEL_LAUNCH_TIMEOUT": "120",
-    }
-    return serve("lab", options=options, env=env)
+    """JupyterLab on this machine, as a client of the gateway: by the command of docs/gateway.md."""
+    found = [line for one in read(GUIDE) for line in command_lines(one.text)]
+    (line,) = [line for line in found if "jupyter lab" in line]
+    ours = {"http://GATEWAY:8888": api.url, "=TOKEN": f"={api.token}", "team-a": gateway.team.name}
+    for word, own in ours.items():
+        assert word in line
+        line = line.replace(word, own)
+    words = shlex.split(line)
+    at = words.index("jupyter")
+    env = dict(word.split("=", 1) for word in words[:at])
+    return serve("lab", options=tuple(words[at + 2 :]), env={**env, "KERNEL_LAUNCH_TIMEOUT": "120"})
 
 
 def test_a_jupyter_server_before_the_gateway_speaks_the_browsers_protocol(lab: Server) -> None:
@@ -231,6 +223,8 @@ def rolled_out(gateway: Gateway, api: Api) -> tuple[Api, set[str], dict[str, str
     detached(kernel, "detached")
     running(kernel, "followed")
     kernel.close()
+    team = gateway.team
+    team.namespace.kubectl("label", "namespace", team.name, "ciao-kernel/kernels=allowed")
     changed = gateway.up("enterprise-gateway/namespaces", args=CULLING)
     gone(gateway, kernel)
     time.sleep(4)
@@ -290,3 +284,11 @@ def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
         return found["status"]["phase"] == "Terminating"
 
     until(ending, "the kernel's namespace to go", 30)
+
+
+def test_no_kernel_starts_in_a_namespace_that_nobody_gave_to_the_gateway(
+    gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
+) -> None:
+    env = {"KERNEL_NAMESPACE": "kube-system", "KERNEL_SERVICE_ACCOUNT_NAME": "default"}
+    assert refusal(lambda: gateway.start(rolled_out[0], **env)).startswith("500")
+    assert "ciao-kernel/kernels=allowed" in gateway.log()

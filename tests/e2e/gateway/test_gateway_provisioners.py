@@ -1,20 +1,29 @@
-"""A user's Jupyter server in the cluster: kernels in pods beside it, or in its own pod."""
+"""A user's Jupyter server in the cluster, with kernels in pods of another namespace."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from typing import Any
 
-import nbformat
 import pytest
-import yaml
 
 from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import cell, detached, running
 from tests.e2e.gateway.client import Api
 from tests.e2e.gateway.place import DEPLOY, SPEC, Gateway
+from tests.e2e.gateway.rights import account, may
+from tests.integration.docs.blocks import command_lines, read
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+GUIDE = DEPLOY / "enterprise-gateway" / "README.md"
+FORBIDDEN = [
+    ("create", "tfjobs.kubeflow.org"),
+    ("create", "pods/exec"),
+    ("get", "pods/exec"),
+    ("get", "pods/log"),
+    ("list", "pods"),
+    ("get", "secrets"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +41,9 @@ def test_kernels_run_in_pods_and_leave_their_jobs(server: Gateway, api: Api) -> 
     names = kernel.value("import os; print(*os.environ)").split()
     assert "KERNEL_USERNAME" in names
     assert not {"JUPYTER_TOKEN", "JPY_API_TOKEN"}.intersection(names)
+    # Nobody without these keys is heard: tests/integration/test_encryption.py.
+    file = "__import__('ipykernel').get_connection_info(unpack=True)"
+    assert "curve_secretkey" in kernel.value(f"print(*{file})").split()
     done = kernel.run("%framework=tensorflow\n%worker=2\nprint('trained')\n")
     assert done.text.count("trained\n") == 2, done.of("error")
 
@@ -52,53 +64,35 @@ def test_kernels_run_in_pods_and_leave_their_jobs(server: Gateway, api: Api) -> 
     assert {"detached", "followed", "third"} <= server.team.jobs()
 
 
-def test_a_kernel_in_the_users_own_pod_submits_as_the_account_of_the_hubs_values(
-    server: Gateway, api: Api
-) -> None:
-    """As JupyterHub starts it, but that the pod runs a notebook and no server."""
-    cells = ["%framework=tensorflow\n%name=hub\n%worker=1\nprint('trained')\n"]
-    notebook = nbformat.v4.new_notebook(
-        metadata={"kernelspec": {"name": "ciao", "display_name": "Ciao"}},
-        cells=[nbformat.v4.new_code_cell(one) for one in cells],
-    )
-    server.team.namespace.create_objects(_single_user(server, nbformat.writes(notebook)))
-    server.team.namespace.wait_for_pod("jupyter-ada", "Succeeded", 90)
-    job = server.team.namespace.get("tfjob/hub")
-    assert job["metadata"]["annotations"]["ciao-kernel/owner"].startswith("ada@hub")
-    assert server.team.namespace.condition("tfjob/hub", "Succeeded")
+def test_neither_kernels_nor_jobs_reach_the_servers_namespace(server: Gateway, api: Api) -> None:
+    """Its Secret is there, and whoever may create jobs beside it can read it (%envsecret)."""
+    home, team = server.namespace.name, server.team.name
+    assert home != team
+    kernels = account(team, "ciao-kernel")
+    assert may(server.cluster, kernels, "create", "tfjobs.kubeflow.org", team)
+    for verb, resource in FORBIDDEN:
+        assert not may(server.cluster, kernels, verb, resource, home), (verb, resource)
+    kernel = api.start(SPEC)
+    wanted = f"%framework=tensorflow\n%worker=1\n%namespace={home}\n%envsecret=jupyter\n"
+    refused = kernel.run(f"{wanted}import os\nprint(os.environ['token'])\n")
+    assert refused.status == "error"
+    assert "tfjobs" in f"{refused.text}{refused.of('error')}"
+    kernel.delete()
 
 
-def _single_user(server: Gateway, notebook: str) -> dict[str, Any]:
-    """The pod that the chart would make of deploy/'s values, with this cluster's images."""
-    values = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())["singleuser"]
-    assert values["extraEnv"].keys() == {"CIAO_IMAGES"}
-    run = 'printf %s "$NOTEBOOK" > work.ipynb && exec jupyter execute work.ipynb'
-    env = {
-        "CIAO_IMAGES": f"tensorflow={server.kernel}",
-        "JUPYTERHUB_USER": "ada",
-        "NOTEBOOK": notebook,
-    }
-    container = {
-        "name": "notebook",
-        "image": server.image,
-        "command": [*values["cmd"][:-1], "sh", "-c", run],
-        "env": [{"name": name, "value": value} for name, value in env.items()],
-        "securityContext": {
-            "runAsUser": values["uid"],
-            "runAsNonRoot": True,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "jupyter-ada"},
-        "spec": {
-            "restartPolicy": "Never",
-            "serviceAccountName": values["serviceAccountName"],
-            "securityContext": {"fsGroup": values["fsGid"]},
-            "containers": [container],
-        },
-    }
+def test_a_kernel_enters_no_pod_unless_an_administrator_lets_it(server: Gateway, api: Api) -> None:
+    """Other users' kernels are in the same namespace."""
+    team = server.team.namespace
+    kernel = api.start(SPEC)
+    running(kernel, "entered")
+    enter = "%ciao exec entered/worker-0 -- echo inside"
+    other = api.start(SPEC)
+    assert "pods/exec" in str(other.run(enter).of("error"))
+    lines = [line for one in read(GUIDE) for line in command_lines(one.text)]
+    given = [line for line in lines if "ciao-exec" in line]
+    assert len(given) == 2
+    for line in given:
+        server.cluster.kubectl(*shlex.split(line.replace("team-a", team.name))[1:])
+    assert other.run(enter).text.endswith("inside\n")
+    for one in (kernel, other):
+        one.delete()

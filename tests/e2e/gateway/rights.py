@@ -1,0 +1,34 @@
+"""What an account may do, as the API server answers."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cluster.cluster import Cluster
+
+
+def account(namespace: str, name: str) -> str:
+    """The name of a service account as a user."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def may(cluster: Cluster, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+    """Whether RBAC lets a user do something in a namespace; "" means in all of them.
+
+    Args:
+        cluster: Where.
+        user: Who.
+        verb: Such as ``create``.
+        resource: As in a Role, with its group: ``pods/exec``, ``tfjobs.kubeflow.org``.
+        namespace: Where there.
+    """
+    whole, _, subresource = resource.partition("/")
+    name, _, group = whole.partition(".")
+    asked = {"namespace": namespace, "verb": verb, "group": group, "resource": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": {**asked, "subresource": subresource}},
+    }
+    made = cluster.kubectl("create", "-o", "json", "-f", "-", text=json.dumps(review))
+    return bool(json.loads(made)["status"]["allowed"])

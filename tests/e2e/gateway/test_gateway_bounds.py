@@ -1,0 +1,207 @@
+"""What deploy/enterprise-gateway/namespaces lets the gateway's account do, and what not."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+from tests.e2e.gateway.place import DEPLOY
+from tests.e2e.gateway.rights import account, may
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+RIGHTS = {
+    "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}  # fmt: skip
+ALLOWED = {"ciao-kernel/kernels": "allowed"}
+HARMFUL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "hostPath": ({"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}, {}),
+    "hostNetwork": ({"hostNetwork": True}, {}),
+    "hostPID": ({"hostPID": True}, {}),
+    "hostIPC": ({"hostIPC": True}, {}),
+    "hostPort": ({}, {"ports": [{"containerPort": 80, "hostPort": 80}]}),
+    "privileged": ({}, {"securityContext": {"privileged": True}}),
+    "capability": ({}, {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}),
+    "seccomp": ({}, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+    "AppArmor": ({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, {}),
+    "SELinux": ({}, {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}),
+    "sysctls": ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, {}),
+}
+"""What the node is reached by, of a pod and of its container; and a word of the refusal."""
+
+
+def meta(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"name": name, **({"labels": labels} if labels else {})}
+
+
+def pod(spec: dict[str, Any] | None = None, container: dict[str, Any] | None = None) -> Any:
+    main = {"name": "kernel", "image": "registry.example.com/kernel", **(container or {})}
+    whole = {"containers": [main], **(spec or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta("pod"), "spec": whole}
+
+
+class Account:
+    """The gateway's, with the rights that deploy/ gives it.
+
+    Args:
+        cluster: Where.
+        home: Its namespace.
+    """
+
+    def __init__(self, cluster: Cluster, home: str) -> None:
+        self.cluster, self.home = cluster, home
+        self.name = account(home, "enterprise-gateway")
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        return self.cluster.kubectl(f"--as={self.name}", *words, text=text)
+
+    def make(self, manifest: dict[str, Any], namespace: str = "", *words: str) -> None:
+        """Create something."""
+        where = ["-n", namespace] if namespace else []
+        self.kubectl("create", *where, *words, "-f", "-", text=json.dumps(manifest))
+
+    def refusal(self, manifest: dict[str, Any], namespace: str = "") -> str:
+        """What the API server says to a try to create something; "" means that it would."""
+        return said(lambda: self.make(manifest, namespace, "--dry-run=server"))
+
+
+def said(ask: Any) -> str:
+    try:
+        ask()
+    except ClusterError as error:
+        return str(error)
+    return ""
+
+
+def binding(role: str, account: str, namespace: str, kind: str = "ClusterRole") -> Any:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": meta(role),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+
+
+@pytest.fixture(scope="module")
+def gateway(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """The account, in force. Its Deployment is not there: other tests start kernels by it."""
+    folder: Path = tmp_path_factory.mktemp("rights")
+    home = Namespace(own_cluster, "gateway")
+    base = os.path.relpath(DEPLOY / "enterprise-gateway/namespaces", folder.resolve())
+    overlay = {"namespace": home.name, "resources": [base]}
+    (folder / "kustomization.yaml").write_text(json.dumps(overlay))
+    rendered = yaml.safe_load_all(own_cluster.kubectl("kustomize", str(folder)))
+    rights = yaml.safe_dump_all([one for one in rendered if one["kind"] in RIGHTS])
+    home.create()
+    try:
+        own_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)
+        made = Account(own_cluster, home.name)
+        # It takes a moment until a policy is in force.
+        until(lambda: made.refusal(pod(), "kube-system"), "the policy to be in force", 30)
+        yield made
+    finally:
+        own_cluster.kubectl("delete", "--ignore-not-found", "-f", "-", text=rights)
+        home.delete()
+
+
+@pytest.fixture(scope="module")
+def made(gateway: Account) -> Iterator[str]:
+    """A namespace as Enterprise Gateway makes one for a kernel, made by its account."""
+    name = f"ada-{secrets.token_hex(4)}"
+    labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": name}
+    gateway.make({"apiVersion": "v1", "kind": "Namespace", "metadata": meta(name, labels)})
+    own = ("get", "serviceaccount/default", "-n", name)
+    until(lambda: not said(lambda: gateway.cluster.kubectl(*own)), "its service account", 30)
+    yield name
+    # As the gateway does when the kernel ends.
+    gateway.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def team(own_cluster: Cluster) -> Iterator[Namespace]:
+    """A namespace that is there already, and which nobody has given to the gateway."""
+    namespace = Namespace(own_cluster, "others")
+    namespace.create()
+    yield namespace
+    namespace.delete()
+
+
+def test_it_starts_kernels_in_namespaces_that_it_made(gateway: Account, made: str) -> None:
+    assert not gateway.refusal(pod(), made)
+    assert not gateway.refusal(binding("ciao-user", "default", made), made)
+    gateway.make(pod(), made)
+    gateway.kubectl("delete", "pod", "pod", "-n", made, "--wait=false")
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "default"])
+def test_it_starts_none_in_a_namespace_of_others(gateway: Account, namespace: str) -> None:
+    assert "ciao-kernel/kernels=allowed" in gateway.refusal(pod(), namespace)
+
+
+def test_an_administrator_may_let_it_start_kernels_in_a_namespace(
+    gateway: Account, team: Namespace
+) -> None:
+    assert "ciao-kernel/kernels=allowed" in gateway.refusal(pod(), team.name)
+    team.kubectl("create", "-f", "-", text=json.dumps(pod(container={"image": "x"})))
+    removed = ("delete", "pod", "pod", "-n", team.name, "--wait=false")
+    assert "ciao-kernel/kernels=allowed" in said(lambda: gateway.kubectl(*removed))
+    change = [f"{name}={value}" for name, value in ALLOWED.items()]
+    team.kubectl("label", "namespace", team.name, *change)
+    gateway.kubectl(*removed)
+    other = {**pod(), "metadata": meta("other")}
+    until(lambda: not gateway.refusal(other, team.name), "the label to be seen", 10)
+    assert "hostPath" in gateway.refusal(pod(*HARMFUL["hostPath"]), team.name)
+    # Roles it binds in its own only.
+    assert "that it made" in gateway.refusal(binding("ciao-user", "default", team.name), team.name)
+
+
+def test_it_neither_changes_nor_deletes_namespaces_of_others(
+    gateway: Account, team: Namespace
+) -> None:
+    # So it puts its labels on none of them.
+    given = {
+        v: may(gateway.cluster, gateway.name, v, "namespaces")
+        for v in ("create", "delete", "update", "patch")
+    }
+    assert given == {"create": True, "delete": True, "update": False, "patch": False}
+    for name in (team.name, gateway.home):
+        words = ("delete", "namespace", name, "--dry-run=server")
+        assert "changes none" in said(lambda words=words: gateway.kubectl(*words))
+    bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta("ada", ALLOWED)}
+    assert "changes none" in gateway.refusal(bare)
+
+
+def test_it_binds_nothing_but_the_kernels_role_to_accounts_of_its_namespaces(
+    gateway: Account, made: str
+) -> None:
+    assert "not currently held" in gateway.refusal(binding("cluster-admin", "default", made), made)
+    # What it has itself RBAC would let it give away.
+    assert "no other" in gateway.refusal(binding("enterprise-gateway", "default", made), made)
+    assert "no other" in gateway.refusal(binding("ciao-user", "default", "kube-system"), made)
+
+
+@pytest.mark.parametrize("word", HARMFUL)
+@pytest.mark.parametrize("who", ["gateway", "whoever"])
+def test_no_pod_of_its_namespaces_reaches_the_node(
+    gateway: Account, made: str, word: str, who: str
+) -> None:
+    """Also none that the operator creates, for whoever may create jobs."""
+    harmful = pod(*HARMFUL[word])
+    if who == "gateway":
+        refused = gateway.refusal(harmful, made)
+    else:
+        words = ("create", "-n", made, "--dry-run=server", "-f", "-")
+        refused = said(lambda: gateway.cluster.kubectl(*words, text=json.dumps(harmful)))
+    assert "enterprise-gateway-baseline" in refused
