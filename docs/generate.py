@@ -1,8 +1,8 @@
 """Write the tables of directives, commands and settings into README.md and docs/, from the code.
 
 Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/ or
-ciao_kernel/config.py: ``python docs/generate.py``. With ``--check`` it changes nothing and exits
-with 1 where a table is stale; a unit test does the same.
+ciao_kernel/config/settings.py: ``python docs/generate.py``. With ``--check`` it changes nothing and
+exits with 1 where a table is stale; a unit test does the same.
 """
 
 from __future__ import annotations

@@ -5,11 +5,13 @@
     <!-- block: file train.py -->           it is that file, for the blocks below it
     <!-- block: output -->                  what the block before it writes; … stands for any text
     <!-- block: fails DirectiveError -->    it ends with that error (of sh: with that exit code)
-    <!-- block: parsed: REASON -->          it is read, but not run
-    <!-- block: cluster: REASON -->         the same, and tests/e2e/jobs asks a cluster to take it
+    <!-- block: cluster: REASON -->         tests/e2e/docs runs it on a cluster; here it is read
+    <!-- block: dry run: REASON -->         the same, but the cluster is only asked to take it
+    <!-- block: by tests/FILE.py -->        that test runs it, which it reads from the page
     <!-- block: not run: REASON -->         it is only looked at
 
-Without a comment a block is run.
+Without a comment a block is run: here, or by tests/e2e/docs if it is for a cluster by what it is
+(:func:`for_cluster`).
 """
 
 from __future__ import annotations
@@ -24,19 +26,21 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "builders" / "README.md",
     *sorted((ROOT / "deploy").glob("*/README.md")),
 )
 LANGUAGES = frozenset({"python", "sh", "yaml", "toml", "ini", "json", "dockerfile", "text"})
 COMMANDS = frozenset({"ciao", "docker", "kubectl", "make", "pip", "python"})
 """Programs with which an indented block of commands begins."""
+_ELSEWHERE = re.compile(r"kubectl |docker |python -m tests\.cluster |make cluster(?!-down)")
 _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>.*)$")
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 _TAG = re.compile(r"\[[a-z]+-\d+\]")
 _ITEM = re.compile(r"\s*(?:[-*]|\d\.) ")
 _COMMENT = re.compile(r"^<!-- block: (?P<mark>.*) -->$")
-_MARK = re.compile(r"(?P<kind>file|fails) (?P<word>\S+)|(?P<output>output)"
-                   r"|(?P<left>parsed|cluster|not run): (?P<reason>.{8,})")  # fmt: skip
+_MARK = re.compile(r"(?P<kind>file|fails|by) (?P<word>\S+)|(?P<output>output)"
+                   r"|(?P<left>cluster|dry run|not run): (?P<reason>.{8,})")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,9 @@ class Block:
     language: str
     text: str
     kind: str = "run"
-    """``run``, ``file``, ``fails``, ``output``, ``parsed``, ``cluster`` or ``not run``."""
+    """``run``, ``file``, ``fails``, ``output``, ``cluster``, ``dry run``, ``by`` or ``not run``."""
     word: str = ""
-    """The file's name, or how it fails."""
+    """The file's name, how it fails, or the test that runs it."""
 
     @property
     def place(self) -> str:
@@ -59,6 +63,28 @@ class Block:
 
 class Unclear(AssertionError):
     """A block that nobody could run: its language or its comment is not known."""
+
+
+def for_cluster(block: Block) -> bool:
+    """Whether tests/e2e/docs runs a block, or some of its lines."""
+    if block.kind in ("cluster", "dry run"):
+        return True
+    if block.kind != "run":
+        return False
+    if block.language == "yaml":
+        return re.search(r"^(apiVersion|resources):", block.text, re.MULTILINE) is not None
+    return block.language == "sh" and any(map(line_for_cluster, command_lines(block.text)))
+
+
+def line_for_cluster(line: str) -> bool:
+    """Whether a command needs a cluster by what it is."""
+    return _ELSEWHERE.match(line) is not None
+
+
+def command_lines(text: str) -> list[str]:
+    """The commands of a block, each in one line."""
+    joined = text.replace("\\\n", " ")
+    return [line for line in joined.splitlines() if line.strip() and line[0] != "#"]
 
 
 def read(page: Path) -> list[Block]:
@@ -84,9 +110,7 @@ def _blocks(lines: list[str], page: str) -> Iterator[Block]:
         elif line.startswith(" " * indent) and not (number > 1 and lines[number - 2].strip()):
             end = _find(lines, number, lambda one: bool(one.strip()) and not one.startswith("    "))
             body = textwrap.dedent("\n".join(lines[number - 1 : end])).strip().split("\n")
-            language = _language(body)
-            mark = mark or ("parsed: it is part of a cell" if language == "python" else "")
-            yield _block(page, start, language, body, mark)
+            yield _block(page, start, _language(body), body, mark)
             number, mark = end, ""
         elif line.strip():
             if mark:

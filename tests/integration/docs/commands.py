@@ -1,4 +1,4 @@
-"""Reads the commands of the documentation: runs ciao's, and checks what others name."""
+"""Looks at commands of the documentation before they are run: what they name has to be there."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from collections.abc import Callable
 from ciao_kernel import commands
 from tests.integration.docs.blocks import ROOT
 
-RUN = frozenset({"ciao", "cat", "echo", "ls", "mkdir"})
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
-_CREATED = frozenset({"rolebinding", "secret", "namespace", "quota"})
+_CREATED = frozenset({"role", "rolebinding", "secret", "namespace", "quota", "serviceaccount"})
 OTHERS = frozenset({"jupyterlab"})
 """Packages of others that the documentation has pip install."""
-
-
-def lines(text: str) -> list[str]:
-    """The commands of a block, each in one line."""
-    joined = text.replace("\\\n", " ")
-    return [line for line in joined.splitlines() if line.strip() and line[0] != "#"]
+IMAGES = {
+    "deploy/enterprise-gateway/Dockerfile": "tests/cluster/recipes.py",
+    "builders/tensorflow/Dockerfile": "tests/e2e/docs/reader.py",
+}
+"""Dockerfiles that the documentation builds, and what builds them in the tests."""
+ONLY_SHOWN = {
+    "test": "it is what runs this test; .ci/run starts it",
+    "check": "a part of `make test`",
+    "cluster-down": "tests/e2e/cluster lowers a cluster of its own",
+}
+"""Targets of which `make -n` shows the commands, and nobody runs them here."""
 
 
 def program(line: str) -> str:
@@ -36,11 +40,10 @@ def check(line: str) -> None:
     words = shlex.split(line, comments=True)
     while words and _VARIABLE.match(words[0]):
         words = words[1:]
-    if not words:
-        return
-    known = CHECKS.get(words[0])
-    assert known is not None, f"nobody knows how to check {words[0]}: {line}"
-    known(words[1:])
+    if words and (known := CHECKS.get(words[0])):
+        known(words[1:])
+    else:
+        assert not words or words[0] in SIMPLE, f"nobody knows how to check {words[0]}: {line}"
 
 
 def _ciao(words: list[str]) -> None:
@@ -57,11 +60,12 @@ def _pip(words: list[str]) -> None:
     for word in named if words[0] == "install" else ():
         checkout = re.fullmatch(r"\.(?:\[([\w,]+)\])?", word)
         if checkout:
+            # pip itself only warns.
             missing = set((checkout[1] or "").split(",")) - {*extras, ""}
             assert not missing, f"setup.cfg has no extra {missing}"
         else:
             # ciao itself is on no package index.
-            assert word in (f"PATH/{wheel}-*.whl", *OTHERS), f"pip would not find {word}"
+            assert word in (f"dist/{wheel}-*.whl", *OTHERS), f"pip would not find {word}"
 
 
 def _make(words: list[str]) -> None:
@@ -72,28 +76,29 @@ def _make(words: list[str]) -> None:
 
 def _kubectl(words: list[str]) -> None:
     verb = words[0]
-    assert verb in ("apply", "create", "auth", "get"), words
+    assert verb in ("apply", "create", "label", "auth", "get"), words
     if verb == "create":
         assert words[1] in _CREATED, words
     for option, path in itertools.pairwise(words):
-        if option in ("-f", "-k") and "://" not in path and "github.com" not in path:
-            _exists(path)
+        if option in ("-f", "-k") and "github.com" not in path:
+            assert (ROOT / path).exists(), f"there is no {path}"
 
 
 def _docker(words: list[str]) -> None:
     assert words[0] in ("build", "push"), words
-    for option, path in itertools.pairwise(words):
-        if option == "-f":
-            _exists(path)
-            assert (ROOT / path).is_file(), path
+    if words[0] == "build":
+        file, context = dockerfile(words)
+        assert file in IMAGES, f"no test builds {file}"
+        assert (ROOT / file).is_file(), file
+        # The one that is not in the repository is made by the line before: pip's wheel.
+        assert (ROOT / context).is_dir() or context == "dist", context
 
 
-def _exists(path: str) -> None:
-    """A file of the repository, named from its top or from the page's folder."""
-    if path in (".", "-") or path.startswith("PATH"):
-        return
-    found = [ROOT / path, *ROOT.glob(f"deploy/*/{path}")]
-    assert any(one.exists() for one in found), f"there is no {path}"
+def dockerfile(words: list[str]) -> tuple[str, str]:
+    """The Dockerfile and the context of a `docker build`."""
+    context = words[-1]
+    file = words[words.index("-f") + 1] if "-f" in words else f"{context}/Dockerfile"
+    return file, context
 
 
 def _jupyter(words: list[str]) -> None:
@@ -102,6 +107,7 @@ def _jupyter(words: list[str]) -> None:
     assert words[0] in ("lab", "server"), words
     classes = {one.__name__: one for one in (ServerApp, *ServerApp.classes)}
     for word in words[1:]:
+        # A server starts with options that it does not know.
         found = re.fullmatch(r"--(\w+)\.(\w+)=(.*)", word)
         assert found, f"nobody knows how to check {word}"
         kind, trait, value = found.groups()
@@ -114,13 +120,12 @@ def _jupyter(words: list[str]) -> None:
 
 def _python(words: list[str]) -> None:
     if words[0] == "-m":
-        assert words[1] in ("pip", "sos_notebook.install", "tests.cluster", "venv"), words
-        if words[1] == "pip":
-            _pip(words[2:])
+        assert words[1] in ("sos_notebook.install", "tests.cluster"), words
     else:
         assert (ROOT / words[0]).is_file(), words
 
 
+SIMPLE = frozenset({"cat", "echo", "eval", "ls", "mkdir"})
 CHECKS: dict[str, Callable[[list[str]], None]] = {
     "ciao": _ciao,
     "docker": _docker,

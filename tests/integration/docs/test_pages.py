@@ -1,151 +1,42 @@
-"""Every code block of the documentation is run, or read where it cannot be."""
+"""Every code block of the documentation is run: here, on a cluster, or by a test that it names."""
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-import yaml
 
-from ciao_kernel.config import Settings
-from ciao_kernel.errors import DirectiveError, SettingError, UsageError
-from ciao_kernel.magics import parse
-from ciao_kernel.registry import Registry
+from ciao_kernel.errors import DirectiveError, SettingError, SourceError, UsageError
 from tests.integration.docs import blocks, commands, manifests
 from tests.integration.docs.blocks import PAGES, ROOT, Block
+from tests.integration.docs.reader import Reader
 
-TRAIN = """%framework=tensorflow
-%worker=1
-%input=epochs
-import json
-with open({!r}, "w") as file:
-    print(json.load(open("input/epochs.json")), file=file)
-"""
+BLOCKS = [block for page in PAGES for block in blocks.read(page)]
+ONLY_LOOKED_AT = {"README.md": 2, "CONTRIBUTING.md": 1, "docs/architecture.md": 2}
+"""Drawings, a synopsis, and cells whose code is the reader's: how many of them on which page."""
+PROGRAMS = "docs/jupyter.md"
 
 
-class Reader:
-    """Goes through a page from above, as its reader does.
-
-    Args:
-        place: The reader's folders (tests.helpers.kernels.Place).
-        start_kernel: Starts their kernel, at the page's first cell.
-    """
-
-    def __init__(self, place: Any, start_kernel: Callable[[], Any]) -> None:
-        self.place, self.start_kernel = place, start_kernel
-        self.kernel: Any = None
-        self.output = ""
-        home = place.folder / "home"
-        home.mkdir()
-        here = str(Path(sys.executable).parent)
-        place.env |= {"HOME": str(home), "PATH": os.pathsep.join([here, os.environ["PATH"]])}
-        place.env |= {"KUBECONFIG": "", "COLUMNS": "200"}
-
-    def take(self, block: Block) -> None:
-        if block.kind == "file":
-            _in(self.place.work, block.word).write_text(block.text, encoding="utf-8")
-        elif block.kind == "output":
-            assert blocks.shown(block.text, self.output), (
-                f"{block.place}: this is not what the block before it wrote:\n{self.output}"
-            )
-        elif block.kind != "not run":
-            HANDLERS[block.language](self, block)
-
-    def python(self, block: Block) -> None:
-        if block.kind in ("parsed", "cluster"):
-            _parse(block.text)
-            return
-        self.kernel = self.kernel or self.start_kernel()
-        done = self.kernel.run(block.text)
-        said = [
-            "\n".join(content["traceback"]) if "traceback" in content else ""
-            for content in done.of("error")
-        ]
-        data = [content["data"].get("text/plain", "") for content in done.of("execute_result")]
-        self.output = "\n".join([done.text, *done.tables, *data, *said])
-        wanted = block.word if block.kind == "fails" else ""
-        assert done.error == wanted, f"{block.place}: {done.error or 'no error'}\n{self.output}"
-
-    def sh(self, block: Block) -> None:
-        self.output = ""
-        for line in commands.lines(block.text):
-            if block.kind == "parsed" or commands.program(line) not in commands.RUN:
-                commands.check(line)
-                continue
-            done = subprocess.run(
-                ["sh", "-c", line],
-                cwd=self.place.work,
-                env=self.place.env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            self.output += done.stdout + done.stderr
-            wanted = block.word if block.kind == "fails" else "0"
-            assert str(done.returncode) == wanted, f"{block.place}: {line}\n{self.output}"
-
-    def yaml(self, block: Block) -> None:
-        for document in yaml.safe_load_all(block.text):
-            manifests.check(document, block.place)
-
-    def toml(self, block: Block) -> None:
-        values = tomllib.loads(block.text)
-        if "project" not in values:
-            Settings().with_values(values, block.place)
-
-    def ini(self, block: Block) -> None:
-        assert configparser.ConfigParser().read_string(block.text) is None
-
-    def json(self, block: Block) -> None:
-        part = block.text.startswith('"')  # of an object
-        json.loads(f"{{{block.text.rstrip().rstrip(',')}}}" if part else block.text)
-
-    def dockerfile(self, block: Block) -> None:
-        assert block.text.startswith(("FROM ", "ARG ")), block.place
+def _with_marks(page: Path) -> Any:
+    """A page, and whether reading it trains."""
+    name = page.relative_to(ROOT).as_posix()
+    texts = "".join(one.text for one in BLOCKS if (one.page, one.kind) == (name, "run"))
+    marks = [pytest.mark.slow] if "pip install" in texts else []
+    if "import tensorflow" in texts or "make demo" in texts:
+        marks += [pytest.mark.slow, pytest.mark.frameworks, pytest.mark.timeout(300)]
+    return pytest.param(page, id=name, marks=marks)
 
 
-HANDLERS: dict[str, Callable[[Reader, Block], None]] = {
-    "python": Reader.python,
-    "sh": Reader.sh,
-    "yaml": Reader.yaml,
-    "toml": Reader.toml,
-    "ini": Reader.ini,
-    "json": Reader.json,
-    "dockerfile": Reader.dockerfile,
-}
-
-
-def _in(folder: Path, name: str) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def _parse(text: str) -> None:
-    """Read a cell as the kernel does; one without directives as Python does."""
-    table = Registry(third_party={}).table
-    if parse.is_job(text, table):
-        parse.parse(f"{text}pass\n", table, default_framework="tensorflow")
-        return
-    for line in text.splitlines():
-        if line.startswith("%ciao "):
-            commands.check(line[1:])
-    plain = [line for line in text.splitlines() if not line.startswith("%")]
-    compile("\n".join(plain), "block", "exec")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", [_with_marks(page) for page in PAGES])
 def test_its_blocks_do_what_it_says(page: Path, place: Any, start_kernel: Any) -> None:
     reader = Reader(place, start_kernel)
     for block in blocks.read(page):
@@ -153,14 +44,22 @@ def test_its_blocks_do_what_it_says(page: Path, place: Any, start_kernel: Any) -
 
 
 @pytest.mark.parametrize("program", ["nbconvert", "execute", "papermill"])
-def test_its_table_of_programs_runs_a_notebook(program: str, place: Any) -> None:
-    """The commands of docs/jupyter.md, on a notebook with a job in it."""
-    text = (ROOT / "docs" / "jupyter.md").read_text(encoding="utf-8")
+def test_its_table_of_programs_runs_its_notebook(program: str, place: Any) -> None:
+    """The commands of docs/jupyter.md, on a notebook of the cells below them."""
+    text = (ROOT / PROGRAMS).read_text(encoding="utf-8")
     (line,) = re.findall(rf"^\|[^|]*\| `((?:jupyter )?{program} [^`]+)` \|$", text, re.MULTILINE)
-    cells = ("epochs = 2", TRAIN.format(str(place.work / "seen")))
+    *_, parameters, cell = [
+        one for one in BLOCKS if (one.page, one.language) == (PROGRAMS, "python")
+    ]
+    assert "epochs =" in parameters.text
+    seen = str(place.work / "seen")
     spec = {"name": "ciao", "display_name": "Ciao", "language": "python"}
     made = nbformat.v4.new_notebook(metadata={"kernelspec": spec})
-    made.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    cells = (
+        parameters.text,
+        f"{cell.text}open({seen!r}, 'w').write(open('input/epochs.json').read())",
+    )
+    made.cells = [nbformat.v4.new_code_cell(one) for one in cells]
     made.cells[0].metadata["tags"] = ["parameters"]
     nbformat.write(made, place.work / "train.ipynb")
     here = str(Path(sys.executable).parent)
@@ -169,15 +68,50 @@ def test_its_table_of_programs_runs_a_notebook(program: str, place: Any) -> None
         ["sh", "-c", line], cwd=place.work, env=env, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    seen = (place.work / "seen").read_text()
-    assert seen == ("3\n" if program == "papermill" else "2\n")
+    assert json.loads(Path(seen).read_text()) == (3 if program == "papermill" else 2)
 
 
-def test_there_are_pages_and_blocks_of_every_kind() -> None:
-    found = [block for page in PAGES for block in blocks.read(page)]
-    assert {block.kind for block in found} >= {"run", "file", "output", "fails", "parsed"}
-    run = [block for block in found if block.kind in ("run", "fails", "output", "file")]
-    assert len(run) > len(found) / 2
+def test_what_nobody_runs_is_little_and_says_why() -> None:
+    assert Counter(one.page for one in BLOCKS if one.kind == "not run") == ONLY_LOOKED_AT
+    kinds = {block.kind for block in BLOCKS}
+    assert kinds == {"run", "file", "output", "fails", "cluster", "dry run", "by", "not run"}
+    given = {
+        " ".join(line.split()[:2]) for one in BLOCKS for line in blocks.command_lines(one.text)
+    }
+    assert {f"make {target}" for target in commands.ONLY_SHOWN} <= given
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "wanted"),
+    [
+        ("sh", "kubectl get pods\n", True),
+        ("sh", "ls\nmake cluster   # up\n", True),
+        ("sh", "make cluster-down\nciao jobs\n", False),
+        ("yaml", "apiVersion: v1\nkind: Namespace\n", True),
+        ("yaml", "# kustomization.yaml\nresources: [team]\n", True),
+        ("yaml", "key: value\n", False),
+        ("python", "%framework=tensorflow\nprint()\n", False),
+    ],
+)
+def test_what_is_for_a_cluster_is_told_by_what_it_is(
+    language: str, text: str, wanted: bool
+) -> None:
+    assert blocks.for_cluster(Block("page.md", 1, language, text)) is wanted
+    assert blocks.for_cluster(Block("page.md", 1, language, text, "dry run"))
+    assert not blocks.for_cluster(Block("page.md", 1, language, text, "not run"))
+
+
+@pytest.mark.parametrize(
+    "block", [one for one in BLOCKS if one.kind == "by"], ids=lambda block: block.place
+)
+def test_a_test_that_runs_a_block_reads_it_from_its_page(block: Block) -> None:
+    assert Path(block.page).name in (ROOT / block.word).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("file", "test"), commands.IMAGES.items())
+def test_what_builds_an_image_of_the_documentation_names_its_folder(file: str, test: str) -> None:
+    text = (ROOT / test).read_text(encoding="utf-8")
+    assert all(part in text for part in Path(file).parts[-2:]), test
 
 
 @pytest.mark.parametrize(
@@ -203,7 +137,7 @@ def test_what_nobody_could_run_is_an_error(text: str, says: str) -> None:
         "cobc train.cob",
         "pip install '.[cobol]'",
         "pip install ciao-kernel",
-        "pip install PATH/ciao-*.whl",
+        "pip install dist/ciao-*.whl",
         "jupyter lab --GatewayClient.adress=http://GATEWAY:8888",
         "jupyter lab --ServerApp.kernel_websocket_connection_class=ciao_kernel.gateway.None",
         "make coffee",
@@ -243,8 +177,8 @@ def test_a_manifest_is_checked_by_its_kind() -> None:
     [
         ("toml", 'flavour = "vanilla"\n', SettingError),
         ("toml", "ttl = \n", tomllib.TOMLDecodeError),
-        ("json", "{\n", json.JSONDecodeError),
-        ("python", "print(\n", SyntaxError),
+        ("json", '"env": {\n', json.JSONDecodeError),
+        ("python", "%framework=tensorflow\nprint(\n", SourceError),
         ("python", "%framework=tensorflow\n%wroker=2\nprint()\n", DirectiveError),
         ("sh", "ciao jobs --flavour vanilla\n", UsageError),
     ],
@@ -252,7 +186,7 @@ def test_a_manifest_is_checked_by_its_kind() -> None:
 def test_a_block_that_is_wrong_fails_also_where_it_is_only_read(
     language: str, text: str, fault: type[Exception], place: Any
 ) -> None:
-    block = Block("page.md", 1, language, text, "parsed")
+    block = Block("page.md", 1, language, text, "cluster")
     with pytest.raises(fault):
         Reader(place, pytest.fail).take(block)
 
