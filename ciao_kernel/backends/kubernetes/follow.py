@@ -222,16 +222,16 @@ class _Follower:
     def _awaited(self, now: Status, over_since: float) -> Callable[[Replica, Object], bool]:
         """Which pods that still run are waited for, now that the job is over.
 
-        Where the job has succeeded, workers get a moment to end by themselves (`linger`), and
-        write their last lines in it. Nobody waits for a PS, nor for pods that stay, nor for those
-        that hang since a job's end long ago.
+        Workers get a moment to end by themselves (`linger`), and then their grace to write their
+        last lines. Nobody waits for a PS, nor for pods that stay, or wait for what never comes,
+        nor for those that hang since a job's end long ago.
         """
         item, settings = self._item or {}, self._settings
         waited = time.monotonic() - over_since
         if waited <= _LAST_WORDS:
             return lambda *_: True
         long_ago = now.since and time.time() - now.since > waited + _SKEW
-        if now.state is not State.SUCCEEDED or status.keeps_pods(item) or long_ago:
+        if now.hopeless or status.keeps_pods(item) or long_ago:
             return lambda *_: False
         endless = marks.endless(item)
 

@@ -162,18 +162,18 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
     more = sorted(seen.keys() - set(job.replicas))
     replicas = tuple(seen.get(one) or ReplicaStatus(one) for one in (*job.replicas, *more))
     if failed := holds.get("Failed"):
+        since, first = stamp(failed.get("lastTransitionTime")), first_failed(replicas)
         return Status(
             State.FAILED,
-            replicas,
-            stamp(failed.get("lastTransitionTime")),
+            _stopped(item, replicas, since, but=first),
+            since,
             reason=str(failed.get("reason") or ""),
             message=_why(failed, replicas),
-            decided_by=first_failed(replicas),
+            decided_by=first,
         )
     if done := holds.get("Succeeded"):
         since = stamp(done.get("lastTransitionTime"))
-        if not keeps_pods(item):
-            replicas = tuple(_stopped(one, since) for one in replicas)
+        replicas = _stopped(item, replicas, since)
         return Status(State.SUCCEEDED, replicas, since, decided_by=marks.decider(item))
     if suspended := holds.get("Suspended"):
         text = str(suspended.get("message") or "someone suspended it")
@@ -187,14 +187,30 @@ def keeps_pods(item: Manifest) -> bool:
     return bool(get(item, "spec", "runPolicy", "cleanPodPolicy") == "None")
 
 
-def _stopped(one: ReplicaStatus, since: float) -> ReplicaStatus:
-    """A replica that was asked to end when its job had succeeded, with whatever exit code it did.
+def _stopped(
+    item: Manifest,
+    replicas: tuple[ReplicaStatus, ...],
+    since: float,
+    but: Replica | None = None,
+) -> tuple[ReplicaStatus, ...]:
+    """Replicas, where those that were asked to end with their job did so, with any exit code.
 
     What a program makes of SIGTERM looks like a failure of its own: torchrun makes 1 of it.
+
+    Args:
+        item: The job's object.
+        replicas: As their pods tell it.
+        since: When the job was over.
+        but: Who failed by itself, though the clock of its node may tell another order.
     """
-    if one.state is not State.FAILED or one.reason or one.since <= since:
-        return one
-    return replace(one, state=State.STOPPED, exit_code=None)
+
+    def told(one: ReplicaStatus) -> bool:
+        failed = one.state is State.FAILED and not one.reason
+        return failed and 0 < since < one.since and one.replica != but
+
+    if keeps_pods(item):
+        return replicas
+    return tuple(replace(one, state=State.STOPPED) if told(one) else one for one in replicas)
 
 
 def settled(now: Status) -> Status:

@@ -170,6 +170,17 @@ def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
     assert ended.display.state("worker-1") is state
 
 
+def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team) -> None:
+    """As one that writes a checkpoint when it is asked to end."""
+    program = STRAGGLER.format(late="worker-1", more=1, code=1)
+    ended = team.run(HEAD + program + "raise ValueError('a bad batch')\n")
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-0 ended with exit code 1: ValueError: a bad batch"
+    assert ended.display.data("worker-1") == b"here\nat last\n"
+    assert ended.display.state("worker-0") is State.FAILED
+    assert ended.display.state("worker-1") is State.STOPPED
+
+
 def test_a_parameter_server_that_does_not_end_is_not_waited_for(team: Team) -> None:
     head = "%framework=tensorflow\n%ps=1\n%worker=1\n"
     ended = team.run(head + STRAGGLER.format(late="ps-0", more=20, code=0), stop_grace=30.0)

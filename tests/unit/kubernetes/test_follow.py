@@ -335,29 +335,30 @@ class Straggler:
         self.server.tells("p1")
 
 
+@pytest.mark.parametrize("how", ["Succeeded", "Failed"])
 @pytest.mark.parametrize(("state", "linger"), [("leaving", 0.0), ("running", 10.0)])
 def test_a_worker_that_ends_a_moment_after_its_job(
-    server: Server, tmp_path: Path, state: str, linger: float
+    server: Server, tmp_path: Path, state: str, linger: float, how: str
 ) -> None:
     late = Straggler(server)
 
     def end() -> None:
-        late.end_job(state=state)
+        late.end_job(how, state)
         late.ends_soon()
 
     written, status = server.follow(tmp_path, ("first", end), linger=linger, stop_grace=10.0)
     assert written == "first late"
-    assert [one.state for one in status.replicas] == [State.SUCCEEDED] * 2
+    assert [str(one.state) for one in status.replicas] == [how, "Succeeded"]
 
 
-@pytest.mark.parametrize(
-    "why", ["failed", "a PS", "stays", "hangs", "not asked to end", "over long ago"]
-)
-def test_who_is_not_waited_for_after_a_jobs_end(server: Server, tmp_path: Path, why: str) -> None:
+@pytest.mark.parametrize("how", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("why", ["a PS", "stays", "hangs", "not asked to end", "over long ago"])
+def test_who_is_not_waited_for_after_a_jobs_end(
+    server: Server, tmp_path: Path, why: str, how: str
+) -> None:
     late = Straggler(server, "ps" if why == "a PS" else "worker")
     if why == "stays":
         server.job["spec"] = {"runPolicy": {"cleanPodPolicy": "None"}}
-    how = "Failed" if why == "failed" else "Succeeded"
     state = "running" if why == "not asked to end" else "leaving"
     when = "2026-01-01T00:00:00Z" if why == "over long ago" else ""
     graces = {

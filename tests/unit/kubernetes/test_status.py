@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,16 +79,33 @@ def test_a_jobs_condition_decides_whatever_its_pods_do() -> None:
         (10, "", "None", State.FAILED),  # nobody asked it to end
     ],
 )
-def test_a_replica_that_a_succeeded_job_stops_has_not_failed(
-    second: int, reason: str, policy: str, state: State
+@pytest.mark.parametrize("how", ["Succeeded", "Failed"])
+def test_a_replica_that_ends_with_its_job_has_not_failed(
+    second: int, reason: str, policy: str, state: State, how: str
 ) -> None:
     """torchrun ends with 1 when it is asked to end."""
-    done = job("Succeeded") | {"spec": {"runPolicy": {"cleanPodPolicy": policy}}}
+    over = job(how) | {"spec": {"runPolicy": {"cleanPodPolicy": policy}}}
     since = status.stamp(f"2026-11-21T10:00:{second:02d}Z")
     worker = ReplicaStatus(WORKER, State.FAILED, since, 1, reason)
-    found = status.of_job(JOB, done, {WORKER: worker}).replicas[1]
-    assert found.state is state
-    assert found.exit_code == (None if state is State.STOPPED else 1)
+    first = replace(worker, replica=Replica("ps", 0), since=1.0)
+    found = status.of_job(JOB, over, {WORKER: worker, first.replica: first}).replicas[1]
+    assert (found.state, found.exit_code) == (state, 1)
+
+
+def test_who_failed_first_has_failed_whatever_its_nodes_clock_says() -> None:
+    late = status.stamp("2026-11-21T10:00:30Z")
+    seen = {WORKER: ReplicaStatus(WORKER, State.FAILED, late, 1)}
+    found = status.of_job(JOB, job("Failed"), seen)
+    assert (found.replicas[1].state, found.decided_by) == (State.FAILED, WORKER)
+
+
+def test_an_end_without_a_time_tells_nothing_of_who_was_stopped() -> None:
+    over = job("Failed")
+    for one in over["status"]["conditions"]:
+        del one["lastTransitionTime"]
+    failed = [ReplicaStatus(one, State.FAILED, 5.0 + one.index, 1) for one in JOB.replicas]
+    found = status.of_job(JOB, over, {one.replica: one for one in failed})
+    assert [one.state for one in found.replicas] == [State.FAILED] * 2
 
 
 def test_the_replica_that_failed_first_is_to_blame() -> None:
