@@ -187,5 +187,5 @@ def _too_large(source: Source) -> _TooLarge:
         f"code and files are too large for a ConfigMap: {total / LIMIT:,.1f} MiB in all, "
         f"and it holds 1 MiB. The largest: {names}.",
         "With %registry and %builder=append they travel in an image. Or take less along with "
-        "%files or %input, or read the data from a volume or a bucket in the program.",
+        "%files or %input, or read the data from a bucket or a database in the program.",
     )

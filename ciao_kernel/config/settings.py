@@ -93,7 +93,7 @@ class Settings:
     hopeless_wait: float = _setting(
         60.0,
         Number(0, "seconds"),
-        "Time after which a replica whose image cannot be had fails the job.",
+        "Time after which a replica that cannot start (no image, no such Secret) fails the job.",
     )
     architecture: str = _setting(
         "amd64", Text(), "Of the cluster's nodes, for images: amd64, arm64."
