@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError, UsageError, describe
 from ciao_kernel.magics import body, parse
+from ciao_kernel.magics.directive import Directive
 from ciao_kernel.registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -272,3 +275,36 @@ def test_nor_in_an_error_of_the_body(below: str) -> None:
 def test_very_deep_code_is_an_error_and_no_crash() -> None:
     assert isinstance(fail(TF + "(" * 5000 + ")" * 5000), SourceError)
     assert isinstance(fail(TF + "x = " + "-" * 300_000 + "1"), SourceError)
+
+
+@pytest.mark.parametrize("directive", TABLE.entries, ids=lambda one: one.name)
+@pytest.mark.parametrize("unit", ["a", "1", "a.", "a/", "a-", "a=", "a,", "a:", "1.", "1m", "a "])
+def test_the_slip_at_the_end_of_a_long_value_is_found_at_once(
+    directive: Directive, unit: str
+) -> None:
+    """A pattern that tries all ways to read what stands before it would never end."""
+    for end in ("", "!", "A:", "@", "/:", "\x00"):
+        with contextlib.suppress(ValueError):
+            directive.kind.parse(unit * (400 // len(unit)) + end)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.example.com/machinelearning/Training:1",
+        "ghcr.io/my-organisation/tensorflow-gpu:2.21@sha256:abc",
+        "registry.example.com/team/tensorflow/2.21:",
+        "registry.example.com//",
+        ":5000/",
+    ],
+)
+def test_a_wrong_image(image: str) -> None:
+    error = fail(f"{TF}%image={image}\npass")
+    assert f"%image cannot be '{image}': expected an image such as" in error.message
+
+
+@pytest.mark.parametrize(
+    "image", ["a", "a:1", "host:5000/a/b_c/d-e.f:V1", "HOST.x/a@sha256:" + "0" * 64, "a__b//c"]
+)
+def test_an_image(image: str) -> None:
+    assert parse.parse(f"{TF}%image={image}\npass", TABLE).spec.cluster.image == image
