@@ -8,6 +8,9 @@ from ciao_kernel.model import JobSpec
 from ciao_kernel.plugins import Backend, Builder
 from ciao_kernel.registry import Registry
 
+_AUTO = "auto"
+"""What a cell writes where a setting names one, and it wants none named."""
+
 
 def available(registry: Registry, settings: Settings) -> list[Backend]:
     """The backends that can be used here; the local one, which always can, is the last."""
@@ -15,19 +18,19 @@ def available(registry: Registry, settings: Settings) -> list[Backend]:
 
 
 def backend(asked: str | None, registry: Registry, settings: Settings) -> Backend:
-    """The backend for a cell: what it asks for, else the setting, else the first there is.
+    """The backend for a cell: what it asks for, else the setting; by "auto" the first there is.
 
     Raises:
         PluginError: There is none of that name.
     """
-    name = asked if asked and asked != "auto" else settings.backend
-    if name and name != "auto":
+    name = asked or settings.backend
+    if name and name != _AUTO:
         return registry.backend(name, settings)
     return available(registry, settings)[0]
 
 
 def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings) -> Builder:
-    """The builder for a cell: what it asks for, else the setting, else the cheapest that can.
+    """The builder for a cell: what it asks for, else the setting; by "auto" the cheapest that can.
 
     Args:
         spec: What the cell wishes for.
@@ -36,20 +39,15 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
         settings: What holds where the cell names none.
 
     Raises:
-        SpecError: The builder that is asked for lacks a wish, or none brings all of them.
+        SpecError: The builder that is named lacks a wish or is another backend's, or none brings
+            all wishes.
     """
-    name = spec.builder if spec.builder and spec.builder != "auto" else settings.builder
-    if name and name != "auto":
-        named = registry.builder(name, settings)
-        lacks = spec.build.wishes - named.brings
-        if named.backend == runs.name and lacks:
-            raise SpecError(
-                f"the builder {name} does not bring what {_written(lacks, registry)} asks for.",
-                "Leave %builder out: then one is chosen that does.",
-                directive="builder",
-            )
-        if named.backend == runs.name or runs.name != "local":
-            return named  # else the cell was written for a cluster, and runs here all the same
+    name = spec.builder or settings.builder
+    named = registry.builder(name, settings) if name and name != _AUTO else None
+    # A cell that was written for a cluster runs on this machine all the same.
+    if named and (named.backend == runs.name or runs.name != "local"):
+        _check(named, spec, runs, registry)
+        return named
     try:
         return registry.builder_for(runs.name, settings, spec.build.wishes)
     except PluginError:
@@ -62,7 +60,19 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
         ) from None
 
 
+def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> None:
+    """See that the builder that a cell or the setting names can do what the cell wishes for."""
+    text = f"the builder {named.name}" + ("" if spec.builder else ", which the settings name,")
+    if named.backend != runs.name:
+        text = f"{text} works for the backend {named.backend}, and this job is for {runs.name}."
+    elif lacks := spec.build.wishes - named.brings:
+        text = f"{text} does not bring what {_written(lacks, registry)} asks for."
+    else:
+        return
+    hint = "With %builder=auto one is chosen that can."
+    raise SpecError(text, hint, directive="builder" if spec.builder else "framework")
+
+
 def _written(wishes: frozenset[str], registry: Registry) -> str:
-    """Fields of BuildSpec as directives."""
     named = {f"build.{name}" for name in wishes}
     return " and ".join(f"%{one.name}" for one in registry.table.entries if one.field in named)

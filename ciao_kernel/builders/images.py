@@ -220,9 +220,7 @@ def _registry(image: Reference) -> Registry:
 
 def automatic(ask: Build, settings: Settings) -> bool:
     """Whether another builder may take over: the user has named none."""
-    named = ask.spec.builder or "auto"
-    named = settings.builder if named == "auto" else named
-    return named in ("", "auto")
+    return (ask.spec.builder or settings.builder) in ("", "auto")
 
 
 def _forget(done: asyncio.Future[Any]) -> None:

@@ -127,10 +127,14 @@ def test_backends_and_builders_by_name() -> None:
     assert session(backend="moon").backend("local").name == "local"
 
 
-def chosen(spec: JobSpec, backend: str) -> str:
+def test_auto_in_a_cell_wins_over_the_settings() -> None:
+    assert session(backend="moon").backend("auto").name == "local"
+
+
+def chosen(spec: JobSpec, backend: str, setting: str = "") -> str:
     """The builder for a job on a backend, of which only the name matters."""
     runs: Any = SimpleNamespace(name=backend)
-    return choosing.builder(spec, runs, Registry({}), Settings()).name
+    return choosing.builder(spec, runs, Registry({}), Settings(builder=setting)).name
 
 
 @pytest.mark.parametrize(
@@ -159,6 +163,25 @@ def test_what_no_builder_brings_names_the_directives() -> None:
     with pytest.raises(SpecError, match="s2i does not bring what %apt asks for"):
         chosen(replace(spec, builder="s2i"), "kubernetes")
     assert chosen(replace(spec, builder="s2i"), "local") == "folder"
+
+
+def test_a_builder_that_the_settings_name() -> None:
+    spec = JobSpec("tensorflow", build=BuildSpec(packages=("app",)))
+    assert chosen(spec, "kubernetes", "kaniko") == "kaniko"
+    assert chosen(spec, "local", "kaniko") == "folder"
+    assert chosen(replace(spec, builder="append"), "kubernetes", "kaniko") == "append"
+    with pytest.raises(SpecError, match="configmap, which the settings name, does not") as caught:
+        chosen(spec, "kubernetes", "configmap")
+    assert caught.value.hint == "With %builder=auto one is chosen that can."
+    assert chosen(replace(spec, builder="auto"), "kubernetes", "configmap") == "append"
+
+
+@pytest.mark.parametrize("by_cell", [True, False])
+def test_folders_of_this_machine_are_nothing_for_a_cluster(by_cell: bool) -> None:
+    spec = JobSpec("tensorflow", builder="folder" if by_cell else "")
+    with pytest.raises(SpecError, match="works for the backend local, and this job is for kuber"):
+        chosen(spec, "kubernetes", "folder")
+    assert chosen(spec, "local", "folder") == "folder"
 
 
 def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:

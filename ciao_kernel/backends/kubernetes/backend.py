@@ -25,7 +25,7 @@ from ciao_kernel.backends.kubernetes.remove import Removals
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.backends.kubernetes.workshop import tidy
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, Refused, SpecError
+from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube import access, exec
 from ciao_kernel.model import (
     ClusterSpec,
@@ -72,12 +72,6 @@ class KubernetesBackend:
 
     async def check(self, plan: Plan) -> None:
         """See that the operator is there and that the user may run jobs."""
-        if plan.spec.builder == "folder":
-            raise SpecError(
-                "the builder folder makes folders of this machine, which no pod sees.",
-                "Leave %builder out.",
-                directive="builder",
-            )
         target = await self._targets.of(plan.spec.cluster)
         await checks.check(target, manifest.kind_of(plan))
 
