@@ -81,7 +81,9 @@ class _Follower:
         self._item: Object | None = None
         self._last: Object | None = None
         """As it was last, also once it is gone."""
-        self._told_away = self._told_fault = self._complete = False
+        self._whole: frozenset[Replica] = frozenset()
+        """Whose logs were read to their ends, once the job is over."""
+        self._told_away = self._told_fault = False
 
     async def close(self) -> None:
         try:
@@ -93,7 +95,7 @@ class _Follower:
                 await self._reasons.close()
             finally:
                 await self._members.close()
-                self._kept.close(complete=self._complete)
+                self._kept.close(self._whole)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         self._start(self._jobs.run())
@@ -142,7 +144,7 @@ class _Follower:
                 if self._members.drained(awaited) and self._certain():
                     for event in self._members.output():
                         yield event
-                    self._complete = True
+                    self._whole = self._members.read()
                     yield status.settled(now)
                     return
             else:  # it was given up for what its pods waited for, and now they run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -68,15 +68,15 @@ class Kept:
         except OSError as error:
             self.fault = error.strerror or str(error)
 
-    def close(self, *, complete: bool) -> None:
+    def close(self, whole: Collection[Replica] = ()) -> None:
         """End the keeping.
 
         Args:
-            complete: All that there is was read, so that even a shorter file replaces an old one.
+            whole: Who was read to its end, so that even a shorter file replaces an old one.
         """
-        for file in self._files.values():
+        for replica, file in self._files.items():
             with contextlib.suppress(OSError):
-                file.close(complete=complete)
+                file.close(complete=replica in whole)
         self._files.clear()
         if self._lock:
             self._lock.close()

@@ -29,7 +29,8 @@ class _Member:
 
     status: ReplicaStatus
     pod: Object | None = None
-    readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    readers: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
+    """By the uid of the pod; whether all was read."""
 
 
 class Members:
@@ -166,20 +167,30 @@ class Members:
                 return False
         return True
 
+    def read(self) -> frozenset[Replica]:
+        """Those of whom nothing more will come: they have ended, and are read to the last line."""
+        return frozenset(
+            replica
+            for replica, one in self._members.items()
+            if one.readers and all(task.done() and task.result() for task in one.readers.values())
+        )
+
     def succeeded(self) -> bool:
         """Whether every replica has; nothing takes that back, nor adds a line to it."""
         return all(one.status.state is State.SUCCEEDED for one in self._members.values())
 
     # ------------------------------------------------------------------------------------ logs
 
-    async def _read(self, replica: Replica, uid: str, pod: Object) -> None:
+    async def _read(self, replica: Replica, uid: str, pod: Object) -> bool:
         """Bring one pod's lines to the queue; a fault of one log is no fault of the job."""
         try:
             await self._copy(replica, uid, pod)
         except Exception as error:
             await self._put(Notice(f"the lines of {replica} are not read any more: {error}"))
+            return False
         finally:
             self._wake()
+        return True
 
     async def _copy(self, replica: Replica, uid: str, pod: Object) -> None:
         view = _View(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))

@@ -372,6 +372,18 @@ def test_who_is_not_waited_for_after_a_jobs_end(
     assert status.replicas[1].state is State.STOPPED
 
 
+def test_a_log_that_was_not_read_to_its_end_replaces_none(server: Server, tmp_path: Path) -> None:
+    late = Straggler(server, "ps")
+    server.job["spec"] = {"runPolicy": {"cleanPodPolicy": "None"}}
+    server.writes(1, "some")
+    whole = tmp_path / "ps-1.log"
+    whole.write_text("some\nand much more\n")
+    (tmp_path / "worker-0.log").write_text("first, but of another pod\n")
+    server.follow(tmp_path, ("first", lambda: late.end_job(state="running")))
+    assert whole.read_text() == "some\nand much more\n"
+    assert (tmp_path / "worker-0.log").read_text() == "first\n"
+
+
 def test_a_job_that_seemed_hopeless_and_runs_by_now(tmp_path: Path) -> None:
     server = Server()
     server.has(0, "waiting")

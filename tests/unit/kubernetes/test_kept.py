@@ -14,7 +14,7 @@ def follow(folder: Path, *pieces: bytes, complete: bool = True, write: bool = Tr
     kept = Kept(folder, write=write)
     for piece in pieces:
         kept.write(ONE, piece)
-    kept.close(complete=complete)
+    kept.close([ONE] if complete else [])
     assert not kept.fault
 
 
@@ -26,7 +26,7 @@ def test_the_first_follower_writes_as_it_reads(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "job", write=True)
     kept.write(ONE, b"one\n")
     assert kept.path(ONE).read_bytes() == b"one\n"
-    kept.close(complete=False)
+    kept.close()
     assert files(tmp_path / "job") == {"worker-0.log": b"one\n"}
 
 
@@ -57,10 +57,10 @@ def test_of_two_at_a_time_the_first_one_writes(tmp_path: Path) -> None:
     first, second = Kept(tmp_path, write=True), Kept(tmp_path, write=True)
     first.write(ONE, b"one\n")
     second.write(ONE, b"one\ntwo\nthree\n")
-    second.close(complete=True)
+    second.close([ONE])
     first.write(ONE, b"two\n")
     assert files(tmp_path) == {"worker-0.log": b"one\ntwo\n"}
-    first.close(complete=True)
+    first.close([ONE])
     follow(tmp_path, b"one\ntwo\nthree\n")
     assert files(tmp_path) == {"worker-0.log": b"one\ntwo\nthree\n"}
 
@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(tmp_path: Path) 
     kept = Kept(tmp_path / "file" / "job", write=True)
     kept.write(ONE, b"one\n")
     assert kept.fault == "Not a directory"
-    kept.close(complete=True)
+    kept.close([ONE])
     full = Kept(tmp_path, write=True)
     (tmp_path / "worker-0.log").symlink_to("/dev/full")
     full.write(ONE, b"one\n")

@@ -144,6 +144,7 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
             await woken.wait()
         said = [event.text for event in members.output() if isinstance(event, Notice)]
         assert members.drained(lambda *_: True)
+        assert not members.read()
         await members.close()
         return said[0]
 
