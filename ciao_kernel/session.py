@@ -153,7 +153,7 @@ class Session:
         del plan  # The variables in it may be large, and the job may take days.
         self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
-            display.show(Notice(_detached(job)))
+            display.show(Notice(_detached(job, goes=self._goes(spec))))
             return self.last
         return await self._see_through(job, spec, backend, display, folder)
 
@@ -174,7 +174,7 @@ class Session:
         self, job: Job, spec: JobSpec, backend: Backend, display: Display, folder: Path
     ) -> JobResult:
         """Show a job to its end, and see to that end, however it comes."""
-        goes = (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
+        goes = self._goes(spec)
         following = Following(job, backend, display, spec.follow)
         try:
             status = await following.shown()
@@ -296,6 +296,10 @@ class Session:
         """The backend for a cell that asks for this one, or for none."""
         return choosing.backend(asked, self.registry, self.settings)
 
+    def _goes(self, spec: JobSpec) -> bool:
+        """Whether a job's folder or object is removed when a cell has seen its end."""
+        return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
+
     def _outlives(self, backend: Backend) -> bool:
         if self.settings.on_shutdown == "auto":
             return backend.outlives_kernel
@@ -318,8 +322,10 @@ def _result(job: Job, status: Status) -> JobResult:
     return JobResult(job.name, status.state, job.files, status.replicas)
 
 
-def _detached(job: Job) -> str:
-    return (
+def _detached(job: Job, *, goes: bool) -> str:
+    text = (
         f"{job.name} runs by itself. `%ciao attach {job.reference}` follows it, "
         f"`%ciao delete {job.reference}` ends it."
     )
+    left = " When it is over it stays: cleanPolicy=all removes jobs that a cell waits for."
+    return text + left if goes else text

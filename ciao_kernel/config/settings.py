@@ -62,7 +62,8 @@ class Settings:
     linger: float = _setting(
         1.0,
         Number(0, "seconds"),
-        "Time that other workers get to end by themselves once the job has succeeded.",
+        "Time that other workers get to end by themselves once the job has succeeded; "
+        "on a cluster also once it has failed.",
     )
     shutdown_wait: float = _setting(
         0.6,

@@ -186,9 +186,9 @@ def _entries(names: Names) -> list[Directive]:
             "python",
             "python",
             kinds.Word("the path or the name of a Python interpreter", kinds.Offer.INTERPRETERS),
-            "Interpreter of the replicas on this machine.",
+            "Interpreter of the replicas, of this machine or in their image.",
             "%python=~/envs/tf/bin/python",
-            default="the kernel's own",
+            default="the kernel's own; in an image python3",
         ),
         Directive(
             "backend",

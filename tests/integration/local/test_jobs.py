@@ -56,12 +56,14 @@ class Running:
 def test_a_detached_job_is_attached_from_another_session(jobs: Place) -> None:
     async def main() -> None:
         session = jobs.session()
-        ended = await jobs.ended(WAITS.replace("%worker=2", "%worker=2\n%detach"), session)
+        head = "%worker=2\n%detach\n%cleanPolicy=all"
+        ended = await jobs.ended(WAITS.replace("%worker=2", head), session)
         assert ended.result is not None
         assert ended.result.state is State.RUNNING
         assert ended.display.begun == 0
         name = ended.result.name
         assert f"%ciao attach {name}" in ended.display.notices
+        assert "When it is over it stays" in ended.display.notices
 
         other, display = jobs.session(), Recorder()
         following = asyncio.ensure_future(other.attach(name, display))
