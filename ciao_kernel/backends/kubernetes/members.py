@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -125,7 +126,9 @@ class Members:
         if one.pod and one.pod["metadata"]["uid"] == uid:
             one.pod = None
             if not one.status.state.over:
-                one.status = replace(one.status, state=State.STOPPED, reason=why)
+                one.status = replace(
+                    one.status, state=State.STOPPED, since=time.time(), reason=why
+                )
 
     # --------------------------------------------------------------------------- what is known
 

@@ -33,6 +33,9 @@ HOPELESS = frozenset(
 
 _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
+_BY_REPLICA, _DEADLINE = "replica(s) failed", "longer than specified deadline"
+"""Words of the operator: a replica has failed the job, or the job ran for too long
+(training-operator, pkg/controller.v1: each kind's controller, and common/job.go)."""
 DELETED = "deleted"
 """The reason of a replica whose pod was deleted while it ran."""
 
@@ -162,14 +165,16 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
     more = sorted(seen.keys() - set(job.replicas))
     replicas = tuple(seen.get(one) or ReplicaStatus(one) for one in (*job.replicas, *more))
     if failed := holds.get("Failed"):
-        since, first = stamp(failed.get("lastTransitionTime")), first_failed(replicas)
+        since = stamp(failed.get("lastTransitionTime"))
+        own = _BY_REPLICA in str(failed.get("message"))
+        replicas = _stopped(item, replicas, since, but=first_failed(replicas) if own else None)
         return Status(
             State.FAILED,
-            _stopped(item, replicas, since, but=first),
+            replicas,
             since,
             reason=str(failed.get("reason") or ""),
-            message=_why(failed, replicas),
-            decided_by=first,
+            message=_why(failed, replicas, since),
+            decided_by=first_failed(replicas),
         )
     if done := holds.get("Succeeded"):
         since = stamp(done.get("lastTransitionTime"))
@@ -227,16 +232,18 @@ def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
     return min(failed, key=lambda one: one.since).replica if failed else None
 
 
-def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...]) -> str:
+def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...], since: float) -> str:
     """The operator's words, where no replica's own end says more."""
+    said = str(condition.get("message") or "")
     deadline = str(condition.get("reason") or "").endswith("DeadlineExceeded")
-    if deadline or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
+    if deadline or _DEADLINE in said or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
         return "the job ran longer than its %deadline."
     if any(one.state is State.FAILED for one in replicas):
         return ""
-    if gone := [str(one.replica) for one in replicas if one.reason == DELETED]:
-        return f"somebody deleted the pod of {gone[0]}."
-    return str(condition.get("message") or "")
+    # Those that go later are deleted by the operator.
+    if gone := [one for one in replicas if one.reason == DELETED and one.since <= since]:
+        return f"somebody deleted the pod of {gone[0].replica}."
+    return said
 
 
 def _since(replicas: tuple[ReplicaStatus, ...]) -> float:

@@ -95,8 +95,30 @@ def test_a_replica_that_ends_with_its_job_has_not_failed(
 def test_who_failed_first_has_failed_whatever_its_nodes_clock_says() -> None:
     late = status.stamp("2026-11-21T10:00:30Z")
     seen = {WORKER: ReplicaStatus(WORKER, State.FAILED, late, 1)}
-    found = status.of_job(JOB, job("Failed"), seen)
+    said = "TFJob team/job has failed because 1 Worker replica(s) failed."
+    found = status.of_job(JOB, job("Failed", message=said), seen)
     assert (found.replicas[1].state, found.decided_by) == (State.FAILED, WORKER)
+    assert found.message == ""
+
+
+@pytest.mark.parametrize("code", [None, 1])
+def test_replicas_that_the_operator_gives_up_are_not_to_blame(code: int | None) -> None:
+    """Asked to end, one is gone with a signal's code, and another makes 1 of it."""
+    late = status.stamp("2026-11-21T10:00:11Z")
+    one = ReplicaStatus(WORKER, State.FAILED, late, 1)
+    if code is None:
+        one = ReplicaStatus(WORKER, State.STOPPED, late, None, status.DELETED)
+    said = "Job job has failed because it has reached the specified backoff limit"
+    found = status.of_job(JOB, job("Failed", message=said), {WORKER: one})
+    assert (found.replicas[1].state, found.decided_by) == (State.STOPPED, None)
+    assert found.message == said
+
+
+def test_a_pod_that_somebody_deleted_is_named() -> None:
+    at = status.stamp("2026-11-21T10:00:09Z")
+    one = ReplicaStatus(WORKER, State.STOPPED, at, None, status.DELETED)
+    found = status.of_job(JOB, job("Failed"), {WORKER: one})
+    assert found.message == "somebody deleted the pod of worker-0."
 
 
 def test_an_end_without_a_time_tells_nothing_of_who_was_stopped() -> None:
@@ -119,6 +141,8 @@ def test_a_deadline_is_named() -> None:
     failed = ReplicaStatus(WORKER, State.FAILED, 5.0, None, "DeadlineExceeded: too long")
     found = status.of_job(JOB, job("Failed"), {WORKER: failed})
     assert "%deadline" in found.message
+    said = "Job job has failed because it was active longer than specified deadline"
+    assert status.of_job(JOB, job("Failed", message=said), {}).message == found.message
 
 
 @pytest.mark.parametrize(
