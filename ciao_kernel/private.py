@@ -9,6 +9,7 @@ import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 _NAMES = (
     ".netrc", "_netrc", ".env", ".env.*", ".envrc", ".npmrc", ".pypirc", ".git-credentials",
@@ -32,6 +33,8 @@ _TEXTS = (
 )  # fmt: skip
 """Of programs and explanations, which show a key as an example, or for a test."""
 _KEY = re.compile(rb"(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_ANNEX = re.compile(r"/\.git/(modules/.+/)?annex/objects/")
+"""Where git-annex and DataLad keep the data that a repository's links lead to."""
 _INDEXES = ("pip.conf", "pip.ini", ".condarc")
 """Name indexes of packages, some with a password: ``https://user:password@host``, ``/t/TOKEN``."""
 _PASSWORD = re.compile(rb"://[^/\s]+@|://\S+/t/")
@@ -56,7 +59,7 @@ def reason(file: Path) -> str:
     Raises:
         OSError: It cannot.
     """
-    for path in {str(file), os.path.realpath(file)}:
+    for path in {str(file), _ANNEX.sub("/", os.path.realpath(file))}:
         if why := _named(PurePosixPath(path.lower())):
             return why
     with file.open("rb") as opened:
@@ -80,6 +83,15 @@ def reason(file: Path) -> str:
 def masked(text: str) -> str:
     """The text without the users, passwords and tokens in its addresses."""
     return _TOKEN.sub(r"\1…", _USER.sub("//…@", text))
+
+
+def origin(address: str) -> str:
+    """The scheme and the host of an address, whose path and query may hold secrets; "" for none."""
+    try:
+        found = urlsplit(address)
+    except ValueError:
+        return ""
+    return masked(f"{found.scheme}://{found.netloc}") if found.netloc else ""
 
 
 def password(text: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import kubeconfig
+from ciao_kernel.private import origin
 
 if TYPE_CHECKING:
     import aiohttp
@@ -110,7 +111,8 @@ def _no_redirects() -> aiohttp.TraceConfig:
     import aiohttp
 
     async def refuse(_: object, __: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
-        raise aiohttp.ClientError(f"it sends elsewhere: {sent.response.headers.get('Location')}")
+        there = origin(sent.response.headers.get("Location", "")) or "another path"
+        raise aiohttp.ClientError(f"it sends elsewhere: {there}")
 
     found = aiohttp.TraceConfig()
     found.on_request_redirect.append(refuse)

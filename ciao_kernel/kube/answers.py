@@ -6,14 +6,15 @@ import contextlib
 import errno
 import html
 import json
+import os
 import re
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
+from ciao_kernel.private import masked, origin
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,6 +33,13 @@ _PASSING = frozenset({429, 502, 503, 504})
 _NO_SUCH_CERTIFICATE = re.compile(r"(?i)alert[ _](\w* ?certificate|unknown[ _]ca|access[ _]denied)")
 BETWEEN = "Is a proxy or a login page between here and the API server?"
 """A hint: what answered is no API server."""
+_PASSWORD_WANTED = 407
+_PROXY_PASSES = frozenset({408, 425, 429, *range(500, 600)})
+"""What a proxy says where asking again may help; a wrong password, again and again, may lock."""
+
+
+class Unclear(ValueError):
+    """What came cannot be understood; its words are ours, and may be shown."""
 
 
 async def body(answer: aiohttp.ClientResponse) -> bytes:
@@ -129,8 +137,7 @@ def no_api(code: int, data: bytes, path: str, location: str = "") -> ClusterFaul
         location: Where it sends one to, whose query may hold a secret.
     """
     if location:
-        there = urlsplit(location)
-        place = f"{there.scheme}://{there.netloc}" if there.netloc else "another path"
+        place = origin(location) or "another path"
         return ClusterFault(f"{path} answered with a way to {place} ({code}).", BETWEEN)
     return ClusterFault(f"{path} answered with a web page ({code}): {_words(data)}", BETWEEN)
 
@@ -188,32 +195,106 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
     """Say why nobody answered, and for how many seconds it is worth asking again."""
     import aiohttp
 
-    place = f"the cluster of {access.source} ({access.configuration.host})"
-    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    place = f"the cluster of {access.source} ({masked(access.configuration.host)})"
+    cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ClusterFault(
-            f"{place} is not trusted: {cause.verify_message or 'its certificate is not valid'}.",
+            f"{place} is not trusted: {_untrusted(cause)}.",
             "Is the certificate-authority of the kubeconfig this cluster's? One that was made anew "
             "needs a new kubeconfig.",
         ), 0.0
     if isinstance(cause, ssl.SSLError) and ("ALERT" in str(cause) or "WRONG_VERS" in str(cause)):
-        reason = (cause.reason or "no TLS").replace("_", " ").lower()
         return ClusterFault(
-            f"{place} does not speak TLS with us: {reason}.",
+            f"{place} does not speak TLS with us: {_tls(cause)}.",
             "Is it http:// and not https://, and are the certificates of the kubeconfig its own?",
         ), 0.0
     if isinstance(error, aiohttp.InvalidURL | ValueError):
         return ClusterFault(
             f"{place} cannot be asked: {type(error).__name__}.",
-            "Look at the server and the token in the kubeconfig: `kubectl config view`.",
+            "Look at the server, the proxy-url and the token in the kubeconfig: "
+            "`kubectl config view`.",
         ), 0.0
     hint = "Is it up, and is the network? To run the cell on this machine: %backend=local."
-    if isinstance(cause, socket.gaierror):
-        why, patience = f"nobody knows that name ({cause.strerror or cause})", _NAME_WAIT
-    elif isinstance(cause, TimeoutError):
-        why, patience = "no answer in time", float("inf")
-    elif getattr(cause, "errno", None) == errno.ECONNREFUSED:
-        why, patience = "nobody listens there (connection refused)", float("inf")
-    else:
-        why, patience = str(error) or type(error).__name__, float("inf")
-    return ClusterFault(f"{place} does not answer: {why}.", hint), patience
+    patience = _NAME_WAIT if isinstance(cause, socket.gaierror) else float("inf")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        hint = "The proxy-url of the kubeconfig names the proxy, or else HTTPS_PROXY."
+        if error.status == _PASSWORD_WANTED:
+            hint = (
+                "Put them into the proxy-url of the kubeconfig, or into HTTPS_PROXY: "
+                "http://USER:PASSWORD@HOST:PORT."
+            )
+        patience = float("inf") if error.status in _PROXY_PASSES else 0.0
+    elif isinstance(error, aiohttp.ClientProxyConnectionError):
+        hint = "The proxy-url of the kubeconfig names the proxy, or else HTTPS_PROXY."
+    return ClusterFault(f"{place} does not answer: {why(error)}.", hint), patience
+
+
+def why(error: Exception) -> str:
+    """Why nobody answered, in words that may be shown.
+
+    The client library's own words are not for that: they quote the addresses that it used, and
+    that of a proxy holds a password.
+    """
+    import aiohttp
+
+    cause = _cause(error)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        if error.status == _PASSWORD_WANTED:
+            return "the proxy on the way wants a user and a password that it knows (407)"
+        return f"the proxy on the way does not let us through ({_status(error)})"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer was {_status(error)}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy on the way cannot be reached: {_of_system(cause)}"
+    if isinstance(cause, OSError):
+        return _of_system(cause)
+    if isinstance(error, json.JSONDecodeError):
+        return "what it sends is no JSON"
+    if isinstance(error, ValueError) and not isinstance(error, Unclear):
+        return type(error).__name__
+    return _shown(str(error)) or type(error).__name__
+
+
+def _of_system(error: Exception) -> str:
+    """The words for what the operating system, or TLS, says of a connection."""
+    code = getattr(error, "errno", None)
+    if isinstance(error, socket.gaierror):
+        return f"nobody knows that name: {error.strerror or error}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"it is not trusted: {_untrusted(error)}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {_tls(error)}"
+    if code == errno.ECONNREFUSED:
+        return "connection refused, nobody listens there"
+    # asyncio has words of its own in the place of the system's: "Connect call failed".
+    words = os.strerror(code) if isinstance(code, int) and code > 0 else str(error)
+    place = getattr(error, "filename", None)
+    return _shown(f"{words}: {place}" if place else words) or type(error).__name__
+
+
+def _cause(error: Exception) -> Exception:
+    """What the client library's error was made of."""
+    found = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+    return found if isinstance(found, Exception) else error
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    words: str = getattr(error, "verify_message", "")
+    return words or "its certificate is not valid"
+
+
+def _tls(error: ssl.SSLError) -> str:
+    # Only those that OpenSSL made have a reason.
+    reason: str = getattr(error, "reason", "") or ""
+    return reason.replace("_", " ").lower() or _shown(str(error)) or "no TLS"
+
+
+def _status(error: aiohttp.ClientResponseError) -> str:
+    return f"{error.status} {_shown(error.message)}".rstrip()
+
+
+def _shown(text: str) -> str:
+    """Words of others on one line, without the passwords in their addresses."""
+    return " ".join(masked(text[:20_000]).split())[:300]

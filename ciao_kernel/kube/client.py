@@ -93,7 +93,7 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise answers.away(error, self.access)[0] from error
+            raise answers.away(error, self.access)[0] from None  # it may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data
@@ -269,13 +269,13 @@ class Client:
 
         Raises:
             aiohttp.ClientError, TimeoutError, OSError: The connection failed; not tried again.
-            ClusterFault: The certificates cannot be used.
+            ClusterFault: The certificates, or an address, cannot be used.
         """
         pool = await self.connections.pool()
         headers = {"Accept": "application/json", **await self.access.headers()}
         if body is not None:
             headers["Content-Type"] = kind
-        async with pool.request(
+        asked = pool.request(
             method,
             self.access.configuration.host + path,
             params=query,
@@ -284,7 +284,14 @@ class Client:
             timeout=timeout,
             allow_redirects=False,  # no API server sends elsewhere, but a login page's proxy does
             **self.access.options(),
-        ) as answer:
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                answer = await stack.enter_async_context(asked)
+            except ValueError as error:
+                if isinstance(error, OSError):  # a certificate's
+                    raise
+                raise answers.away(error, self.access)[0] from None  # it may quote a password
             yield answer
 
     async def renew(self, refused_one: Access | None = None) -> None:

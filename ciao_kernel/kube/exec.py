@@ -63,11 +63,14 @@ async def execute(
                     await client.renew(shown)
                     continue
                 raise _refusal(error.status, path) from None
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 if answers.refuses_us(error, shown) and not renewed:
                     await client.renew(shown)
                     continue
-                raise _cut(f"{client.access.source} does not answer: {error}") from error
+                # The error itself may quote a password.
+                raise _cut(
+                    f"{client.access.source} does not answer: {answers.why(error)}"
+                ) from None
             async with channel:
                 return await _Run(channel, streams).run()
     raise AssertionError("the second round returns or raises")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import sign_in
+from ciao_kernel.private import masked
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
@@ -221,4 +222,4 @@ async def _sign_in(loader: Any) -> sign_in.Credential:
 def first_line(error: Exception) -> str:
     """The library's words up to the first thing that it quotes: that may be a token."""
     first = (str(error).strip().splitlines() or [""])[0]
-    return re.split(r"[{\[]", first)[0].strip().rstrip(".") or type(error).__name__
+    return masked(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault
+from ciao_kernel.private import masked
 
 _TIMEOUT = 60.0
 _LAST_WORDS = 2.0
@@ -121,7 +122,7 @@ async def _output(
             transport.close()  # whoever else may hold the pipes is not waited for
     if code := transport.get_returncode():
         text = program.said[2].decode(errors="replace").strip()
-        last = _SECRET.sub("…", " ".join(text.split()[-60:]))[-_SHOWN:]
+        last = _SECRET.sub("…", masked(" ".join(text.split()[-60:])))[-_SHOWN:]
         raise _failed(command, f"exit code {code}" + (f": {last}" if last else ""))
     return bytes(program.said[1])
 

@@ -56,8 +56,8 @@ class Watched:
         """Whether the list was read at least once."""
         self.away_since: float | None = None
         """When the server stopped answering (time.monotonic), None while it answers."""
-        self.fault: Exception | None = None
-        """Why it does not answer."""
+        self.fault = ""
+        """Why it does not answer, in words that may be shown; "" while it answers."""
         self._client = client
         self._path = path
         self._query = dict(query)
@@ -152,7 +152,7 @@ class Watched:
                 raise refused(answer.status, data, self._path)
         found = answers.object_of(data, self._path)
         if not isinstance(found.get("items"), list):
-            raise ValueError(f"{self._path} answered with no list")
+            raise answers.Unclear(f"{self._path} answered with no list")
         return found
 
     async def _watch(self) -> bool:
@@ -207,20 +207,20 @@ class Watched:
             await self._client.renew(refused)
 
     def _away(self, error: Exception) -> None:
-        self.fault = error
+        self.fault = answers.why(error)
         if self.away_since is None:
             self.away_since = time.monotonic()
             self._changed.set()
 
     def _here(self) -> None:
         if self.away_since is not None:
-            self.away_since = self.fault = None
+            self.away_since, self.fault = None, ""
             self._changed.set()
 
 
 def _shape(event: Any) -> tuple[str, Object]:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
-        raise ValueError("a watch answered with something that is no event")
+        raise answers.Unclear("a watch answered with something that is no event")
     return str(event.get("type")), answers.shaped(event["object"])
 
 

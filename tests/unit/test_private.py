@@ -42,6 +42,38 @@ def test_by_what_it_holds(tmp_path: Path, name: str, text: str, secret: bool) ->
     assert bool(private.reason(file)) is secret
 
 
+@pytest.mark.parametrize("own", [".git", ".git/modules/data"])
+def test_data_that_a_repository_keeps_for_its_links(tmp_path: Path, own: str) -> None:
+    kept = tmp_path / own / "annex" / "objects" / "aa" / "MD5E-s1--0.csv"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("1,2\n")
+    link = tmp_path / "x.csv"
+    link.symlink_to(kept)
+    assert not private.reason(link)
+    assert private.reason(kept)
+    kept.write_text(KEY)
+    assert private.reason(link) == "it holds a private key"
+    (tmp_path / ".env").symlink_to(kept)
+    assert "as a rule" in private.reason(tmp_path / ".env")
+    (tmp_path / own / "config").touch()
+    (tmp_path / "plain.txt").symlink_to(tmp_path / own / "config")
+    assert "own folder" in private.reason(tmp_path / "plain.txt")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://login.corp/oauth?state=s3cret", "https://login.corp"),
+        ("https://ada:s3cret@login.corp:8443/t/s3cret", "https://…@login.corp:8443"),
+        ("/login?state=s3cret", ""),
+        ("http://[s3cret", ""),
+        ("", ""),
+    ],
+)
+def test_of_an_address_only_its_host_is_shown(address: str, shown: str) -> None:
+    assert private.origin(address) == shown
+
+
 @pytest.mark.parametrize(
     ("text", "secret"),
     [

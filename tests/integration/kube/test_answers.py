@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import ssl
@@ -22,11 +23,17 @@ from ciao_kernel.backends.kubernetes import checks, quotas, rights
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import CiaoError, ClusterFault, Refused
+from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import answers
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.exec import execute
+from ciao_kernel.kube.log_request import LogRequest
+from ciao_kernel.kube.progress import Progress
+from ciao_kernel.kube.replay import Replay
 from ciao_kernel.kube.watch import Watched
 from ciao_kernel.plugins import JobManifest
+from ciao_kernel.queries import Streams
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -279,7 +286,7 @@ def test_whom_to_trust(certificate: tuple[Path, Path], changes: dict[str, Any], 
     ("host", "said"),
     [
         ("https://no-such-host.invalid", "nobody knows that name"),
-        ("http://127.0.0.1:1", "nobody listens there (connection refused)"),
+        ("http://127.0.0.1:1", "connection refused, nobody listens there"),
         ("not a url", "cannot be asked"),
     ],
 )
@@ -308,6 +315,154 @@ def test_a_token_that_no_header_holds_is_not_shown() -> None:
             assert "cret" not in f"{caught.value.message} {caught.value.hint}"
 
     asyncio.run(main())
+
+
+POD = "/api/v1/namespaces/team/pods/a"
+
+
+@contextlib.asynccontextmanager
+async def refusing(answer: str) -> AsyncIterator[tuple[int, list[str]]]:
+    """A proxy that answers each CONNECT so; what it was asked is collected."""
+    asked: list[str] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], asked
+
+
+def kubeconfig(path: Path, **cluster: str) -> None:
+    one = {"cluster": "c", "user": "u", "namespace": "team"}
+    cluster = {"server": "https://127.0.0.1:6443", **cluster}
+    content = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t0ken"}}],
+        "contexts": [{"name": "test", "context": one}],
+        "current-context": "test",
+    }
+    path.write_text(json.dumps(content))
+
+
+async def told(made: Client) -> list[str]:
+    """What every way to ask a server says where it cannot be asked."""
+    watched = Watched(made, "/x", {}, asyncio.Event())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await watched.run()
+    said = [watched.fault]
+    nothing = Streams(lambda _: None, lambda _: None)
+    for work in (
+        lambda: made.get("/x"),
+        lambda: made.create("/x", ITEM),
+        lambda: made.text("/x"),
+        lambda: execute(made, POD, "main", ["true"], nothing),
+    ):
+        with pytest.raises(ClusterFault) as caught:
+            await work()
+        assert caught.value.__cause__ is None  # else a traceback would show it
+        said.append(f"{caught.value.message} {caught.value.hint}")
+    log = LogRequest(made, f"{POD}/log", {}, Replay(Progress()), 5, 0)
+    assert [piece async for piece in log.read()] == []
+    return [*said, made.trouble, str(log.refusal)]
+
+
+@pytest.mark.parametrize("named", ["proxy-url", "HTTPS_PROXY"])
+@pytest.mark.parametrize(
+    ("answer", "said", "hint"),
+    [
+        ("407 Proxy Authentication Required", "wants a user and a password that it knows (407)",
+         "Put them into the proxy-url of the kubeconfig, or into HTTPS_PROXY"),
+        ("403 Forbidden", "does not let us through (403 Forbidden)", "The proxy-url of the"),
+        ("502 Bad Gateway", "does not let us through (502 Bad Gateway)", "The proxy-url of the"),
+    ],
+)  # fmt: skip
+def test_a_proxys_password_is_in_no_message(
+    answer: str, said: str, hint: str, named: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+
+    async def main() -> None:
+        async with refusing(answer) as (port, asked):
+            proxy = f"http://ada:s3cret@127.0.0.1:{port}"
+            if named == "HTTPS_PROXY":
+                monkeypatch.setenv(named, proxy)
+            kubeconfig(tmp_path / "config", **({named: proxy} if named == "proxy-url" else {}))
+            found = await access_module.load()
+            async with asyncio.timeout(30), Client(found, 0.3) as made:
+                words = await told(made)
+                tries = len(asked)
+                with pytest.raises(ClusterFault) as caught:
+                    await made.get("/x")
+            # Who is told again and again may lock the user out.
+            assert (len(asked) - tries == 1) is answer.startswith("4")
+            assert all("Proxy-Authorization: Basic " in one for one in asked)
+        fault = caught.value
+        assert fault.message == (
+            f"the cluster of context test (https://127.0.0.1:6443) does not answer: "
+            f"the proxy on the way {said}."
+        )
+        assert fault.hint.startswith(hint)
+        assert words[0] == f"the proxy on the way {said}"
+        for one in words[1:-1]:
+            assert said in one
+        for one in (*words, fault.message, fault.hint):
+            assert "s3cret" not in one
+            assert "t0ken" not in one
+
+    asyncio.run(main())
+    gc.collect()
+    assert "s3cret" not in caplog.text + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://ada:s3/cret@127.0.0.1:3128", "http://ada:s3cret@127.0.0.1:99999",
+              "http://ada:s3cret€@127.0.0.1:3128"]
+)  # fmt: skip
+def test_a_proxys_address_that_is_none_is_in_no_message(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    kubeconfig(tmp_path / "config", **{"proxy-url": proxy})
+
+    async def main() -> None:
+        async with (
+            asyncio.timeout(30),
+            Client(await access_module.load(), 60) as made,
+        ):
+            for one in await told(made):
+                assert "cret" not in one
+            with pytest.raises(ClusterFault, match="cannot be asked") as caught:
+                await made.get("/x")
+            assert "the proxy-url" in caught.value.hint
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ("https://ada:s3cret@login.example.com/oauth?state=s3cret", "https://…@login.example.com"),
+        ("/oauth?state=s3cret", "another path"),
+    ],
+)
+def test_a_command_that_is_sent_to_a_login_page_shows_its_host_alone(there: str, said: str) -> None:
+    nothing = Streams(lambda _: None, lambda _: None)
+    handler, asked = answering((302, b"", {"Location": there}))
+    with pytest.raises(ClusterFault) as caught:
+        ask(handler, lambda c: execute(c, POD, "main", ["true"], nothing))
+    assert f"does not answer: it sends elsewhere: {said}; nobody knows" in caught.value.message
+    assert "s3cret" not in caught.value.message
+    assert len(asked) == 1
 
 
 def test_damaged_certificates_are_said(tmp_path: Path) -> None:

@@ -332,6 +332,8 @@ LONG = "A1b2" * 20
         (f"import sys; print('{TOKEN}'); sys.exit('session ended; token: {LONG} {TOKEN}')",
          "exit code 1: session ended; token…"),
         ("import sys; sys.exit(3)", "exit code 3."),
+        ("import sys; sys.exit('no way by http://ada:s3cret@proxy:3128 to the portal')",
+         "exit code 1: no way by http://…@proxy:3128 to the portal."),
         (f"print('{TOKEN}')", "it printed no JSON"),
         ("print('[]')", "no ExecCredential with a status"),
         (answer(), "neither a token nor a certificate"),

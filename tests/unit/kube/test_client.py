@@ -8,9 +8,13 @@ import ssl
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import answers
 from ciao_kernel.kube.access import Access
 
@@ -122,6 +126,89 @@ def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None
     assert said in fault.message
     assert "the cluster of context one (https://there)" in fault.message
     assert "s3cret" not in fault.message
+    assert (seconds > 60) is patient
+
+
+PROXY = "http://ada:s3cret@proxy:3128"
+
+
+def by_proxy(code: int, reason: str) -> aiohttp.ClientHttpProxyError:
+    """What the client library raises where a proxy answers so."""
+    none = CIMultiDictProxy(CIMultiDict[str]())
+    info = aiohttp.RequestInfo(URL(PROXY), "CONNECT", none, URL(PROXY))
+    error = aiohttp.ClientHttpProxyError(info, (), status=code, message=reason)
+    assert "s3cret" in str(error)
+    return error
+
+
+def unreached(kind: type[aiohttp.ClientConnectorError], error: OSError) -> Exception:
+    return kind(ConnectionKey("there", 443, True, True, URL(PROXY), None, None), error)
+
+
+REFUSED = ConnectionRefusedError(111, "Connect call failed ('10.0.0.1', 443)")
+ON_THE_WAY = "the proxy on the way"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (by_proxy(407, "Who?"), f"{ON_THE_WAY} wants a user and a password that it knows (407)"),
+        (by_proxy(403, "Forbidden"), f"{ON_THE_WAY} does not let us through (403 Forbidden)"),
+        (by_proxy(502, "by\n" + PROXY), f"{ON_THE_WAY} does not let us through "
+         "(502 by http://…@proxy:3128)"),
+        (by_proxy(503, ""), f"{ON_THE_WAY} does not let us through (503)"),
+        (unreached(aiohttp.ClientProxyConnectionError, REFUSED),
+         f"{ON_THE_WAY} cannot be reached: connection refused, nobody listens there"),
+        (unreached(aiohttp.ClientConnectorError, REFUSED),
+         "connection refused, nobody listens there"),
+        (unreached(aiohttp.ClientConnectorError, OSError(113, "Connect call failed")),
+         "No route to host"),
+        (unreached(aiohttp.ClientConnectorError, OSError("Multiple exceptions: a, b")),
+         "Multiple exceptions: a, b"),
+        (unreached(aiohttp.ClientConnectorDNSError, socket.gaierror(-3, "Try again")),
+         "nobody knows that name: Try again"),
+        (unreached(aiohttp.ClientConnectorCertificateError,
+                   ssl.SSLCertVerificationError(1, "[SSL] certificate verify failed")),
+         "it is not trusted: its certificate is not valid"),
+        (ssl.SSLEOFError(8, "EOF occurred"), "TLS failed: EOF occurred"),
+        (FileNotFoundError(2, "No such file", "/run/token"),
+         "No such file or directory: /run/token"),
+        (aiohttp.ConnectionTimeoutError(f"to host {PROXY}"), "no answer in time"),
+        (aiohttp.ServerDisconnectedError(), "Server disconnected"),
+        (aiohttp.ClientError(f"closed by {PROXY}"), "closed by http://…@proxy:3128"),
+        (aiohttp.NonHttpUrlClientError(PROXY), "http://…@proxy:3128"),
+        # A slash in the password: what is masked in an address that is one does not do here.
+        (aiohttp.InvalidURL("http://ada:s3/cret@proxy:3128"), "InvalidURL"),
+        (ValueError("Bearer s3cret"), "ValueError"),
+        (UnicodeEncodeError("latin-1", "s3cret€", 6, 7, "no such letter"), "UnicodeEncodeError"),
+        (answers.Unclear("/x answered with no list"), "/x answered with no list"),
+        (json.JSONDecodeError("Expecting value", "s3cret", 0), "what it sends is no JSON"),
+        (ClusterFault(f"no way by {PROXY}.", "Hint."), "no way by http://…@proxy:3128."),
+        (Refused("etcd is away", code=500), "etcd is away"),
+        (RecursionError(), "RecursionError"),
+    ],
+)  # fmt: skip
+def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> None:
+    assert answers.why(error) == said
+    assert "cret" not in said
+
+
+@pytest.mark.parametrize(
+    ("code", "hint", "patient"),
+    [
+        (407, "Put them into the proxy-url of the kubeconfig", False),
+        (403, "The proxy-url of the kubeconfig names the proxy", False),
+        (502, "The proxy-url of the kubeconfig names the proxy", True),
+    ],
+)
+def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:
+    from kubernetes.aio.client.configuration import Configuration
+
+    access = Access(Configuration(host="https://ada:s3cret@there"), "", "context one", "one")
+    fault, seconds = answers.away(by_proxy(code, "No"), access)
+    assert "the cluster of context one (https://…@there) does not answer: the pro" in fault.message
+    assert fault.hint.startswith(hint)
+    assert "s3cret" not in fault.message + fault.hint
     assert (seconds > 60) is patient
 
 
