@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import codecs
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -18,11 +19,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.shared import add_job, where
 from ciao_kernel.display.lines import plain
-from ciao_kernel.errors import CommandFailed, UsageError
+from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.queries import Streams
 
 _PIECE = 1 << 15
+_AHEAD = 4
+"""Pieces of standard input that are read before the command has taken the first."""
 _BATCH = 0.1
 """Seconds between two writes to a cell."""
 
@@ -67,7 +70,8 @@ def _check_input(args: argparse.Namespace, face: Face) -> None:
             "a cell has no standard input to pass on: -i and -t are for a terminal.",
             "Leave them out here, or open a terminal.",
         )
-    if args.tty and not (args.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+    typed = args.stdin and sys.stdin is not None and sys.stdin.isatty()
+    if args.tty and not (typed and sys.stdout.isatty()):
         raise UsageError(
             "-t joins this terminal with the command, so it needs one, and -i.",
             "Write -i -t in a terminal; in a pipe leave -t out.",
@@ -172,21 +176,37 @@ def _writer(descriptor: int) -> Callable[[bytes], None]:
 
 
 async def _typed() -> AsyncIterator[bytes]:
-    """What comes on standard input, whatever kind of file that is."""
+    """What comes on standard input, whatever kind of file that is.
+
+    One that is not open for reading has nothing in it: ``nohup`` gives such a one.
+
+    Raises:
+        EnvironmentFault: It cannot be read any further. An end there would pass half for all.
+    """
+    if sys.stdin is None:  # closed at the start: whatever has that number now is not for us
+        return
     loop = asyncio.get_running_loop()
-    pieces: asyncio.Queue[bytes] = asyncio.Queue(4)
+    pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(_AHEAD)
 
     def read() -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # the loop has ended
-            data = b"x"
-            while data:
-                data = os.read(0, _PIECE)
-                asyncio.run_coroutine_threadsafe(pieces.put(data), loop).result()
+        end: bytes | OSError = b""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            try:
+                while room.acquire() and (data := os.read(0, _PIECE)):
+                    loop.call_soon_threadsafe(pieces.put_nowait, data)
+            except OSError as error:
+                end = end if error.errno == errno.EBADF else error
+            finally:
+                loop.call_soon_threadsafe(pieces.put_nowait, end)
 
     # Not the loop's own threads: their end is waited for, and a read may never end.
     threading.Thread(target=read, daemon=True).start()
     while data := await pieces.get():
+        if isinstance(data, OSError):
+            raise EnvironmentFault(f"standard input cannot be read: {data.strerror}.") from data
         yield data
+        room.release()
 
 
 async def _sizes() -> AsyncIterator[tuple[int, int]]:

@@ -10,7 +10,8 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
 
 from ciao_kernel.backends.local import hosts, processes
 from ciao_kernel.backends.local.record import Folder
@@ -55,8 +56,14 @@ async def execute(
         raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
     environment = {**inherited(os.environ), **own, processes.MARK: job["id"]}
     run = _in_terminal if streams.sizes is not None else _in_pipes
+    return await run(command, job["workdir"], environment, streams)
+
+
+@contextlib.contextmanager
+def _starting(command: Sequence[str]) -> Iterator[None]:
+    """Blame the command for an error of its start, and for no later one."""
     try:
-        return await run(command, job["workdir"], environment, streams)
+        yield
     except OSError as error:
         raise BackendError(
             f"{command[0]} cannot be run: {error.strerror or error}.",
@@ -68,15 +75,16 @@ async def _in_pipes(
     command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
 ) -> int:
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL if streams.input is None else pipe,
-        stdout=pipe,
-        stderr=pipe,
-        start_new_session=True,  # Ctrl-C is ours, and comes as a cancellation
-    )
+    with _starting(command):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL if streams.input is None else pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,  # Ctrl-C is ours, and comes as a cancellation
+        )
     assert process.stdout
     assert process.stderr
     readers = [
@@ -85,41 +93,31 @@ async def _in_pipes(
     ]
     writer = asyncio.ensure_future(_feed(process.stdin, streams.input))
     async with _ended(process, [*readers, writer]):
-        waiting = asyncio.ensure_future(process.wait())
-        # A reader that cannot write any more ends the command: it would block at a full pipe.
-        open_ends = {waiting, *readers}
-        while not waiting.done():
-            done, open_ends = await asyncio.wait(open_ends, return_when=asyncio.FIRST_COMPLETED)
-            for task in done & {*readers}:
-                task.result()
-        code = await waiting
-        done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
-        for task in done:
-            task.result()
-        return _as_shell(code)
+        return await _code(process, readers, [writer])
 
 
 async def _in_terminal(
     command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
 ) -> int:
     assert streams.sizes is not None
-    master, slave = pty.openpty()
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=_take_terminal,
-        )
-    except BaseException:
-        os.close(master)
-        raise
-    finally:
-        os.close(slave)
+    with _starting(command):
+        master, slave = pty.openpty()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=folder,
+                env=environment,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+                preexec_fn=_take_terminal,
+            )
+        except BaseException:
+            os.close(master)
+            raise
+        finally:
+            os.close(slave)
     os.set_blocking(master, False)
     reader = asyncio.ensure_future(_copy_terminal(master, streams.out))
     tasks = [
@@ -128,11 +126,34 @@ async def _in_terminal(
     ]
     try:
         async with _ended(process, [reader, *tasks]):
-            code = await process.wait()
-            await asyncio.wait({reader}, timeout=_LAST_WORDS)
-            return _as_shell(code)
+            return await _code(process, [reader], tasks)
     finally:
         os.close(master)
+
+
+async def _code(
+    process: asyncio.subprocess.Process,
+    readers: list[asyncio.Task[None]],
+    senders: list[asyncio.Task[None]],
+) -> int:
+    """Wait for a command's end and its last words, and return its exit code.
+
+    What fails here ends the waiting: the command would wait for ever for what cannot be read,
+    or at a full pipe for what cannot be written.
+    """
+    waiting = asyncio.ensure_future(process.wait())
+    pending: set[asyncio.Task[Any]] = {waiting, *readers, *senders}
+    try:
+        while not waiting.done():
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        waiting.cancel()
+    done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
+    for task in done:
+        task.result()
+    return _as_shell(waiting.result())
 
 
 @contextlib.asynccontextmanager
@@ -146,15 +167,32 @@ async def _ended(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if process.returncode is None:
-            _signal(process, signal.SIGTERM)
-            try:
-                async with asyncio.timeout(_GRACE):
-                    await process.wait()
-            except BaseException as error:
-                _signal(process, signal.SIGKILL)
-                if not isinstance(error, TimeoutError):
-                    raise
+        try:
+            if process.returncode is None:
+                await _end(process)
+        finally:
+            # A child of the command that lives on may hold a pipe open. Closed after the loop, it
+            # would complain on the screen.
+            process._transport.close()  # type: ignore[attr-defined]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # It may write on until it has ended: a full pipe would hold it up, and us with it.
+    streams = [stream for stream in (process.stdout, process.stderr) if stream]
+    emptying = [asyncio.ensure_future(_copy(stream, lambda data: None)) for stream in streams]
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                _signal(process, number)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GRACE):
+                        await process.wait()
+    finally:
+        if process.returncode is None:  # the waiting itself was cancelled
+            _signal(process, signal.SIGKILL)
+        for task in emptying:
+            task.cancel()
+        await asyncio.gather(*emptying, return_exceptions=True)
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
@@ -170,10 +208,12 @@ async def _copy(stream: asyncio.StreamReader, write: Callable[[bytes], object]) 
 async def _feed(stream: asyncio.StreamWriter | None, data: AsyncIterator[bytes] | None) -> None:
     if stream is None or data is None:
         return
-    with contextlib.suppress(ConnectionError):  # it reads no more
-        async for piece in data:
-            stream.write(piece)
+    async for piece in data:
+        stream.write(piece)
+        try:
             await stream.drain()
+        except ConnectionError:  # it reads no more
+            break
     stream.close()
 
 
@@ -207,6 +247,8 @@ async def _type(master: int, data: AsyncIterator[bytes] | None) -> None:
                 piece = piece[os.write(master, piece) :]
             except BlockingIOError:  # it does not read as fast as somebody pastes
                 await asyncio.sleep(0.02)
+            except OSError:  # it has ended
+                return
 
 
 async def _resize(master: int, sizes: AsyncIterator[tuple[int, int]]) -> None:
