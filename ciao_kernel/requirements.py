@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,8 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
 _REMARK = re.compile(r"\s*#")
 _ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
+_LOGIN = re.compile(r"[^\s/:@]+:[^\s/]+@")
+"""A user and a password where no ``//`` stands before: ``user:password@host/x.whl``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +123,18 @@ def _flat(
                     f"{place}: files of requirements are read from this machine alone.",
                     "Download it beside the notebook.",
                 )
+            value = " ".join(_words(value, place))
             other, held = file.parent / value, holds or "c" in option[:3]
             if (other.resolve(), held) in seen:
                 continue
             seen.add((other.resolve(), held))
             yield from _flat(other, value, held, seen)
         elif option in ("-e", "--editable"):
-            raise SourceError(
-                f"{place}: {value or 'it'} lies on this machine, and replicas may be elsewhere.",
-                "Modules beside the notebook go along by themselves; %files takes other folders.",
-            )
+            raise _editable(shown(value) or "it", place, _remote(value))
         elif option in ("-f", "--find-links") and "://" not in value:
-            yield f"--find-links {(file.parent / value).resolve()}", place, holds
+            folder, *more = _words(value, place)
+            words = ["--find-links", str((file.parent / folder).resolve()), *more]
+            yield shlex.join(words), place, holds
         elif option:
             yield line, place, holds
         else:
@@ -154,7 +157,8 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
         why = str(error.strerror) if isinstance(error, OSError) else "it is no text"
     if why:
         raise SourceError(
-            f"{name} cannot be read: {why}.", "%requirements names a file beside the notebook."
+            f"{shown(name)} cannot be read: {why}.",
+            "%requirements names a file beside the notebook.",
         )
     number, rest = 0, ""
     for raw in text.splitlines():
@@ -187,6 +191,38 @@ def _option(line: str) -> tuple[str, str]:
     return name, value.strip()
 
 
+def _words(value: str, place: str) -> list[str]:
+    """What stands behind an option, as pip takes it apart."""
+    try:
+        return shlex.split(value) or [""]
+    except ValueError:
+        raise SourceError(
+            f"{place}: a quote has no end.", "A backslash stands before one that is part of a name."
+        ) from None
+
+
+def shown(line: str) -> str:
+    """A line for a message, without the users, passwords and tokens in it."""
+    return _LOGIN.sub("…@", masked(line))
+
+
+def _remote(line: str) -> bool:
+    """Whether a line names an address that other machines reach, too."""
+    return "://" in line and not re.search(r"\bfile:", line)
+
+
+def _editable(said: str, place: str, remote: bool) -> SourceError:
+    if remote:
+        return SourceError(
+            f"{place}: {said} is editable, and pip would keep it on this machine.",
+            "Name it without -e, as a package: `repo @ git+https://…`.",
+        )
+    return SourceError(
+        f"{place}: {said} lies on this machine, and replicas may be elsewhere.",
+        "Modules beside the notebook go along by themselves; %files takes other folders.",
+    )
+
+
 def _check(line: str, place: str, *, strict: bool = False) -> None:
     """See that a line names a package as another machine understands it.
 
@@ -197,7 +233,7 @@ def _check(line: str, place: str, *, strict: bool = False) -> None:
     """
     if strict and line.startswith("-"):
         raise SourceError(
-            f"{place} takes packages, and {line} is an option of pip.",
+            f"{place} takes packages, and {shown(line)} is an option of pip.",
             "Options stand in a file: %requirements=requirements.txt.",
         )
     if strict and masked(line) != line:
@@ -205,15 +241,15 @@ def _check(line: str, place: str, *, strict: bool = False) -> None:
             f"{place} names a user or a password, and the cell's text goes where the job goes.",
             "Keep them in ~/.netrc or in pip's own configuration, and name the address alone.",
         )
-    if "://" in line and not re.search(r"\bfile:", line):
+    if _remote(line):
         return
     if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
         raise SourceError(
-            f"{place}: {line} is a path on this machine, and replicas may be elsewhere.",
+            f"{place}: {shown(line)} is a path on this machine, and replicas may be elsewhere.",
             "Name a package of an index, or let `--find-links FOLDER` stand in the file.",
         )
     if not _NAMED.match(line):
         raise SourceError(
-            f"{place}: {line!r} is no package.",
+            f"{place}: {shown(line)!r} is no package.",
             "Write each without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
         )

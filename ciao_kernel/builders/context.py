@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel import private
@@ -29,6 +30,8 @@ _LISTED = 3
 _IN_MEMORY = 16 << 20
 _NEITHER = "it is neither a file nor a folder"
 _FIX = "Fix its permissions, or leave it out."
+_IGNORES = (".dockerignore", "Dockerfile.dockerignore")
+"""What the executor reads of a context by itself."""
 _LEAVE = "Leave it out by a line in .dockerignore (for S2I in .s2iignore)."
 
 
@@ -121,6 +124,25 @@ def gather(
             "A file .dockerignore says what stays at home.",
         )
     return tuple(found[name] for name in sorted(found))
+
+
+def unhidden(files: Iterable[File], folder: str) -> tuple[File, ...]:
+    """Let no ``.dockerignore`` that goes along hide a folder of ours from the executor.
+
+    Raises:
+        SourceError: One cannot be read.
+    """
+    more = f"\n!{folder}\n!{folder}/**\n".encode()
+    return tuple(
+        replace(one, content=_bytes(one) + more) if one.path in _IGNORES else one for one in files
+    )
+
+
+def _bytes(file: File) -> bytes:
+    try:
+        return file.content if isinstance(file.content, bytes) else file.content.read_bytes()
+    except OSError as error:
+        raise _unreadable(error) from None
 
 
 def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:

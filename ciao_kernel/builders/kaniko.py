@@ -115,7 +115,8 @@ class KanikoBuilder:
         lines = environment.install(wanted, ask.python)
         lines = environment.as_root(lines, user or users.get(line, ""))
         text += "".join(f"{line}\n" for line in lines)
-        whole = (*taken, *files(asked(wanted)))
+        ours = files(asked(wanted))
+        whole = (*(context.unhidden(taken, ASKED) if ours else taken), *ours)
         return Recipe(text, whole, name, f"{name} {wanted.label}".strip())
 
 
@@ -137,8 +138,8 @@ def check(wanted: Requirements) -> None:
     """
     for place in (*wanted.personal, *(["%pipIndex"] if line_of(wanted.index) else [])):
         raise _personal(place)
-    for line in wanted.options:
-        if line.startswith(("--find-links /", "-f /")):
+    for line in map(requirements.shown, wanted.options):
+        if line.startswith(("--find-links /", "--find-links '/")):
             raise SourceError(
                 f"{line} is a folder of this machine, and a pod builds the image.",
                 "Name an index that pods reach: %pipIndex=URL.",

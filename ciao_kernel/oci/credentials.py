@@ -84,8 +84,10 @@ def _helped(
 ) -> tuple[Credentials | None, RegistryFault | None]:
     """Ask the helper that a file names for a registry, or for all; it may well be broken."""
     helpers = config.get("credHelpers")
-    own = helpers.get(image.registry) if isinstance(helpers, dict) else None
-    helper = own or config.get("credsStore")
+    named = helpers if isinstance(helpers, dict) else {}
+    keys = (image.registry, *(_HUB_KEYS if image.registry == "docker.io" else ()))
+    own = (named[key] for key in keys if named.get(key))
+    helper = next(own, None) or config.get("credsStore")
     if not helper:
         return None, None
     try:

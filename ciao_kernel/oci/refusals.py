@@ -69,7 +69,7 @@ def pause(headers: Mapping[str, str], wait: float) -> float:
         wait: What they are where it says nothing.
     """
     text = headers.get("Retry-After", "")
-    return float(text) if text.isdigit() and len(text) < 9 else wait
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 9 else wait
 
 
 def later(headers: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,7 +52,8 @@ def digest(options: Sequence[str], index: str) -> str:
         ]
     for line in options:
         name, value, *_ = re.split(r"[=\s]+", f"{line.lstrip('-')} ", maxsplit=1)
-        known.append((name, value))
+        with contextlib.suppress(ValueError):  # a quote has no end: pip says so
+            known += [(name, word) for word in shlex.split(value)]
     places = {(index, True)}
     for name, value in known:
         if name in _INDEXES or name in _FILES:

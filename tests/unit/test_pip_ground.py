@@ -45,6 +45,13 @@ def test_archives_of_a_folder(tmp_path: Path) -> None:
     assert not seen(lambda: wheel(folder, "d"), "--find-links /nowhere", "--pre")
 
 
+def test_archives_of_a_folder_with_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "my wheels"
+    wheel(folder, "a")
+
+    assert seen(lambda: wheel(folder, "b"), f"--find-links '{folder}'", "-i it's")
+
+
 def test_indexes_of_this_machine(tmp_path: Path) -> None:
     root = tmp_path / "my index"
     url = root.as_uri()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from ciao_kernel.model import BuildSpec
 from ciao_kernel.private import masked
 from ciao_kernel.registry import Registry
 from ciao_kernel.requirements import Requirements, read
+from tests.helpers.packages import wheel
 
 
 @pytest.fixture
@@ -73,6 +76,36 @@ def test_wheels_in_a_folder_are_found_from_the_file_on(tmp_path: Path) -> None:
     assert of_file(tmp_path, "-f wheels\na").options == (f"--find-links {tmp_path / 'wheels'}",)
 
 
+def test_places_may_have_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "my project"
+    (folder / "my wheels").mkdir(parents=True)
+    (folder / "my reqs.txt").write_text("lib\n")
+
+    found = of_file(folder, "-r \"my reqs.txt\"\n-c my\\ reqs.txt\n-f 'my wheels' --pre\n")
+
+    assert (found.packages, found.constraints) == (("lib",), ("lib",))
+    assert found.options == (f"--find-links '{folder / 'my wheels'}' --pre",)
+
+
+@pytest.mark.parametrize("option", ["-f", "-r"])
+def test_a_quote_without_an_end_is_told(tmp_path: Path, option: str) -> None:
+    with pytest.raises(SourceError, match=r"requirements\.txt, line 2: a quote has no end"):
+        of_file(tmp_path, f"a\n{option} it's\n")
+
+
+def test_pip_finds_wheels_in_a_folder_with_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "my project"
+    (folder / "my wheels").mkdir(parents=True)
+    name, raw = wheel("mylib", "0.1", "")
+    (folder / "my wheels" / name).write_bytes(raw)
+    wanted = of_file(folder, '-f "my wheels"\nmylib\n')
+    command = [sys.executable, "-m", "pip", "--isolated", "install", "--dry-run", "--no-index"]
+
+    said = subprocess.check_output([*command, *wanted.arguments(tmp_path)], text=True)
+
+    assert "Would install mylib-0.1" in said
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n\n"])
 def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> None:
     assert not of_file(tmp_path, text).packages
@@ -118,6 +151,34 @@ def test_a_file_may_hold_and_ask_for_the_same(tmp_path: Path) -> None:
     assert (found.packages, found.constraints) == (("lib<2",), ("lib<2",))
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("-e git+https://me:hunter2@a.b/repo.git@main#egg=repo", "git+https://…@a.b/repo.git@main"),
+        ("-e git+https://hunter2@a.b/repo.git", "git+https://…@a.b/repo.git is editable"),
+        ("--editable=https://a.b/t/hunter2/team/x.zip", "https://a.b/t/…/team/x.zip is editable"),
+        ("-e git+file://me:hunter2@a.b/repo", "git+file://…@a.b/repo lies on this machine"),
+        ("-e me:hunter2@a.b/repo", "line 1: …@a.b/repo lies on this machine"),
+        ("foo @ file://me:hunter2@a.b/x", "foo @ file://…@a.b/x is a path"),
+        ("me:hunter2@a.b/x.whl", "line 1: …@a.b/x.whl is a path"),
+        ("me:hunt@er2@a.b/x", "line 1: '…@a.b/x' is no package"),
+        ("-r me:hunter2@a.b/x.txt", "…@a.b/x.txt cannot be read"),
+    ],
+)
+def test_no_message_has_a_password(tmp_path: Path, line: str, says: str) -> None:
+    with pytest.raises(SourceError) as raised:
+        of_file(tmp_path, f"{line}\n")
+    assert says in raised.value.message
+    assert "hunt" not in raised.value.message + raised.value.hint
+
+
+def test_how_to_name_what_is_editable_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="is editable") as raised:
+        of_file(tmp_path, "lib\n-e git+https://a.b/repo.git@main#egg=repo\n")
+    assert "lies on this machine" not in raised.value.message
+    assert "`repo @ git+https://…`" in raised.value.hint
+
+
 @pytest.mark.parametrize("name", ["/etc/hostname", "../requirements.txt", "~/requirements.txt"])
 def test_the_file_is_beside_the_notebook(tmp_path: Path, name: str) -> None:
     (tmp_path / "requirements.txt").write_text("lib\n")
@@ -161,6 +222,8 @@ def test_a_comment_is_never_continued(tmp_path: Path) -> None:
         ("pandas,numpy", "is no package"),
         ("../lib", "is a path on this machine"),
         ("x @ https://jane:hunter2@example.com/x.whl", "names a user or a password"),
+        ("-ihttps://jane:hunter2@example.com", "-ihttps://…@example.com is an option of pip"),
+        ("jane:hunter2@example.com/x.whl", "…@example.com/x.whl is a path"),
     ],
 )
 def test_bad_words(tmp_path: Path, word: str, says: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel import ignore
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
@@ -191,6 +192,20 @@ def test_a_dockerfile_of_the_users(kernel: Kernel) -> None:
         assert raised.value.directive == directive
 
 
+@pytest.mark.parametrize("name", [".dockerignore", "Dockerfile.dockerignore"])
+def test_no_dockerignore_hides_what_pip_is_asked_for(kernel: Kernel, name: str) -> None:
+    """The executor reads those of the context."""
+    (kernel.folder / "D").write_text(f"FROM {kernel.base}\nCOPY . /app\n")
+    (kernel.folder / name).write_text("**/*.txt")
+    kernel.run(dockerfile="D")
+    kernel.run(dockerfile="D", packages=("rich",))
+
+    alone, both = (found[name] for found in kernel.pods.contexts)
+    assert alone == "**/*.txt"
+    assert both == "**/*.txt\n!ciao-asked\n!ciao-asked/**\n"
+    assert not ignore.docker(both)("ciao-asked/requirements.txt")
+
+
 def test_a_large_context_goes_through_the_registry(kernel: Kernel) -> None:
     (kernel.folder / "D").write_text(f"FROM {kernel.base}\nCOPY big /data/\n")
     (kernel.folder / "big").write_bytes(os.urandom(1_000_000))
@@ -209,9 +224,11 @@ def test_a_large_context_goes_through_the_registry(kernel: Kernel) -> None:
 
 
 def test_where_pods_cannot_look(kernel: Kernel) -> None:
-    (kernel.folder / "r.txt").write_text("--find-links wheels\napp\n")
-    with pytest.raises(SourceError, match="folder of this machine"):
-        kernel.run(requirements="r.txt")
+    for folder in "wheels", "'my wheels'", "me:hunter2@a.b":
+        (kernel.folder / "r.txt").write_text(f"--find-links {folder}\napp\n")
+        with pytest.raises(SourceError, match="folder of this machine") as raised:
+            kernel.run(requirements="r.txt")
+        assert "hunter2" not in raised.value.message
     with pytest.raises(SourceError, match=r"environment\.yml cannot be read"):
         kernel.run(conda_env="environment.yml")
 

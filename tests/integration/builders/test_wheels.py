@@ -157,13 +157,13 @@ def test_a_choice_that_is_damaged_is_made_anew(kernel: Kernel, index: Index) -> 
 
 
 def test_wheels_of_a_folder_may_change(kernel: Kernel) -> None:
-    folder = kernel.folder / "wheels"
+    folder = kernel.folder / "my wheels"
     folder.mkdir()
     found = []
     for version, text in ("0.1", "one"), ("0.1", "other"), ("0.2", "three"):
         name, raw = wheel("mylib", version, text)
         (folder / name).write_bytes(raw)
-        found.append(kernel.run(file="--find-links wheels\nmylib\n"))
+        found.append(kernel.run(file="--find-links 'my wheels'\nmylib\n"))
 
     assert [one.names for one in found] == [("mylib==0.1",), ("mylib==0.1",), ("mylib==0.2",)]
     assert ["one" in code(found[0], "mylib"), "other" in code(found[1], "mylib")] == [True, True]

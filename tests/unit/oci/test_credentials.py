@@ -223,6 +223,15 @@ def test_a_helper_for_all(home: Home) -> None:
     assert home.find("own.io/a") == JANE
 
 
+@pytest.mark.parametrize("key", ["https://index.docker.io/v1/", "index.docker.io", "docker.io"])
+def test_a_helper_for_docker_hub(home: Home, key: str) -> None:
+    home.helper("one", ANSWERS)
+    home.write({"credHelpers": {key: "one"}})
+
+    assert home.find("python") == Credentials("hub", "s")
+    assert home.find("host:5000/a") is None
+
+
 def test_a_helper_for_one_registry_comes_before_that_for_all(home: Home) -> None:
     home.helper("one", ANSWERS)
     home.helper("all", "exit 3")
