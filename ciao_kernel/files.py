@@ -100,6 +100,8 @@ class _Search:
     _stay: dict[str, list[str]] = field(default_factory=dict)
     """What was left out, by the file that says so."""
     _links: list[str] = field(default_factory=list)
+    _environments: dict[Path, bool] = field(default_factory=dict)
+    """Whether a folder is a virtual environment."""
 
     def __post_init__(self) -> None:
         self._home = Home(self.folder)
@@ -134,11 +136,13 @@ class _Search:
         # What is written out in full is wanted; what a pattern matches may be by chance.
         named = str(relative) if exact else _written(relative)
         self._origin, taken = "", 0
-        for top in tops:
+        alone = exact and not tops[0].is_dir()
+        going = [top for top in tops if alone or not self._in_environment(top)]
+        for top in going:
             for file in self._below(top, named, anyway):
                 path = file.relative_to(self.folder).as_posix()
                 if path != self.entry:
-                    self._add(path, file, anyway, alone=exact and file == tops[0])
+                    self._add(path, file, anyway, alone=alone)
                     taken += 1
                 elif exact and file == top:
                     raise SpecError(
@@ -147,10 +151,20 @@ class _Search:
                         directive="files",
                     )
         if self._origin and not taken:
+            # Of the whole folder it would take keys and passwords too.
+            whole = not pattern.strip("./*")
             raise SpecError(
                 f"%files names {pattern}, and all of it stays at home by {self._origin}.",
-                f"Write %files={_ANYWAY}{quote(pattern)} to take it all the same.",
+                "Name the files or folders that are meant."
+                if whole
+                else f"Write %files={_ANYWAY}{quote(pattern)} to take it all the same.",
                 directive="files",
+            )
+        if not taken and len(going) < len(tops):
+            raise _refused(
+                pattern,
+                "a virtual environment never goes along",
+                "Name the packages that are needed: %packages brings them.",
             )
         if exact and not taken and tops[0].is_dir():
             raise _refused(pattern, "there is no file in that folder")
@@ -187,6 +201,16 @@ class _Search:
                 passing = file.suffix in (".pyc", ".pyo") or file.name.startswith(".#")
                 if not passing and not self._stays(file, named, anyway):
                     yield file
+
+    def _in_environment(self, path: Path) -> bool:
+        """Whether something is a virtual environment, or lies in one."""
+        above = [self.folder / one for one in path.relative_to(self.folder).parents]
+        return any(map(self._is_environment, (path, *above[:-1])))
+
+    def _is_environment(self, folder: Path) -> bool:
+        if folder not in self._environments:
+            self._environments[folder] = os.access(folder / _ENVIRONMENT, os.F_OK)
+        return self._environments[folder]
 
     def _stays(self, path: Path, named: str, anyway: bool, end: str = "") -> bool:
         """Whether something is left out; it is kept for a note."""

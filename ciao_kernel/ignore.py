@@ -16,8 +16,15 @@ from pathlib import Path, PurePosixPath
 from ciao_kernel.errors import SourceError
 
 _LARGE = 1 << 20
-_SET = re.compile(r"([!^]?(?:\\.|[^\\])(?:\\.|[^\]\\])*)\]", re.DOTALL)
-"""What stands in brackets; a first one that closes them is one of the set."""
+_ITEM = re.compile(r"\[:([^]]*):\]|(\\.|[^\\])(?:-(\\.|[^]\\]))?", re.DOTALL)
+"""One of what stands in brackets: ``[:digit:]``, ``a`` or ``a-z``."""
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\r ", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+"""Git's, which know no letters but those of English."""
+_STAR = "[^/]*"
 _NOTHING = "(?!)"
 
 
@@ -144,8 +151,8 @@ def s2i(text: str) -> Ignored:
 def git(text: str) -> tuple[_Rule, ...]:
     """Read a ``.gitignore``: for paths from its folder on, without what is said of those above."""
     found = []
-    for raw in text.splitlines():
-        line = re.sub(r"(?<!\\) +$", "", raw)
+    for raw in text.split("\n"):
+        line = re.sub(r"(?<!\\) +$", "", raw.removesuffix("\r"))
         if not line or line.startswith("#"):
             continue
         stays = not line.startswith("!")
@@ -160,7 +167,7 @@ def git(text: str) -> tuple[_Rule, ...]:
 
 
 def _lines(text: str, *, deep: bool) -> Iterator[_Rule]:
-    for raw in text.splitlines():
+    for raw in text.split("\n"):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
@@ -171,8 +178,8 @@ def _lines(text: str, *, deep: bool) -> Iterator[_Rule]:
 
 
 def _levels(path: str, named: str = "") -> Iterator[str]:
-    """A path after those above it, from below a named one on."""
-    parts = path.split("/")
+    """A path after those above it, from below a named one on; none for the folder itself."""
+    parts = PurePosixPath(path).parts
     first = len(PurePosixPath(named).parts) if named else 0
     for end in range(first + 1, len(parts) + 1):
         yield "/".join(parts[:end])
@@ -208,6 +215,8 @@ def _pattern(parts: Sequence[str], deep: bool, no: str = "^") -> re.Pattern[str]
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if deep and part == "**":
+            if not last and parts[number + 1] == "**":  # a row of them says no more than one
+                continue
             found += ".+" if last else "(?:.*/)?"
             continue
         found += _part(part, no) + ("" if last else "/")
@@ -223,18 +232,14 @@ def _part(text: str, no: str) -> str:
     while at < len(text):
         character = text[at]
         if character == "*":
-            found += "[^/]*"
+            # A row of them says no more than one, and would take forever.
+            found += "" if found.endswith(_STAR) else _STAR
         elif character == "?":
             found += "[^/]"
         elif character == "[":
-            inside = _SET.match(text, at + 1)
-            if not inside:
-                return _NOTHING  # it has no end
-            turned = inside[0][0] in no
-            inner = inside[1][1:] if turned else inside[1]
-            inner = re.sub(r"\\(.)|([\\^\[\]&~|])", lambda one: re.escape(one[1] or one[2]), inner)
-            found += f"(?!/)[{'^' * turned}{inner}]"
-            at = inside.end() - 1
+            turned = text.startswith(tuple(no), at + 1)
+            inside, at = _inside(text, at + 1 + turned)
+            found += f"(?!/)[{'^' * turned}{inside}]" if inside else _NOTHING
         elif character == "\\":
             if at + 1 == len(text):
                 return _NOTHING
@@ -244,3 +249,20 @@ def _part(text: str, no: str) -> str:
             found += re.escape(character)
         at += 1
     return found
+
+
+def _inside(text: str, at: int) -> tuple[str, int]:
+    """What stands in brackets, "" where it means nothing, and where they close.
+
+    A first one that closes them is one of the set.
+    """
+    found = ""
+    while not found or not text.startswith("]", at):
+        item = _ITEM.match(text, at)
+        if not item or item[1] not in (None, *_CLASSES):
+            return "", len(text)
+        name, first, last = item.groups()
+        ends = [re.escape(end[-1]) for end in (first, last) if end]
+        found += _CLASSES[name] if name else "-".join(ends)
+        at = item.end()
+    return found, at

@@ -67,9 +67,16 @@ class _Imports:
     folder: Path
     names: set[str] = field(default_factory=set)
     modules: dict[str, SourceFile] = field(default_factory=dict)
+    _unread: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
+    """Pieces of code, each with the package it belongs to."""
 
-    def follow(self, code: str | bytes, package: tuple[str, ...] = ()) -> None:
-        """Find what a piece of code imports; ``package`` is the package it belongs to."""
+    def follow(self, code: str) -> None:
+        """Find what a program imports, and what that imports in its turn."""
+        self._unread.append((code, ()))
+        while self._unread:
+            self._read(*self._unread.pop())
+
+    def _read(self, code: str | bytes, package: tuple[str, ...]) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -88,7 +95,7 @@ class _Imports:
 
     def _module(self, parts: tuple[str, ...]) -> None:
         """Take along what an import of ``a.b.c`` loads, if it lies here."""
-        if not parts:
+        if not parts or parts[0] in self.names:
             return
         self.names.add(parts[0])
         if parts[0] in sys.stdlib_module_names:
@@ -116,4 +123,4 @@ class _Imports:
                 "Fix its permissions, or do without the import.",
             ) from None
         self.modules[path] = SourceFile(path, origin=file, size=len(data))
-        self.follow(data, PurePosixPath(path).parts[:-1])
+        self._unread.append((data, PurePosixPath(path).parts[:-1]))

@@ -44,11 +44,11 @@ def git(folder: Path, *words: str, given: str = "") -> str:
     """Run git without anybody's settings."""
     known = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     ran = subprocess.run(
-        ["git", *words], cwd=folder, input=given, env={**os.environ, **known, "HOME": str(folder)},
-        capture_output=True, text=True, check=False,
+        ["git", *words], cwd=folder, input=given.encode(), capture_output=True, check=False,
+        env={**os.environ, **known, "HOME": str(folder)},
     )  # fmt: skip
     assert ran.returncode in (0, 1), ran.stderr
-    return ran.stdout
+    return ran.stdout.decode()
 
 
 @settings(
@@ -65,6 +65,41 @@ def test_what_git_leaves_out_stays(repository: Path, top: list[str], below: list
     assert [path for path in PATHS if home.keeps(path)] == [
         path for path in PATHS if path in told.split("\0")
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"[[:{name}:]]" for name in ("digit", "alpha", "alnum", "upper", "lower", "xdigit")),
+        *(f"[[:{name}:]]" for name in ("space", "blank", "punct", "graph", "print", "cntrl")),
+        "*[[:digit:]]", "[![:digit:]]", "[^[:alpha:]_]", "[[:upper:]x-z]", "[[:digit:]-z]",
+        "[[:space:]-z]", "[[:digit:]--0]", "[A-[:digit:]]", "[[:digit]", "[x[:digit:]",
+        "[[:]", "[[:]]", "[[::]x]", "[[:odd:]x]", "[[:DIGIT:]]", "[]-a]", "[a-]", "[\\[:digit:]]",
+        "[a&&b]", "[a~~b||^]", "**a", "a**", "*\\**", "?**", "**/**/a", "d/**/**", "d/**/**/**/a",
+        "a\x0bb", "a\x0cb", "a\u2028b", "a\rb", "Icon\r\r", "a\r", "a \r", "a\r ",
+    ],
+)  # fmt: skip
+def test_what_git_reads_in_a_line(tmp_path: Path, line: str) -> None:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / ".gitignore").write_bytes(f"{line}\nc\n".encode())
+    names = [*map(chr, range(1, 127)), "a1", "ba", "a*", "1]", ":]", "d]", "x]", "d/a", "d/e/a"]
+    names += ["a\x0bb", "a\u2028b", "a\rb", "a\r", "Icon", "Icon\r"]
+    names = [name for name in names if name not in "./"]
+    given = "\0".join(f"./{name}" for name in names)
+
+    told = git(tmp_path, "check-ignore", "--no-index", "-z", "--stdin", given=given).split("\0")
+
+    home = Home(tmp_path)
+    assert [name for name in names if home.keeps(name)] == [
+        name for name in names if f"./{name}" in told
+    ]
+
+
+@pytest.mark.parametrize("line", ["*" * 40 + " data " + "*" * 40 + "!", "**/" * 40 + "data"])
+@pytest.mark.parametrize("name", [".gitignore", ".dockerignore", ".s2iignore"])
+def test_a_row_of_stars_costs_no_more_than_one(tmp_path: Path, name: str, line: str) -> None:
+    (tmp_path / name).write_text(line)
+    assert not Home(tmp_path).keeps("/".join([" data" * 9] * 20))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from ciao_kernel import files as searching
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.magics.words import words
 from ciao_kernel.workspace import CELL, entry_name, gather
@@ -149,6 +150,27 @@ def test_odd_code_stops_no_one(tmp_path: Path) -> None:
     assert modules("-" * 100_000 + "1", tmp_path) == []
 
 
+def test_a_large_package_is_gone_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked: list[Path] = []
+
+    def walk(top: Path) -> Iterator[Path]:
+        walked.append(top)
+        return searching_walk(top)
+
+    searching_walk = searching.walk
+    monkeypatch.setattr(searching, "walk", walk)
+    write(tmp_path, {f"pkg/m{number}": "from . import m0" for number in range(2000)})
+    assert len(modules("import pkg", tmp_path)) == 2000
+    assert walked == [tmp_path / "pkg"]
+
+
+def test_a_long_row_of_modules_is_followed_to_its_end(tmp_path: Path) -> None:
+    write(tmp_path, {f"m{number}": f"import m{number + 1}" for number in range(1000)})
+    assert len(modules("import m0", tmp_path)) == 1000
+
+
 def test_an_unreadable_module_is_an_error_with_its_name(readable: Path) -> None:
     write(readable, {"helper": ""})
     (readable / "helper.py").chmod(0)
@@ -206,6 +228,27 @@ def test_the_whole_folder_comes_without_environments_and_repositories(tree: Path
     found = files(tree, ".")
     assert "data/train.csv" in found
     assert not [name for name in found if name.startswith(("venv", ".git")) or "pyc" in name]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["venv", "!venv", "venv/lib", "venv/lib/*", "v*", "*/lib", "**/*.py"]
+)
+def test_an_environment_stays_whatever_names_it(tree: Path, pattern: str) -> None:
+    error = refused(tree, pattern)
+    assert error.message == (
+        f"%files cannot take {pattern.lstrip('!')}: a virtual environment never goes along."
+    )
+    assert "%packages" in error.hint
+
+
+@pytest.mark.parametrize("pattern", ["*/lib", "**/*.py"])
+def test_what_lies_beside_an_environment_goes_without_it(tree: Path, pattern: str) -> None:
+    write(tree, {"own/lib/x": ""})
+    assert files(tree, pattern) == ["own/lib/x.py"]
+
+
+def test_a_file_of_an_environment_goes_where_it_is_written_out(tree: Path) -> None:
+    assert files(tree, "venv/lib/site.py") == ["venv/lib/site.py"]
 
 
 @pytest.mark.parametrize("pattern", ["/etc/passwd", "../x", "data/../../x", "~/x", "~root/x", ".."])
@@ -471,6 +514,25 @@ def test_a_repository_begins_above_the_notebook(tree: Path) -> None:
     source = gather("", work, (".",))
     assert [file.path for file in source.files] == ["b", "in/secret"]
     assert source.notes == (f"left at home by {tree}/.gitignore: a.tmp, secret",)
+
+
+def test_the_notebooks_own_folder_is_asked_for_by_name(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*\n")  # outside of any repository
+    work = tmp_path / "repository" / "scratch"
+    work.mkdir(parents=True)
+    (work / "x").touch()
+    assert files(work, ".") == ["x"]
+    (work.parent / ".git").mkdir()
+    (work.parent / ".gitignore").write_text("scratch/\n")
+    assert files(work, ".") == files(work, "**/*") == ["x"]
+
+
+@pytest.mark.parametrize("pattern", [".", "./", "*", "**/*"])
+def test_no_hint_takes_the_whole_folder_with_its_keys(tree: Path, pattern: str) -> None:
+    (tree / ".gitignore").write_text("*\n")
+    error = refused(tree, pattern)
+    assert "all of it stays at home by .gitignore" in error.message
+    assert error.hint == "Name the files or folders that are meant."
 
 
 def test_local_modules_go_whatever_git_says(tmp_path: Path) -> None:
