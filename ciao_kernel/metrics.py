@@ -108,7 +108,7 @@ class Metrics:
             return False
         changed = False
         for wish, (name, value) in wanted.items():
-            changed |= self._append(wish, replica, name, place, value)
+            changed |= self._append(wish, replica, name, place, value, found)
         return changed
 
     def _wanted(self, found: Reading) -> dict[str, tuple[str, float]]:
@@ -123,7 +123,13 @@ class Metrics:
         return wanted
 
     def _append(
-        self, wish: str, replica: Replica, name: str, place: tuple[str, float], value: float
+        self,
+        wish: str,
+        replica: Replica,
+        name: str,
+        place: tuple[str, float],
+        value: float,
+        found: Reading,
     ) -> bool:
         """Put a point on a curve, unless another name or another axis feeds it."""
         series = self.curves[wish].setdefault(replica, Series())
@@ -141,6 +147,8 @@ class Metrics:
             series.forget(-math.inf)
         if axis == "line":  # counted here, for each metric alone
             x = series.x[-1] + 1 if series.x else 1.0
+        if axis == "step" and found.step is None and not found.of and x in series.x[-1:]:
+            return False  # a summary, maybe of a test: what the step itself said stays
         series.add(x, value)
         return True
 

@@ -24,17 +24,22 @@ _OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
 """Names that mean the same whatever data the line is about."""
 _STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
 """Names of a count of steps, the best first."""
+_NOT_NOW = ("best_", "last_", "over_", "per_")
+"""How names of two words begin that tell of no epoch that runs: ``best epoch 1``."""
 
 # All quantifiers that could meet are possessive: a line may hold anything.
 _WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
 """Digits, or groups of three as in 1,000."""
 _NUMBER = rf"[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:inity)?)"
+_AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE})"
+"""What may stand before the mark: ``loss (for 1 batch) at step 0: 131.3``."""
 _PAIR = re.compile(
     rf"""
       (?<![\w./@]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
-      (?: [ \t]*+ (?P<mark>[:=]>?|->|→|(?<=[ \t])is(?=[ \t])) [ \t]*+ | (?=[ \t\[(]) [ \t]*+ )
+      (?: (?:{_AT})? [ \t]*+ (?P<mark>[:=]>?|->|→|(?<=[ \t])is(?=[ \t])) [ \t]*+
+        | (?=[ \t\[(]) [ \t]*+ )
       (?P<open>["'\[(]*+) (?:(?:[a-z][a-z\d]*+\.)?[a-z]++\d*+\(\[?)? [ \t]*+
-      (?P<number>{_NUMBER}) (?: [ \t]*+/[ \t]*+(?P<total>{_WHOLE}) )?
+      (?P<number>{_NUMBER}) (?:(?<=[a-z])\.0)? (?: [ \t]*+/[ \t]*+(?P<total>{_WHOLE}) )?
       (?! \w | \.\d | [:-]\d | /\d )
     | (?<![\w./@-]) (?P<set>{"|".join(sorted(_SETS, key=len, reverse=True))}) (?![\w/@-]|\.\w)
     | (?P<quote>["']) (?P<group>[a-z][\w./@-]{{0,63}}+) (?P=quote) [ \t]*+ : [ \t]*+ \{{
@@ -115,10 +120,13 @@ def read(line: str) -> Reading:
         value = _float(match["number"])
         total = _float(match["total"]) if match["total"] else None
         spans.append(match.span())
+        if match["at"] and (at := _float(match["at"])) < _FARTHEST:
+            steps.setdefault("step", (at, None))
         bare = name.removeprefix("train_")
         if bare == "epoch" or (bare == "epochs" and total):
-            found.epoch = value if abs(value) < _FARTHEST else None
-            found.opens = total is not None
+            now = not _longer(line, match.start(), written).startswith(_NOT_NOW)
+            if found.epoch is None and now and abs(value) < _FARTHEST:
+                found.epoch, found.opens = value, total is not None
         elif bare in _STEPS:
             if abs(value) < _FARTHEST and (total or 0) < _FARTHEST:
                 steps.setdefault(bare, (value, total))

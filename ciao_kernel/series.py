@@ -211,6 +211,8 @@ class Progress:
             self._starts = {one: at for one, at in self._starts.items() if one <= epoch}
             self._begin(epoch, self._starts[epoch])
         else:
+            if not self._total and self._at is not None and step <= 0:
+                done += 1  # steps count from 0: the last one's place is taken
             if self._starts and epoch < next(iter(self._starts)):
                 self._starts.clear()  # begun again, before the first line that was seen
                 self._start = done = 0.0

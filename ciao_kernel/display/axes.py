@@ -11,6 +11,8 @@ _LARGE = 1e7
 """From here on numbers are written with a power of ten."""
 _DECADES = 3
 """From so many powers of ten on values are shown on a logarithmic axis."""
+_TINY = 1e-300
+"""Nearer to 0 values are 0: there is nothing left to divide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,10 @@ def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
         whole: The values count something, such as steps: the axis ends where they do, does not
             go below 0 for them, and where all of them are whole numbers so are the ticks.
     """
-    several = list(values)
+    several = [value if abs(value) >= _TINY else 0.0 for value in values]
     low, high = min(several), max(several)
     counts = whole and all(value == round(value) for value in several)
-    if not high - low > max(abs(high) * 1e-9, 1e-300):
+    if not high - low > max(abs(high) * 1e-9, _TINY):
         pad = max(1.0, abs(high) * 0.01) if whole else abs(high) * 0.1 or 1.0
         low, high = 0.0 if whole and 0 <= low < pad else low - pad, high + pad
     step = _nice(high / ticks - low / ticks)
@@ -105,7 +107,7 @@ def fitting(values: Iterable[float], ticks: int) -> Axis:
     """Make an axis: logarithmic where all values are positive and far apart."""
     several = list(values)
     low, high = min(several), max(several)
-    if low <= 1e-300 or math.log10(high) - math.log10(low) < _DECADES:
+    if low <= _TINY or math.log10(high) - math.log10(low) < _DECADES:
         return linear(several, ticks)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     apart = math.ceil((last - first) / ticks)

@@ -42,6 +42,32 @@ def test_steps_that_begin_again_in_each_epoch_go_on() -> None:
     assert curve(*bars) == [(10, 10), (20, 20), (30, 10), (40, 20)]
 
 
+def test_steps_that_count_from_0_in_each_epoch_lose_none() -> None:
+    one_each = [f"Epoch {e}, Batch 0, Loss: {9 - e}" for e in range(8)]
+    assert curve(*one_each) == [(e, 9 - e) for e in range(8)]
+    some = [f"Epoch {e} | Iter {n} | Train Loss {9 - e}" for e in (0, 1, 2) for n in (0, 100)]
+    assert curve(*some) == [(0, 9), (100, 9), (101, 8), (201, 8), (202, 7), (302, 7)]
+    assert curve(*some, *some) == curve(*some)
+    assert curve(*some[2:], *some) == curve(*some)  # begun again, further back
+    total = [f"Epoch {e} [{n}/100] loss {n}" for e in (0, 1) for n in (0, 64)]
+    assert curve(*total) == [(0, 0), (64, 64), (100, 0), (164, 64)]
+    custom = [
+        line
+        for e in (0, 1)
+        for line in (
+            f"Start of epoch {e}",
+            *(f"Training loss (for 1 batch) at step {n}: {n - e}.0" for n in (0, 100)),
+            "Training acc over epoch: 0.7886",
+        )
+    ]
+    assert curve(*custom) == [(0, 0), (100, 100), (101, -1), (201, 99)]
+
+
+def test_the_epoch_of_a_line_is_the_one_that_runs() -> None:
+    lines = [f"epoch {e} loss {1 / e} (best epoch 1)" for e in (1, 2, 3, 4)]
+    assert curve(*lines) == [(e, 1 / e) for e in (1, 2, 3, 4)]
+
+
 def test_a_bar_that_writes_over_itself_is_many_points() -> None:
     parts = (f"\x1b[1m {n}/3\x1b[0m {BAR} 0s 5ms/step - loss: {4 - n}" for n in (1, 2, 3))
     line = ("\x08" * 70 + "\r").join(parts)

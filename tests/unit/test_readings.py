@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ciao_kernel.metrics import Metrics
 from ciao_kernel.model import Replica
 from ciao_kernel.readings import fold, read
+from tests.helpers.growth import is_linear
 
 ONE = Replica("worker", 0)
 BAR = "━" * 20
@@ -91,6 +92,14 @@ READ_IN_BRACKETS = {"loss": 0.31, "acc": 1, "lr": 0.1}
         ("loss: tensor(0.3100, grad_fn=<NllLossBackward0>)", {"loss": 0.31}, None, None),
         ("loss np.float32(0.31)", {"loss": 0.31}, None, None),
         ("loss: inf step: 3 lr: -Infinity", {"loss": math.inf, "lr": -math.inf}, 3, None),
+        ("loss=inf.0, acc=-inf., lr=1", {"loss": math.inf, "acc": -math.inf, "lr": 1}, None, None),
+        ("Training loss (for 1 batch) at step 0: 131.3", {"train_loss": 131.3}, 0, None),
+        ("Epoch 1: Loss at step 1,000: 0.31, acc 1", {"loss": 0.31, "acc": 1}, 1000, 1),
+        ("Saving model at step 100: loss 0.31", {"loss": 0.31}, 100, None),
+        ("epoch 4 loss 0.25 (best epoch 1)", {"loss": 0.25}, None, 4),
+        ("Best epoch: 3, last epoch 7, loss 0.3", {"loss": 0.3}, None, None),
+        ("Training acc over epoch: 0.7886", {}, None, None),
+        ("Steps per epoch: 100, epoch 2", {}, None, 2),
         ("ETA: 0:00:10 - loss: 0.31", {"loss": 0.31}, None, None),
         ("2026/11/21 23:48 loss 0.31", {"loss": 0.31}, None, None),
         ("[01/15 12:00:00] loss 0.31", {"loss": 0.31}, None, None),
@@ -204,6 +213,9 @@ def test_how_many_steps_there_are_may_have_commas_too() -> None:
 def test_no_number_is_a_number_too() -> None:
     assert math.isnan(read("step 3 loss nan").values["loss"])
     assert math.isnan(read('{"loss": NaN}').values["loss"])
+    lightning = "Epoch 0: 50%|## | 5/10 [00:01<00:01, 5.0it/s, v_num=0, loss=nan.0]"
+    assert math.isnan(read(lightning).values["loss"])
+    assert read("loss=nan.01").values == read("loss=nan.0.1").values == {}
 
 
 @pytest.mark.parametrize(
@@ -256,3 +268,15 @@ def test_a_line_of_any_form_is_read_in_time(line: str) -> None:
     # A pattern that goes back and forth would not be done before the test's own time is up.
     metrics = Metrics(("loss",))
     metrics.add(ONE, (line + " loss").encode() * 2)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("loss at step 1 ", "loss (for ", "loss (for 1 batch) at step ", "a at step 1,000,000 : "),
+        *("nan.0", "loss=nan.0.", "best epoch 1 ", " ", "at step ", "1,000"),
+    ],
+)
+@pytest.mark.parametrize("head", ["loss", "loss at step ", "loss (", "loss=nan"])
+def test_time_grows_with_a_line_s_length_alone(head: str, unit: str) -> None:
+    assert is_linear(lambda size: read(head + unit * (size // len(unit))), 60_000)

@@ -205,6 +205,24 @@ def test_a_summary_without_a_step_stands_where_the_training_is() -> None:
     assert test_loss == [(64, 1), (164, 2)]
 
 
+def test_a_summary_that_does_not_say_of_what_leaves_the_training_s_points() -> None:
+    quickstart = []
+    for epoch in (1, 2):
+        quickstart += [f"Epoch {epoch}", "-----"]
+        quickstart += [f"loss: {n}.5  [{n:>5}/100]" for n in (64, 96)]
+        quickstart += ["Test Error: ", " Accuracy: 45.0%, Avg loss: 9.9"]
+    loss, accuracy = curves(*quickstart, wishes=("loss", "accuracy"))
+    assert loss == [(64, 64.5), (96, 96.5), (164, 64.5), (196, 96.5)]
+    assert accuracy == [(96, 45), (196, 45)]
+    imagenet = ["Epoch: [0][ 10/20]\tAcc@1  50.00 ( 40.00)", " *   Acc@1 55.102 Acc@5 80.0"]
+    assert curves(*imagenet, wishes=("acc_1", "acc_5")) == [[(10, 50)], [(10, 80)]]
+
+
+def test_a_summary_of_a_validation_is_its_last_value() -> None:
+    lines = [*bar("Train", 100, (100, 2)), *bar("Validation", 30, (30, 5)), "val_loss: 4"]
+    assert curves(*lines) == [[(100, 2)], [(100, 4)]]
+
+
 def keras(epoch: int, total: int, *points: tuple[int, float]) -> list[str]:
     return [f"Epoch {epoch}/2", *(f"{n}/{total} ━━━ 1s 5ms/step - loss: {y}" for n, y in points)]
 

@@ -114,6 +114,16 @@ def test_values_far_apart_are_on_a_logarithmic_axis() -> None:
     assert axes.fitting([0, 1e9], 5).step
 
 
+@pytest.mark.parametrize("values", [[3e-323], [3e-323, 0], [-3e-323, 3e-323], [1e-299, 3e-323]])
+def test_values_that_are_almost_0_have_a_place(values: list[float]) -> None:
+    for axis in (axes.linear(values, 5), axes.linear(values, 5, whole=True)):
+        assert all(-1e-6 <= axis.at(value) <= 1 + 1e-6 for value in values)
+    made = Metrics(("loss",))
+    for value in values:
+        made.add(ONE, f"loss {value}\n".encode())
+    assert texts(plot.draw(made, "loss of mnist"))
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
