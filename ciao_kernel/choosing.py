@@ -62,11 +62,11 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
 
 def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> None:
     """See that the builder that a cell or the setting names can do what the cell wishes for."""
-    text = f"the builder {named.name}" + ("" if spec.builder else ", which the settings name,")
+    name = named.name if spec.builder else f"{named.name}, which the settings name,"
     if named.backend != runs.name:
-        text = f"{text} works for the backend {named.backend}, and this job is for {runs.name}."
+        text = f"the builder {name} works for {named.backend}, and this job is for {runs.name}."
     elif lacks := spec.build.wishes - named.brings:
-        text = f"{text} does not bring what {_written(lacks, registry)} asks for."
+        text = f"the builder {name} does not bring what {_written(lacks, registry)} asks for."
     else:
         return
     hint = "With %builder=auto one is chosen that can."

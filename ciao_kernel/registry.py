@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ciao_kernel.errors import PluginError
 from ciao_kernel.magics import table as magics_table
+from ciao_kernel.magics.directive import Scope
 from ciao_kernel.magics.table import Names, Table
 from ciao_kernel.plugins import Backend, Builder, Framework
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from ciao_kernel.config import Settings
 
 _T = TypeVar("_T")
+
+_ROLE = re.compile(r"[a-z][a-z0-9]*")
+"""A role is a directive, a part of pods' names and one of a variable's words."""
 
 _FRAMEWORKS = {
     "tensorflow": "ciao_kernel.frameworks.tensorflow:TensorFlow",
@@ -155,10 +160,10 @@ class Registry:
             raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.")
         try:
             if isinstance(target, EntryPoint):
-                return _checked(target.load()(*arguments), _CONTRACTS[kind])
+                return _checked(target.load()(*arguments), _CONTRACTS[kind], name)
             module, _, attribute = target.partition(":")
             return getattr(importlib.import_module(module), attribute)(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not isinstance(target, EntryPoint):
                 raise
             raise PluginError(
@@ -181,16 +186,32 @@ _CONTRACTS: dict[str, type] = {
 }
 
 
-def _checked(plugin: Any, contract: type) -> Any:
-    """See that a third party's plug-in has all that its contract names."""
+def _checked(plugin: Any, contract: type, name: str) -> Any:
+    """See that a third party's plug-in of this name has all that its contract names."""
     wanted = {*contract.__annotations__, *vars(contract)}
     missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
     if missing:
         raise TypeError(f"it lacks {', '.join(missing)}")
-    for name, method in vars(contract).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            _check_call(getattr(plugin, name), method)
+    for attribute, method in vars(contract).items():
+        if inspect.isfunction(method) and not attribute.startswith("_"):
+            _check_call(getattr(plugin, attribute), method)
+    if plugin.name != name:
+        raise TypeError(f"its name is {plugin.name!r}, and that of its entry point {name!r}")
+    if contract is Framework:
+        _check_roles(plugin.roles)
     return plugin
+
+
+def _check_roles(roles: Any) -> None:
+    """See that roles can be directives, beside those that there are."""
+    if not isinstance(roles, tuple) or not roles:
+        raise TypeError(f"its roles are {roles!r}, and have to be a tuple of names")
+    for role in roles:
+        if not isinstance(role, str) or not _ROLE.fullmatch(role):
+            raise TypeError(f"its role {role!r} is not written in lower-case letters and digits")
+        taken = magics_table.build(Names({}, (), ())).find(role)
+        if taken and taken.scope is not Scope.ROLE:
+            raise TypeError(f"its role {role!r} is the name of the directive %{taken.name}")
 
 
 def _check_call(method: Callable[..., Any], contract: Callable[..., Any]) -> None:

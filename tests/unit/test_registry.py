@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -42,6 +43,11 @@ class Half:
     """What somebody began to write."""
 
     name = "half"
+
+
+def leave() -> None:
+    """A framework of a package that does not want this machine."""
+    sys.exit("not today")
 
 
 def _entry(name: str, value: str) -> EntryPoint:
@@ -100,6 +106,44 @@ def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_on
 
     with pytest.raises(PluginError, match=r"its stop\(job, reason, certain=…\): .*'certain'"):
         registry.backend("earlier", Settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "why"),
+    [
+        ("jax", ("Worker",), "role 'Worker' is not written in lower-case letters"),
+        ("jax", ("host", "a-b"), "role 'a-b' is not"),
+        ("jax", ("host", 3), "role 3 is not"),
+        ("jax", ("image",), "role 'image' is the name of the directive %image"),
+        ("jax", ("labels", "host"), "role 'labels' is the name"),
+        ("jax", None, "roles are None"),
+        ("jax", "host", "roles are 'host'"),
+        ("jax", (), "roles are ()"),
+        ("JAX", ("host",), "its name is 'JAX', and that of its entry point 'jax'"),
+        ("tensorflow", ("host",), "its name is 'tensorflow'"),
+    ],
+)
+def test_a_framework_that_would_harm_others_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, roles: object, why: str
+) -> None:
+    monkeypatch.setattr(Jax, "name", name)
+    monkeypatch.setattr(Jax, "roles", roles)
+    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+
+    spec = parse.parse("%framework=tensorflow\n%worker=2\nx = 1\n", registry.table).spec
+
+    assert spec.count("worker") == 2
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    (fault,) = registry.faults(Settings())
+    assert why in fault.message
+
+
+def test_a_plugin_that_exits_when_it_is_loaded_is_left_out() -> None:
+    registry = Registry({"frameworks": {"leaver": _entry("leaver", f"{__name__}:leave")}})
+
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    (fault,) = registry.faults(Settings())
+    assert "not today" in fault.message
 
 
 def test_a_third_partys_builder_is_chosen_only_by_name() -> None:

@@ -179,7 +179,7 @@ def test_a_builder_that_the_settings_name() -> None:
 @pytest.mark.parametrize("by_cell", [True, False])
 def test_folders_of_this_machine_are_nothing_for_a_cluster(by_cell: bool) -> None:
     spec = JobSpec("tensorflow", builder="folder" if by_cell else "")
-    with pytest.raises(SpecError, match="works for the backend local, and this job is for kuber"):
+    with pytest.raises(SpecError, match="works for local, and this job is for kubernetes"):
         chosen(spec, "kubernetes", "folder")
     assert chosen(spec, "local", "folder") == "folder"
 
