@@ -126,9 +126,7 @@ class Members:
         if one.pod and one.pod["metadata"]["uid"] == uid:
             one.pod = None
             if not one.status.state.over:
-                one.status = replace(
-                    one.status, state=State.STOPPED, since=time.time(), reason=why
-                )
+                one.status = replace(one.status, state=State.STOPPED, since=time.time(), reason=why)
 
     # --------------------------------------------------------------------------- what is known
 

@@ -235,8 +235,8 @@ def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
 def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...], since: float) -> str:
     """The operator's words, where no replica's own end says more."""
     said = str(condition.get("message") or "")
-    deadline = str(condition.get("reason") or "").endswith("DeadlineExceeded")
-    if deadline or _DEADLINE in said or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
+    late = _DEADLINE in said or str(condition.get("reason")).endswith("DeadlineExceeded")
+    if late or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
         return "the job ran longer than its %deadline."
     if any(one.state is State.FAILED for one in replicas):
         return ""
