@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ciao_kernel.session import Session
 
 
-_COMMAND = re.compile(r"\s*%ciao(?:[ \t]+([^\r\n]*))?\s*")
+_COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
 _UNDER_CURSOR = re.compile(r"%%?ciao\b")
 _IPYTHON_HELPS = contextlib.suppress(Exception)
 """Whatever fails while the user writes, the key that was pressed has IPython's answer."""
@@ -242,13 +242,15 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     """
     if "%" not in code:
         return None
-    from ciao_kernel import inputs
+    from ciao_kernel import inputs, private
     from ciao_kernel.magics import complete as completing
 
     with _IPYTHON_HELPS:
         # IPython's own lists of cells and results would travel too.
         names = (name for name in inputs.travelling(variables) if name not in ("In", "Out"))
-        return completing.complete(code, cursor, registry().table, Path.cwd(), variables=names)
+        return completing.complete(
+            code, cursor, registry().table, Path.cwd(), variables=names, secret=private.by_name
+        )
     return None
 
 

@@ -60,7 +60,7 @@ def reason(file: Path) -> str:
         OSError: It cannot.
     """
     for path in {str(file), _ANNEX.sub("/", os.path.realpath(file))}:
-        if why := _named(PurePosixPath(path.lower())):
+        if why := by_name(path):
             return why
     with file.open("rb") as opened:
         if os.fstat(opened.fileno()).st_size > _LARGE:
@@ -105,7 +105,9 @@ def line_of(text: str) -> int:
     return next((number for number, line in lines if masked(line) != line), 0)
 
 
-def _named(path: PurePosixPath) -> str:
+def by_name(file: str | Path) -> str:
+    """Why a file is taken for a secret one by its name alone, which a completer goes by."""
+    path = PurePosixPath(str(file).lower())
     if ".git" in path.parts:
         return "what lies in a repository's own folder may hold passwords"
     if any(fnmatchcase(path.name, pattern) for pattern in _PUBLIC):

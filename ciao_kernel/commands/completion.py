@@ -100,13 +100,15 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
     """
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+        from ciao_kernel import private
         from ciao_kernel.magics.complete import complete as in_header
         from ciao_kernel.registry import Registry
 
         known = {key: texts for key, texts in others(parsed_args).items() if key != name}
         lines = [f"%{key}={text}" for key, texts in known.items() for text in texts]
         text = "\n".join([*lines, f"%{name}={prefix}"])
-        found = in_header(text, len(text), Registry().table, Path.cwd())
+        table = Registry().table
+        found = in_header(text, len(text), table, Path.cwd(), secret=private.by_name)
         return list(found.matches) if found else []
 
     return complete

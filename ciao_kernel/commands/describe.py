@@ -54,8 +54,8 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
         (job.kind_of_place, job.place),
         *details.facts,
     ]
-    yield columns(facts)
-    yield "header\n" + "\n".join(f"  {line}" for line in job.header.splitlines())
+    yield columns([map(cell, fact) for fact in facts])
+    yield "header\n" + "\n".join(f"  {plain(line)}" for line in job.header.splitlines())
     if any(one.image or one.asks for one in details.groups):
         heads = ("role", "replicas", "image", "resources", "restart")
         yield _table(
@@ -83,7 +83,7 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
             ],
         )
     if details.missing:
-        yield details.missing
+        yield cell(details.missing)
 
 
 def _replicas(status: Status, details: Details) -> str:
@@ -98,7 +98,7 @@ def _replicas(status: Status, details: Details) -> str:
             (*row[:-1], details.pods.get(one.replica, ""), one.node, one.restarts, one.log)
             for row, one in zip(rows, status.replicas, strict=True)
         ]
-    why = [f"\n  {one.replica}: {plain(one.reason)}" for one in status.replicas if one.reason]
+    why = [f"\n  {one.replica}: {cell(one.reason)}" for one in status.replicas if one.reason]
     return _table(heads, rows) + "".join(why)
 
 
@@ -106,9 +106,13 @@ def _times(one: Incident) -> str:
     return _age(one.since) + (f" x{one.count}" if one.count > 1 else "")
 
 
+def cell(value: object) -> str:
+    """The cluster's text, or another user's, on one line: it must not command a terminal."""
+    return plain(" ".join(str(value).split("\n")))
+
+
 def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    # A message is the cluster's: it must not command a terminal.
-    return columns([heads, *([plain(str(cell)) or _NONE for cell in row] for row in rows)])
+    return columns([heads, *([cell(one) or _NONE for one in row] for row in rows)])
 
 
 def _age(since: float) -> str:

@@ -7,7 +7,7 @@ import json
 import time
 
 from ciao_kernel.commands import Face
-from ciao_kernel.commands.describe import job_record
+from ciao_kernel.commands.describe import cell, job_record
 from ciao_kernel.commands.shared import add_output, add_where, where
 from ciao_kernel.display.table import age, columns
 from ciao_kernel.errors import BackendError
@@ -61,7 +61,7 @@ def _table(found: list[tuple[Job, Status]], *, spaces: bool) -> str:
         column = ["NAMESPACE"]
         column += [job.place if job.kind_of_place == "namespace" else "–" for job, _ in found]
         rows = [(name, *row) for name, row in zip(column, rows, strict=True)]
-    return columns(rows) + "\n"
+    return columns([map(cell, row) for row in rows]) + "\n"
 
 
 def _row(job: Job, status: Status) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared import add_output
 from ciao_kernel.display.errors import spoken
+from ciao_kernel.display.lines import plain_text
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import kinds, parse, quantities
 from ciao_kernel.magics.header import Style
@@ -130,7 +131,7 @@ class _Written:
 
     def show(self, event: Event) -> None:
         if isinstance(event, Notice):
-            self._face.write(f"{event.text}\n")
+            self._face.write(f"{plain_text(event.text)}\n")
 
     async def end(self) -> None:
         """Never called."""

@@ -49,6 +49,11 @@ def plain(line: str) -> str:
     return _SGR.sub("", clean(line))
 
 
+def plain_text(text: str) -> str:
+    """The lines of a text in which others had a hand, and none of their commands."""
+    return text if text.isprintable() else "\n".join(map(plain, text.split("\n")))
+
+
 NO_LIMIT = 10**9
 """A line limit for terminals and pipes, which take lines of any length."""
 
@@ -140,6 +145,8 @@ class Batcher:
         self._credit = self._burst
         self._counted = clock()
         self._pending: list[Output] = []
+        self._fresh = 0
+        self._missing: dict[Replica, int] = {}
         self._full_said = False
 
     def __bool__(self) -> bool:
@@ -151,6 +158,10 @@ class Batcher:
         count.lines += output.lines
         if output.data:
             self._pending.append(output)
+            self._fresh += self._size(output)
+            if self._fresh > 2 * self._burst:
+                # Of what waits, more is never shown at once.
+                self._cut(int(self._burst))
 
     def charge(self, size: int) -> None:
         """Count bytes that were shown in another way, such as a table."""
@@ -166,16 +177,19 @@ class Batcher:
         self._credit = min(self._burst, self._credit + self._rate * (now - self._counted))
         self._counted = now
         room = max(self._credit, self._burst / 4) if last else self._credit
-        if not self._pending or (room <= 0 < self._left):
+        if not (self._pending or self._missing):
             return ""
-        pending, self._pending = self._pending, []
+        needed = sum(map(self._size, self._pending))
+        if self._left > 0 and room < min(needed, self._burst / 8):
+            return ""  # A little later more fits.
         if self._left <= 0:
-            return self._nothing(pending)
+            return self._nothing()
         room = min(room, self._left)
-        if sum(map(self._size, pending)) > room:
-            text = self._most(pending, int(room))
-        else:
-            text = "".join(self._prefixer.format(one.replica, one.data) for one in pending)
+        if needed > room:
+            self._cut(int(room))
+        parts = (self._prefixer.format(one.replica, one.data) for one in self._pending)
+        text = _not_shown(self._missing) + "".join(parts)
+        self._pending, self._fresh, self._missing = [], 0, {}
         size = _wire_size(text)
         self.charge(size)
         self._left -= size
@@ -188,22 +202,23 @@ class Batcher:
         """Bytes of a line's prefix and end."""
         return _wire_size(self._prefixer.prefix(replica)) + 2
 
-    def _nothing(self, pending: list[Output]) -> str:
-        for one in pending:
+    def _nothing(self) -> str:
+        for one in self._pending:
             self.counts[one.replica].left_out += one.lines
+        self._pending, self._fresh, self._missing = [], 0, {}
         if self._full_said:
             return ""
         self._full_said = True
         return "… this cell shows no more; the log files in the table go on …\n"
 
-    def _most(self, pending: list[Output], room: int) -> str:
-        """Show the last lines of each replica, as many as fit, and say how many do not."""
+    def _cut(self, room: int) -> None:
+        """Keep the last lines of each replica, as many as fit, and count those that do not."""
         written: dict[Replica, list[Output]] = {}
         needs: dict[Replica, int] = {}
-        for one in pending:
+        for one in self._pending:
             written.setdefault(one.replica, []).append(one)
             needs[one.replica] = needs.get(one.replica, 0) + self._size(one)
-        parts, missing = [], {}
+        self._pending, self._fresh = [], 0
         # The quiet ones first: what they leave of their share is for the others.
         for number, replica in enumerate(sorted(written, key=lambda one: needs[one])):
             share = min(needs[replica], room // (len(written) - number))
@@ -212,10 +227,9 @@ class Batcher:
             left_out = sum(one.lines for one in written[replica]) - lines
             if left_out:
                 self.counts[replica].left_out += left_out
-                missing[replica] = left_out
+                self._missing[replica] = self._missing.get(replica, 0) + left_out
             if kept:
-                parts.append(self._prefixer.format(replica, kept))
-        return _not_shown(missing) + "".join(parts)
+                self._pending.append(Output(replica, kept, lines))
 
     def _tail(self, replica: Replica, several: Iterable[Output], share: int) -> tuple[bytes, int]:
         data = b"".join(one.data for one in several)

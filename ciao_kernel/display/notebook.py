@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer
+from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer, plain_text
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.magics import plots
@@ -28,6 +28,8 @@ _TICK = 0.1
 _TABLE_TICK = 0.25
 _TABLE_BYTES = 60_000
 """Bytes a second that the table may cost; a table of 64 rows is drawn once in a while."""
+_SHARE = 1 / 4
+"""Part of the rate that the table may take, and the picture too: the rest is for the lines."""
 
 
 class NotebookDisplay:
@@ -41,6 +43,7 @@ class NotebookDisplay:
     def __init__(self, publisher: Publisher, settings: Settings) -> None:
         self._publisher = publisher
         self._settings = settings
+        self._redraw_rate = min(_TABLE_BYTES, settings.output_rate * _SHARE)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._ended: Table | None = None
@@ -54,6 +57,7 @@ class NotebookDisplay:
         self._draw_pause = _TABLE_TICK
         self._ticker: asyncio.Task[None] | None = None
         self._picture: PlotOutput | None = None
+        self._picture_due = 0.0
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the clock that sends batches."""
@@ -61,7 +65,7 @@ class NotebookDisplay:
         self._batcher = self._new_batcher(job.replicas)
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
-        self._picture = None
+        self._picture, self._picture_due = None, 0.0
         if wishes := plots.asked(job.header):
             from ciao_kernel.display.curves import Curves
             from ciao_kernel.display.picture import PlotOutput
@@ -75,7 +79,7 @@ class NotebookDisplay:
         """Take an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
             # What was written before stands before.
-            self._unsent += self._batcher.take() + f"{event.text}\n"
+            self._unsent += self._batcher.take() + f"{plain_text(event.text)}\n"
             if self._table is None:
                 self._send()  # No end() comes that would tell of a fault.
             else:
@@ -161,7 +165,7 @@ class NotebookDisplay:
     def _draw_if_due(self) -> None:
         assert self._table is not None
         stale = self._dirty or self._table.moving()
-        pause = self._draw_pause if self._dirty else 1.0
+        pause = self._draw_pause if self._dirty else max(self._draw_pause, 1.0)
         if stale and time.monotonic() - self._drawn >= pause:
             self._draw(update=True)
 
@@ -179,13 +183,15 @@ class NotebookDisplay:
         data = {"text/plain": text, "text/html": _html(table)}
         size = sum(map(len, data.values()))
         self._batcher.charge(size)
-        self._draw_pause = max(_TABLE_TICK, size / _TABLE_BYTES)
+        self._draw_pause = max(_TABLE_TICK, size / self._redraw_rate)
         self._publisher.display(data, self._display_id, update=update)
         self._dirty, self._drawn = False, time.monotonic()
 
     def _draw_picture(self) -> None:
         assert self._picture is not None
-        self._batcher.charge(self._picture.draw_if_due())
+        if time.monotonic() >= self._picture_due and (size := self._picture.draw_if_due()):
+            self._batcher.charge(size)
+            self._picture_due = time.monotonic() + size / self._redraw_rate
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)

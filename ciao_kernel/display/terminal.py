@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
-from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain
+from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain_text
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.magics import plots
@@ -101,7 +101,7 @@ class TerminalDisplay:
     def show(self, event: Event) -> None:
         """Take an event. Lines are written at once, or in a terminal with the next few."""
         if isinstance(event, Notice):
-            text = f"{spoken(event.text)}\n"
+            text = f"{plain_text(spoken(event.text))}\n"
             if self._stream.isatty():
                 self._print(text)
             else:
@@ -132,13 +132,14 @@ class TerminalDisplay:
             width = self._live.console.width
             self._live.update(_drawing(table, _lines(drawn), width, last=True), refresh=True)
             self.close()
-            self._stream.write(_places(table) + (drawn.closing_words() if drawn else ""))
+            places = _places(table) + (drawn.closing_words() if drawn else "")
+            self._stream.write(plain_text(places))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            lines = [plain(table.title()), columns(table.grid()), place]
+            lines = [table.title(), columns(table.grid()), place]
             lines += [*_lines(drawn), *([drawn.closing_words()] if drawn else [])]
-            text = "\n".join(lines).rstrip("\n")
+            text = plain_text("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -190,7 +191,7 @@ def _drawing(
     from rich.text import Text
 
     def line(text: str, style: str = "") -> Text:
-        return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+        return Text(plain_text(text), style=style, no_wrap=True, overflow="ellipsis")
 
     left_out = _WIDE if width < _NARROW else ("log",)  # the whole path stands below
     shown = [heading for heading in table.headings() if heading not in left_out]
@@ -202,7 +203,7 @@ def _drawing(
         styles = [_STYLES.get(row.state, "") if heading == "state" else "" for heading in shown]
         drawn.add_row(*map(line, row.cells(shown), styles))
     state = table.status.state if table.status else State.PENDING
-    title = line(plain(table.title()), _STYLES.get(state, ""))
+    title = line(table.title(), _STYLES.get(state, ""))
     place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
     return Group(title, drawn, *map(line, below), *place)
 

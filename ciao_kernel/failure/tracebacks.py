@@ -27,7 +27,9 @@ _GROUP_START = re.compile(
     r"^(?:\[rank\d+\]: ?)?\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
 )
 _GROUP_LINE = re.compile(r"^\s*[|+]")
-_GROUP_ERROR = re.compile(r"^\s*\| (?P<error>[\w.]+: .*)$")
+# ``my.module.Error``, ``main.<locals>.Error``: a class may be local to a function.
+_CLASS = r"[A-Za-z_][\w.]*(?:<locals>[\w.]*)*"
+_GROUP_ERROR = re.compile(rf"^\s*\| (?P<error>{_CLASS}: .*)$")
 # The start of a traceback anywhere in a line. It begins with a fixed character, so that a search
 # does not read a long line again and again.
 _HEAD = re.compile(
@@ -35,7 +37,7 @@ _HEAD = re.compile(
 )
 # Where a traceback ends: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
 # come from threads and processes that write in between.
-_ERROR = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:)?$")
+_ERROR = re.compile(rf"^{_CLASS}(?::\s.*|:)?$")
 _NOT_AN_ERROR = re.compile(r"^(?:DEBUG|INFO|WARNING|WARN|NOTE|I|W)\b")
 _MOST_OF_A_MESSAGE = 20
 # What is no part of the message that an error ends with, although it comes below it.

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _SEPARATOR = re.compile(r"[\s,]+")
 _TYPED = re.compile(r"(?:^|(?<=[\s,]))\w*$")
 """The beginning of a variable's name in front of the cursor."""
+_Secret = Callable[[Path], object]
 _WORD = re.compile(r"""(?>(?:\\.|"(?>(?:\\.|[^"\\])*)"|'[^']*+'|[^\s"'\\])+)""")
 
 
@@ -51,6 +52,7 @@ def complete(
     folder: Path,
     style: Style = Style.CELL,
     variables: Iterable[str] = (),
+    secret: _Secret = lambda file: False,
 ) -> Completion | None:
     """Complete what stands in front of the cursor; the kernel asks.
 
@@ -64,6 +66,7 @@ def complete(
         folder: What relative file names are relative to.
         style: How directives are marked.
         variables: Names that %input takes; they are asked for only there.
+        secret: Whether a file that lies there is a secret one, which no directive takes.
 
     Returns:
         None where the cursor is not on a line of directives in the header: there the completer
@@ -96,7 +99,7 @@ def complete(
         return None if not head.tokens and not token.equals else Completion((), cursor, cursor)
     if isinstance(entry.kind, Variables):
         return _variables(line, column, token, others, table, variables)
-    start, matches = _values(line.text[:column], token, entry, head, table, folder)
+    start, matches = _values(line.text[:column], token, entry, head, table, folder, secret)
     # The rest of the word behind the cursor is replaced too.
     word = _WORD.match(line.text, start)
     end = max(column, min(word.end(), token.end)) if word else column
@@ -161,7 +164,13 @@ def _framework(tokens: Iterable[Token], table: Table) -> str | None:
 
 
 def _values(
-    before: str, token: Token, entry: Directive, head: Header, table: Table, folder: Path
+    before: str,
+    token: Token,
+    entry: Directive,
+    head: Header,
+    table: Table,
+    folder: Path,
+    secret: _Secret,
 ) -> tuple[int, tuple[str, ...]]:
     """Where the word at the cursor starts, and what it may be.
 
@@ -172,6 +181,7 @@ def _values(
         head: The header, which tells the roles.
         table: The directives.
         folder: What relative file names are relative to.
+        secret: Whether a file that lies there is a secret one, which no directive takes.
     """
     value = min(token.value_column, len(before))
     word = unfinished(before[value:])
@@ -188,7 +198,7 @@ def _values(
     if offer is Offer.REPLICAS:
         found = (name for name in _replicas(head, table) if name.startswith(word.typed))
     elif offer is Offer.FILES:
-        found = _paths(word.typed, folder, within=True)
+        found = _paths(word.typed, folder, secret)
     elif offer is Offer.INTERPRETERS:
         found = _interpreters(word.typed, folder)
     elif offer is Offer.METRICS:
@@ -240,7 +250,7 @@ def _replicas(head: Header, table: Table) -> Iterator[str]:
             except ValueError:
                 continue
     roles = table.roles(framework or "")
-    yield from (role for role in roles if role in counts or not counts)
+    yield from (role for role in roles if counts.get(role, not counts))
     for role in roles:
         for index in range(min(counts.get(role, 0), _MOST_REPLICAS)):
             yield f"{role}-{index}"
@@ -248,23 +258,24 @@ def _replicas(head: Header, table: Table) -> Iterator[str]:
 
 def _interpreters(typed: str, folder: Path) -> Iterator[str]:
     if "/" in typed or typed.startswith("~"):
-        return iter(_paths(typed, folder, within=False))
+        return iter(_paths(typed, folder))
     minor = range(sys.version_info.minor + 2, 9, -1)
     names = ("python3", "python", *(f"python3.{number}" for number in minor))
     found = [name for name in names if shutil.which(name)]
     return (name for name in (*found, sys.executable) if name.startswith(typed))
 
 
-def _paths(typed: str, folder: Path, *, within: bool) -> list[str]:
+def _paths(typed: str, folder: Path, secret: _Secret | None = None) -> list[str]:
     """Files and folders that start with what is typed; folders end in ``/``.
 
     Args:
         typed: A path, relative or not.
         folder: What it is relative to.
-        within: Only what lies in the folder: nothing else may be delivered.
+        secret: Given where a file is to be delivered: only what lies in the folder can be, and
+            of that no secret one.
     """
     parent, _, prefix = typed.rpartition("/")
-    if within and (typed.startswith(("/", "~")) or ".." in parent.split("/")):
+    if secret and (typed.startswith(("/", "~")) or ".." in parent.split("/")):
         return []
     shown = typed[: len(typed) - len(prefix)]
     found = []
@@ -275,8 +286,14 @@ def _paths(typed: str, folder: Path, *, within: bool) -> list[str]:
                 name = entry.name
                 hidden = name.startswith(".") and not prefix.startswith(".")
                 # What cannot be printed cannot be typed in a header either.
-                if name.startswith(prefix) and not hidden and name.isprintable():
-                    found.append(shown + name + ("/" if entry.is_dir() else ""))
+                if not name.startswith(prefix) or hidden or not name.isprintable():
+                    continue
+                end = "/" if entry.is_dir() else ""
+                if secret and not end and secret(place / name):
+                    continue
+                # A sign in front of a path has a meaning of its own.
+                sign = secret and not shown and name.startswith(("~", "!"))
+                found.append(("./" if sign else shown) + name + end)
     except (OSError, ValueError, RuntimeError):
         # No such folder, no right to read it, half a character, or no home.
         return []

@@ -20,14 +20,14 @@ from typing import Any, TextIO
 import pytest
 
 from ciao_kernel import commands
-from ciao_kernel.commands import completion, logs, run, shared, userfile
+from ciao_kernel.commands import completion, describe, jobs, logs, run, shared, userfile
 from ciao_kernel.commands import exec as exec_verb
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.queries import WHOLE_LOG, LogOptions, Where, last_lines
+from ciao_kernel.queries import WHOLE_LOG, Details, Incident, LogOptions, Where, last_lines
 from ciao_kernel.registry import Registry
 
 WORKER = Replica("worker", 0)
@@ -277,6 +277,84 @@ def test_an_error_cannot_command_a_terminal() -> None:
     error = JobFailed(f"worker-0 ended: {evil}", traceback=("Traceback", evil))
     assert uncolored(error) == ["Traceback", "boom red", "", "JobFailed: worker-0 ended: boom red"]
     assert all("\x1b[2J" not in line for line in colored(error))
+
+
+EVIL = "a\x1b]0;pwned\x07\x1b[2J\x1b[31mb\x9b2J\x07"
+"""Sets a window's title, clears it, colours, clears it again, and rings."""
+
+
+def evil_job() -> tuple[Job, Status]:
+    """A job whose every text was made by somebody who wants our terminal."""
+    header = f"#%worker=1 {EVIL}\n\n#%name={EVIL}\x1b]0;\n#%plot={EVIL}"
+    job = Job(
+        "mnist",
+        "kubernetes",
+        EVIL,
+        (WORKER,),
+        0.0,
+        EVIL,
+        header=header,
+        owner=f"{EVIL}\nroot",
+        kind_of_place="namespace",
+    )
+    one = ReplicaStatus(WORKER, State.FAILED, reason=EVIL, node=EVIL, log=EVIL)
+    return job, Status(State.FAILED, (one,), reason=EVIL, message=f"{EVIL}\n{EVIL}")
+
+
+def test_a_job_cannot_command_the_terminal_of_who_describes_it() -> None:
+    job, status = evil_job()
+    details = Details(
+        facts=(("image", EVIL),), pods={WORKER: EVIL}, missing=EVIL,
+        incidents=(Incident(EVIL, EVIL, EVIL, EVIL, 0.0),),
+    )  # fmt: skip
+    blocks = list(describe._blocks(job, status, details))
+    text = "".join(blocks)
+    assert not {c for c in text if not c.isprintable()} - {"\n"}
+    facts = [line.split(maxsplit=1) for line in blocks[0].splitlines()]
+    assert ["state", "Failed (ab2J ab2J ab2J)"] in facts
+    assert ["framework", "ab2J"] in facts
+    assert ["owner", "ab2J root"] in facts
+    assert ["image", "ab2J"] in facts
+    assert blocks[1].splitlines() == [
+        *("header", "  #%worker=1 ab2J", "  ", "  #%name=ab2J0;", "  #%plot=ab2J"),
+    ]
+
+
+def test_a_job_cannot_command_the_terminal_of_who_lists_it() -> None:
+    text = jobs._table([evil_job()], spaces=True)
+    assert not {c for c in text if not c.isprintable()} - {"\n"}
+    assert len(text.splitlines()) == 2  # a line feed would forge a job
+    assert text.splitlines()[1].endswith("ab2J root")
+    assert " ab2J  " in text
+
+
+@pytest.mark.parametrize("color", ["always", "never"])
+@pytest.mark.parametrize("window", [True, False])
+def test_a_job_cannot_command_the_terminal_of_who_follows_it(
+    window: bool, color: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, status = evil_job()
+
+    class Window(io.StringIO):
+        def isatty(self) -> bool:
+            return window
+
+    async def main(stream: TextIO) -> None:
+        display = TerminalDisplay(Settings(color=color), stream)
+        display.begin(job, ())
+        display.show(Notice(f"[build] {EVIL}\n[build] `%ciao jobs`\t{EVIL}"))
+        display.show(status)
+        await display.end()
+        display.close()
+
+    asyncio.run(main(stream := Window()))
+    text = stream.getvalue() + capsys.readouterr().err
+    assert "[build] ab2J\n[build] `ciao jobs`\tab2J\n" in text
+    assert "pwned" not in text
+    assert not set(text) & {"\x07", "\x9b"}
+    assert "\x1b[2J" not in text
+    assert ("\x1b" in text) is window  # the live table is drawn in place
+    assert "namespace: ab2J\n" in text
 
 
 def test_a_caret_stays_under_what_it_points_at() -> None:

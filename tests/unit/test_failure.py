@@ -169,6 +169,35 @@ def test_an_earlier_traceback_that_was_caught_is_not_shown() -> None:
     assert "ValueError: invalid literal" in error.message
 
 
+def test_an_error_whose_class_is_local_to_a_function() -> None:
+    said = python(
+        """
+        def main():
+            class DataError(Exception):
+                pass
+            raise DataError("no rows")
+        main()
+        """
+    )
+    error = failed({"worker-0": said})
+    assert error.message.endswith("exit code 1: main.<locals>.DataError: no rows")
+    assert error.traceback[0].startswith("Traceback")
+
+
+def test_an_exception_group_whose_class_is_local_to_a_function() -> None:
+    said = python(
+        """
+        def main():
+            class Several(ExceptionGroup):
+                pass
+            raise Several("several", [ValueError("one")])
+        main()
+        """
+    )
+    error = failed({"worker-0": said})
+    assert error.message.endswith("main.<locals>.Several: several (1 sub-exception)")
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups")
 def test_exception_groups() -> None:
     said = python(
@@ -749,7 +778,20 @@ def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        *(" ", "a", "a.", "\x1b[", "\x1b]", "\x1b]8;", "| ", "'", "\r", "\t", "x; No such file "),
+        *(
+            " ",
+            "a",
+            "a.",
+            "a<locals>.",
+            "\x1b[",
+            "\x1b]",
+            "\x1b]8;",
+            "| ",
+            "'",
+            "\r",
+            "\t",
+            "x; No such file ",
+        ),
         *("[rank1]: ", "[rank", "1", "1/", "a.py:1", "[a1", "Traceback (most recent call last):"),
         *("Traceback (most recent call last):\n", "xTraceback (most recent call last):\n"),
         *("[rank1]: Traceback (most recent call last):\n", "\n", " \n", "a\n", "| \n"),

@@ -213,6 +213,32 @@ def test_a_table_that_took_the_credit_only_delays() -> None:
     assert made.take(last=True) == "[worker-0] the end\n"
 
 
+def test_what_waits_is_bounded_and_the_rest_counts_as_left_out() -> None:
+    clock = Clock()
+    made = batcher(clock, rate=5_000)
+    text, lines = "", 10_000
+    for number in range(lines):
+        made.add(output(TWO, "quiet") if number == 0 else output(ONE, f"line {number}"))
+        clock.now += 0.125
+        made.charge(1_000)  # more than the rate
+        text += made.take()
+        assert sum(len(one.data) for one in made._pending) < 5_000
+    clock.now += 1.0
+    text += made.take()
+    assert f"[worker-0] line {lines - 1}\n" in text
+    assert "[worker-1] quiet\n" in text
+    assert shown(text) + left_out(made) == lines
+    said = re.findall(r"^… ([\d,]+) lines of worker-0 are", text, re.M)
+    assert sum(int(number.replace(",", "")) for number in said) == left_out(made)
+
+
+def test_all_that_waits_may_be_left_out_and_is_told() -> None:
+    made = batcher(Clock(), rate=100)
+    made.add(output(ONE, *("x" * 200 for _ in range(10))))
+    assert made.take() == "… 10 lines of worker-0 are not shown here …\n"
+    assert made.take() == ""
+
+
 def test_long_lines_cost_what_is_shown_of_them() -> None:
     made = batcher(Clock(), rate=20_000, limit=100)
     made.add(output(ONE, *("z" * 100_000 for _ in range(10))))

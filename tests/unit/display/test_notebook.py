@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -31,7 +32,9 @@ class Recorder:
         self._fail()
         self.texts.append((time.monotonic(), text))
 
-    def display(self, data: dict[str, str], display_id: str, *, update: bool) -> None:
+    def display(
+        self, data: dict[str, str], display_id: str, *, update: bool, metadata: Any = None
+    ) -> None:
         self._fail()
         self.tables.append((time.monotonic(), data, display_id, update))
 
@@ -143,6 +146,41 @@ def test_messages_and_bytes_stay_within_jupyters_limits() -> None:
         markers = re.findall(r"^… ([\d,]+) lines of", recorder.text, re.M)
         assert sum(int(number.replace(",", "")) for number in markers) == count - shown
         assert f"[worker-0] line {count - 501} " in recorder.text  # the end is there
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("header", ["", "%plot=loss"])
+def test_what_is_drawn_leaves_room_for_the_lines(header: str) -> None:
+    async def main() -> None:
+        display, recorder = made(output_rate=5_000)
+        display.begin(replace(JOB, header=header), ())
+        display.show(status(State.RUNNING))
+        count, started = 0, time.monotonic()
+        while time.monotonic() - started < 3.0:
+            for replica in (ONE, TWO):
+                display.show(output(replica, f"step {count} loss {1 / (count + 1)}"))
+            count += 1
+            await asyncio.sleep(0.1)
+        sizes = [sum(map(len, data.values())) for _, data, *_ in recorder.tables]
+        await display.end()
+        assert recorder.text.count("[worker-") == 2 * count
+        assert sum(sizes) - max(sizes) < 5_000 * 3.5 / 2
+
+    asyncio.run(main())
+
+
+def test_a_table_that_moves_by_itself_keeps_to_its_pause() -> None:
+    async def main() -> None:
+        display, recorder = made(output_rate=1_000)
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        display.show(output(ONE, "x"))
+        display._draw(update=True)  # which leaves nothing but the rate of lines to draw
+        before = len(recorder.tables)
+        await asyncio.sleep(1.5)
+        assert len(recorder.tables) == before
+        await display.end()
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.files import find
 from ciao_kernel.magics.complete import Completion, complete
 from ciao_kernel.magics.header import Style
 from ciao_kernel.registry import Registry
@@ -173,6 +174,7 @@ def test_files_in_comments() -> None:
         (TF + "%matplotlib in|", ()),
         (TF + "%ps=1;%worker=2\n%follow=|", ("ps", "worker", "ps-0", "worker-0", "worker-1")),
         (TF + "%ps=1;%worker=2\n%follow=ps-0 wor|", ("worker", "worker-0", "worker-1")),
+        (TF + "%ps=0;%worker=1\n%follow=|", ("worker", "worker-0")),
         (PT + "%follow=|", ("master", "worker")),
         (TF + "%plot=ac|", ("accuracy",)),
         (TF + "%plot=loss,val_|", ("loss,val_loss", "loss,val_accuracy")),
@@ -241,6 +243,31 @@ def test_files_of_a_folder(folder: Path) -> None:
     assert matches("%files=conf/|", folder) == ("conf/a.yaml", "conf/sub/")
     for outside in ("/", "/et", "../", "conf/../../", "~/", "no/such/", "a\0/", "\ud800/"):
         assert matches(f"%files={outside}|", folder) == ()
+
+
+def test_names_with_a_sign_in_front_are_written_as_they_are_taken(folder: Path) -> None:
+    for name in ("~t.csv", "!x.csv", "conf/~b"):
+        (folder / name).touch()
+    found = matches("%files=|", folder)
+    assert {"'./~t.csv'", "'./!x.csv'"} < set(found)
+    assert matches("%files=./~|", folder) == ("'./~t.csv'",)
+    assert matches("%files=conf/~|", folder) == ("'conf/~b'",)
+    for name in ("./~t.csv", "./!x.csv"):
+        assert find([name], folder, "cell.py").files.keys() == {name.removeprefix("./")}
+
+
+def test_what_is_refused_is_not_offered(folder: Path) -> None:
+    (folder / ".env").touch()
+    (folder / ".environment").touch()
+    (folder / "x.key").mkdir()
+
+    def secret(file: Path) -> bool:
+        assert not file.is_dir()
+        return file == folder / ".env"
+
+    found = complete("%files=.e", 9, TABLE, folder, secret=secret)
+    assert found is not None
+    assert found.matches == (".environment",)
 
 
 def test_a_folder_without_end_is_not_read_to_its_end(
