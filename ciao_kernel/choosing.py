@@ -61,11 +61,14 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
 
 
 def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> None:
-    """See that the builder that a cell or the setting names can do what the cell wishes for."""
+    """See that the builder that a cell or the setting names can do what the cell wishes for.
+
+    A third party's backend knows which builders serve it.
+    """
     name = named.name if spec.builder else f"{named.name}, which the settings name,"
-    if named.backend != runs.name:
+    if named.backend != runs.name == "kubernetes":
         text = f"the builder {name} works for {named.backend}, and this job is for {runs.name}."
-    elif lacks := spec.build.wishes - named.brings:
+    elif named.backend == runs.name and (lacks := spec.build.wishes - named.brings):
         text = f"the builder {name} does not bring what {_written(lacks, registry)} asks for."
     else:
         return

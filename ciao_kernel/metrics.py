@@ -147,7 +147,8 @@ class Metrics:
             series.forget(-math.inf)
         if axis == "line":  # counted here, for each metric alone
             x = series.x[-1] + 1 if series.x else 1.0
-        if axis == "step" and found.step is None and not found.of and x in series.x[-1:]:
+        own = found.step is not None or found.epoch is not None or found.of
+        if axis == "step" and not own and x in series.x[-1:]:
             return False  # a summary, maybe of a test: what the step itself said stays
         series.add(x, value)
         return True

@@ -24,8 +24,10 @@ _OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
 """Names that mean the same whatever data the line is about."""
 _STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
 """Names of a count of steps, the best first."""
-_NOT_NOW = ("best_", "last_", "over_", "per_")
+_NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
 """How names of two words begin that tell of no epoch that runs: ``best epoch 1``."""
+_OF_MANY = ("over_", "per_")
+"""The same where a mark follows: ``accuracy over epoch: 0.79``."""
 
 # All quantifiers that could meet are possessive: a line may hold anything.
 _WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
@@ -124,7 +126,8 @@ def read(line: str) -> Reading:
             steps.setdefault("step", (at, None))
         bare = name.removeprefix("train_")
         if bare == "epoch" or (bare == "epochs" and total):
-            now = not _longer(line, match.start(), written).startswith(_NOT_NOW)
+            other = (*_NOT_NOW, *_OF_MANY) if match["mark"] else _NOT_NOW
+            now = not _longer(line, match.start(), written).startswith(other)
             if found.epoch is None and now and abs(value) < _FARTHEST:
                 found.epoch, found.opens = value, total is not None
         elif bare in _STEPS:

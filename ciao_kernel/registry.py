@@ -206,10 +206,11 @@ def _check_roles(roles: Any) -> None:
     """See that roles can be directives, beside those that there are."""
     if not isinstance(roles, tuple) or not roles:
         raise TypeError(f"its roles are {roles!r}, and have to be a tuple of names")
+    table = magics_table.build(Names({}, (), ()))
     for role in roles:
         if not isinstance(role, str) or not _ROLE.fullmatch(role):
             raise TypeError(f"its role {role!r} is not written in lower-case letters and digits")
-        taken = magics_table.build(Names({}, (), ())).find(role)
+        taken = table.find(role)
         if taken and taken.scope is not Scope.ROLE:
             raise TypeError(f"its role {role!r} is the name of the directive %{taken.name}")
 

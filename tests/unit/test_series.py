@@ -218,6 +218,11 @@ def test_a_summary_that_does_not_say_of_what_leaves_the_training_s_points() -> N
     assert curves(*imagenet, wishes=("acc_1", "acc_5")) == [[(10, 50)], [(10, 80)]]
 
 
+def test_an_epoch_without_steps_shows_its_newest_value() -> None:
+    (loss, _) = curves("step 0 loss 5", "Epoch 1 loss 3", "Epoch 2 loss 2")
+    assert loss == [(0, 2)]
+
+
 def test_a_summary_of_a_validation_is_its_last_value() -> None:
     lines = [*bar("Train", 100, (100, 2)), *bar("Validation", 30, (30, 5)), "val_loss: 4"]
     assert curves(*lines) == [[(100, 2)], [(100, 4)]]

@@ -33,9 +33,10 @@ HOPELESS = frozenset(
 
 _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
-_BY_REPLICA, _DEADLINE = "replica(s) failed", "longer than specified deadline"
-"""Words of the operator: a replica has failed the job, or the job ran for too long
-(training-operator, pkg/controller.v1: each kind's controller, and common/job.go)."""
+_DEADLINE = "longer than specified deadline"
+_GIVEN_UP = (_DEADLINE, "reached the specified backoff limit")
+"""What the operator says of a job that no replica has failed (training-operator,
+pkg/controller.v1/common/job.go)."""
 DELETED = "deleted"
 """The reason of a replica whose pod was deleted while it ran."""
 
@@ -166,8 +167,9 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
     replicas = tuple(seen.get(one) or ReplicaStatus(one) for one in (*job.replicas, *more))
     if failed := holds.get("Failed"):
         since = stamp(failed.get("lastTransitionTime"))
-        own = _BY_REPLICA in str(failed.get("message"))
-        replicas = _stopped(item, replicas, since, but=first_failed(replicas) if own else None)
+        given_up = any(words in str(failed.get("message")) for words in _GIVEN_UP)
+        first = None if given_up else first_failed(replicas)
+        replicas = _stopped(item, replicas, since, but=first)
         return Status(
             State.FAILED,
             replicas,

@@ -95,7 +95,7 @@ def test_a_replica_that_ends_with_its_job_has_not_failed(
 def test_who_failed_first_has_failed_whatever_its_nodes_clock_says() -> None:
     late = status.stamp("2026-11-21T10:00:30Z")
     seen = {WORKER: ReplicaStatus(WORKER, State.FAILED, late, 1)}
-    said = "TFJob team/job has failed because 1 Worker replica(s) failed."
+    said = "its operator's own words"
     found = status.of_job(JOB, job("Failed", message=said), seen)
     assert (found.replicas[1].state, found.decided_by) == (State.FAILED, WORKER)
     assert found.message == ""
