@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _TICK = 0.1
 """Seconds between two stream messages: Jupyter drops messages, not bytes, when hurried."""
 _TABLE_TICK = 0.25
-_TABLE_BYTES = 60_000
-"""Bytes a second that the table may cost; a table of 64 rows is drawn once in a while."""
+_REDRAWN = 60_000
+"""Bytes a second that the table may cost, and the picture: one of 64 rows is drawn now and then."""
 _SHARE = 1 / 4
 """Part of the rate that the table may take, and the picture too: the rest is for the lines."""
 
@@ -43,7 +43,7 @@ class NotebookDisplay:
     def __init__(self, publisher: Publisher, settings: Settings) -> None:
         self._publisher = publisher
         self._settings = settings
-        self._redraw_rate = min(_TABLE_BYTES, settings.output_rate * _SHARE)
+        self._redraw_rate = min(_REDRAWN, settings.output_rate * _SHARE)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._ended: Table | None = None
@@ -57,7 +57,6 @@ class NotebookDisplay:
         self._draw_pause = _TABLE_TICK
         self._ticker: asyncio.Task[None] | None = None
         self._picture: PlotOutput | None = None
-        self._picture_due = 0.0
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the clock that sends batches."""
@@ -65,13 +64,14 @@ class NotebookDisplay:
         self._batcher = self._new_batcher(job.replicas)
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
-        self._picture, self._picture_due = None, 0.0
+        self._picture = None
         if wishes := plots.asked(job.header):
             from ciao_kernel.display.curves import Curves
             from ciao_kernel.display.picture import PlotOutput
 
             drawn = Curves(job, wishes)
-            self._picture = PlotOutput(drawn, self._publisher, f"{self._display_id}-plot")
+            name = f"{self._display_id}-plot"
+            self._picture = PlotOutput(drawn, self._publisher, name, self._redraw_rate)
             self._picture.begin()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
@@ -189,9 +189,7 @@ class NotebookDisplay:
 
     def _draw_picture(self) -> None:
         assert self._picture is not None
-        if time.monotonic() >= self._picture_due and (size := self._picture.draw_if_due()):
-            self._batcher.charge(size)
-            self._picture_due = time.monotonic() + size / self._redraw_rate
+        self._batcher.charge(self._picture.draw_if_due())
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)

@@ -15,8 +15,6 @@ from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.shapes import svg
 
 _TICK = 0.5
-_BYTES = 60_000
-"""Bytes a second that the picture may cost."""
 _SHARE = 0.1
 """Part of the time that drawing may take."""
 
@@ -28,12 +26,14 @@ class PlotOutput:
         curves: What is drawn.
         publisher: Carries it.
         display_id: Names the output.
+        rate: Bytes a second that it may cost.
     """
 
-    def __init__(self, curves: Curves, publisher: Publisher, display_id: str) -> None:
+    def __init__(self, curves: Curves, publisher: Publisher, display_id: str, rate: float) -> None:
         self.curves = curves
         self._publisher = publisher
         self._display_id = display_id
+        self._rate = rate
         self._drawn = 0.0
         self._pause = _TICK
         self._engraver: asyncio.Task[None] | None = None
@@ -52,7 +52,7 @@ class PlotOutput:
         size = sum(map(len, data.values()))
         self._publisher.display(data, self._display_id, update=True)
         self._drawn = time.monotonic()
-        self._pause = max(_TICK, size / _BYTES, (self._drawn - began) / _SHARE)
+        self._pause = max(_TICK, size / self._rate, (self._drawn - began) / _SHARE)
         return size
 
     def closing_words(self) -> str:
