@@ -77,5 +77,6 @@ def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> 
 
 
 def _written(wishes: frozenset[str], registry: Registry) -> str:
+    """Fields of BuildSpec as directives."""
     named = {f"build.{name}" for name in wishes}
     return " and ".join(f"%{one.name}" for one in registry.table.entries if one.field in named)

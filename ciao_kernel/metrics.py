@@ -96,8 +96,8 @@ class Metrics:
 
     def _take(self, replica: Replica, found: Reading) -> bool:
         progress = self._progress.setdefault(replica, Progress())
-        prose = not found.marked and found.step is None and found.epoch is None
-        if self._curious > 0 and not prose and len(self._names) < _MOST_NAMES:
+        placed = found.step is not None or found.epoch is not None
+        if self._curious > 0 and (found.marked or placed) and len(self._names) < _MOST_NAMES:
             self._names.update(found.values.keys())
         wanted = self._wanted(found)
         if not wanted:
@@ -106,9 +106,10 @@ class Metrics:
         place = progress.place(found)
         if place is None:
             return False
+        fills = not placed and not found.of  # a summary, maybe of a test
         changed = False
         for wish, (name, value) in wanted.items():
-            changed |= self._append(wish, replica, name, place, value, found)
+            changed |= self._append(wish, replica, name, place, value, fills=fills)
         return changed
 
     def _wanted(self, found: Reading) -> dict[str, tuple[str, float]]:
@@ -129,9 +130,13 @@ class Metrics:
         name: str,
         place: tuple[str, float],
         value: float,
-        found: Reading,
+        *,
+        fills: bool,
     ) -> bool:
-        """Put a point on a curve, unless another name or another axis feeds it."""
+        """Put a point on a curve, unless another name or another axis feeds it.
+
+        Where it only fills, a point that a step has by then stays.
+        """
         series = self.curves[wish].setdefault(replica, Series())
         axis, x = place
         if series.name != name:
@@ -147,9 +152,8 @@ class Metrics:
             series.forget(-math.inf)
         if axis == "line":  # counted here, for each metric alone
             x = series.x[-1] + 1 if series.x else 1.0
-        own = found.step is not None or found.epoch is not None or found.of
-        if axis == "step" and not own and x in series.x[-1:]:
-            return False  # a summary, maybe of a test: what the step itself said stays
+        if axis == "step" and fills and x in series.x[-1:]:
+            return False
         series.add(x, value)
         return True
 

@@ -216,16 +216,15 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
         ), 0.0
     hint = "Is it up, and is the network? To run the cell on this machine: %backend=local."
     patience = _NAME_WAIT if isinstance(cause, socket.gaierror) else float("inf")
-    if isinstance(error, aiohttp.ClientHttpProxyError):
+    if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
         hint = "The proxy-url of the kubeconfig names the proxy, or else HTTPS_PROXY."
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         if error.status == _PASSWORD_WANTED:
             hint = (
                 "Put them into the proxy-url of the kubeconfig, or into HTTPS_PROXY: "
                 "http://USER:PASSWORD@HOST:PORT."
             )
         patience = float("inf") if error.status in _PROXY_PASSES else 0.0
-    elif isinstance(error, aiohttp.ClientProxyConnectionError):
-        hint = "The proxy-url of the kubeconfig names the proxy, or else HTTPS_PROXY."
     return ClusterFault(f"{place} does not answer: {why(error)}.", hint), patience
 
 
