@@ -100,9 +100,11 @@ async def _in_terminal(
     command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
 ) -> int:
     assert streams.sizes is not None
+    sizes = aiter(streams.sizes)
     with _starting(command):
         master, slave = pty.openpty()
         try:
+            _resize(master, await anext(sizes))  # before its first look at the window
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,
@@ -122,7 +124,7 @@ async def _in_terminal(
     reader = asyncio.ensure_future(_copy_terminal(master, streams.out))
     tasks = [
         asyncio.ensure_future(_type(master, streams.input)),
-        asyncio.ensure_future(_resize(master, streams.sizes)),
+        asyncio.ensure_future(_follow_size(master, sizes)),
     ]
     try:
         async with _ended(process, [reader, *tasks]):
@@ -251,9 +253,14 @@ async def _type(master: int, data: AsyncIterator[bytes] | None) -> None:
                 return
 
 
-async def _resize(master: int, sizes: AsyncIterator[tuple[int, int]]) -> None:
-    async for columns, rows in sizes:
-        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+async def _follow_size(master: int, sizes: AsyncIterator[tuple[int, int]]) -> None:
+    async for size in sizes:
+        _resize(master, size)
+
+
+def _resize(master: int, size: tuple[int, int]) -> None:
+    columns, rows = size
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _take_terminal() -> None:

@@ -231,8 +231,12 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     terminal = Terminal(
         [CIAO, "exec", "-i", "-t", "two/worker-0", "--", "sh"], tmp_path, env, 90, 25
     )
-    terminal.press("stty size; sleep 200\r")
+    # The container's runtime starts the command first and sets the size then.
+    terminal.press("until stty size | grep -v '^0 '; do sleep 0.1; done\r")
     until(lambda: "25 90" in terminal.raw, "the size of the window", 30)
+    # A shell's child that is not a program yet may lose a signal.
+    terminal.press("sh -c 'echo be\\gun; exec sleep 200'\r")
+    until(lambda: "begun" in terminal.raw, "the program", 30)
     terminal.press("\x03")  # the command's, not ours
     terminal.press("exit 7\r")
     assert terminal.wait() == 7

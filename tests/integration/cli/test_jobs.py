@@ -229,6 +229,15 @@ def test_a_command_gets_the_terminal(ciao: User) -> None:
     assert terminal.wait() == 7
 
 
+def test_a_command_starts_in_a_window_of_the_right_size(ciao: User) -> None:
+    ciao.detach("far")
+    terminal = ciao.terminal(
+        "exec", "-i", "-t", "far/worker-0", "--", "stty", "size", columns=90, rows=25
+    )
+    assert terminal.wait() == 0
+    assert terminal.raw.strip() == "25 90"
+
+
 def test_logs_follow_a_job_that_runs(ciao: User) -> None:
     ciao.detach("far")
     process = ciao.start("logs", "-f", "far", "--replica", "worker-1")
