@@ -140,8 +140,10 @@ class _Follower:
             now = self._reasons.explain(now, self._members.present(), self._uid, noticed=noticed)
             if now.state.over:
                 over_since = over_since or time.monotonic()
-                awaited = self._awaited(now, over_since)
-                if self._members.drained(awaited) and self._certain():
+                drained = self._members.drained(self._awaited(now, over_since))
+                # What seems to run on may be gone, and nobody have said so.
+                late = time.monotonic() - over_since > self._settings.linger + _LAST_WORDS
+                if (drained or late) and self._certain() and drained:
                     for event in self._members.output():
                         yield event
                     self._whole = self._members.read()
@@ -221,36 +223,34 @@ class _Follower:
                     raise
                 await asyncio.sleep(_TICK)
 
-    def _awaited(self, now: Status, over_since: float) -> Callable[[Replica, Object], bool]:
+    @property
+    def _grace(self) -> float:
+        """Seconds after a job's end in which its pods go, and their last lines come."""
+        return self._settings.linger + self._settings.stop_grace + _LAST_WORDS
+
+    def _awaited(self, now: Status, over_since: float) -> Callable[[Replica], bool]:
         """Which pods that still run are waited for, now that the job is over.
 
         Workers get a moment to end by themselves (`linger`), and then their grace to write their
         last lines. Nobody waits for a PS, nor for pods that stay, or wait for what never comes,
         nor for those that hang since a job's end long ago.
         """
-        item, settings = self._item or {}, self._settings
+        item = self._item or {}
         waited = time.monotonic() - over_since
         if waited <= _LAST_WORDS:
-            return lambda *_: True
+            return lambda _: True
         long_ago = now.since and time.time() - now.since > waited + _SKEW
         if now.hopeless or status.keeps_pods(item) or long_ago:
-            return lambda *_: False
-        endless = marks.endless(item)
-
-        def awaited(replica: Replica, pod: Object) -> bool:
-            leaves = status.get(pod, "metadata", "deletionTimestamp") is not None
-            most = settings.linger + (settings.stop_grace if leaves else 0) + _LAST_WORDS
-            return replica.role not in endless and waited <= most
-
-        return awaited
+            return lambda _: False
+        endless, within = marks.endless(item), waited <= self._grace
+        return lambda replica: within and replica.role not in endless
 
     def _gone(self, since: float) -> bool:
         """Whether the pods of a job that somebody deleted are gone, and their last lines read."""
-        grace = self._settings.stop_grace + self._settings.linger + _LAST_WORDS
-        if time.monotonic() - since > grace:
+        if time.monotonic() - since > self._grace:
             return True
         pods = any(pod is not None for pod in self._members.present().values())
-        return not pods and self._members.drained(lambda *_: True)
+        return not pods and self._members.drained(lambda _: True)
 
     def _deleted(self) -> Status:
         """How a job that is gone is; it may have been over before, as with %ttl=1s."""

@@ -150,18 +150,18 @@ class Members:
                 for data in self._kept.lines(replica):
                     yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
 
-    def drained(self, awaited: Callable[[Replica, Object], bool]) -> bool:
+    def drained(self, awaited: Callable[[Replica], bool]) -> bool:
         """Whether all that will come of a job that is over has come.
 
         The logs of pods that have ended are read to their last lines in any case. A replica's
         earlier pods have ended, whatever its present one does.
 
         Args:
-            awaited: Whether a replica's pod that has not ended is still waited for.
+            awaited: Whether a replica whose pod has not ended is still waited for.
         """
         for replica, one in self._members.items():
             runs = one.pod["metadata"]["uid"] if one.pod and not one.status.state.over else ""
-            waits = one.pod is not None and awaited(replica, one.pod)
+            waits = one.pod is not None and awaited(replica)
             if any(not task.done() and (waits or uid != runs) for uid, task in one.readers.items()):
                 return False
             if waits and not one.readers:

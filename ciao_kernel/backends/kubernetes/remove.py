@@ -17,6 +17,8 @@ _GONE = 30.0
 _USUAL = 8.0
 """Seconds that pods take to go, if they use all the grace that ciao gives them by default."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
+_NAMING = 1.0
+"""Seconds in which the first look tells what still ends, before the end is called certain."""
 _NAMED = 3
 """Pods that a sentence names; a job may have a thousand."""
 
@@ -53,7 +55,8 @@ class Removals:
             client: The job's API server.
             job: Its name and namespace, and its uid: a later job of the same name stays.
             path: Of its object.
-            certain: Called when the API server has taken the deletion.
+            certain: Called when the API server has taken the deletion, and what still ends
+                is known unless that takes long.
 
         Raises:
             ClusterFault: Something is still there after its grace, or nobody answers.
@@ -69,8 +72,12 @@ class Removals:
                 hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault
             self._tell(job, "it is deleted")
-            certain()
-            await self._wait(client, job, path, uid, _config_maps(item))
+            late = asyncio.get_running_loop().call_later(_NAMING, certain)
+            try:
+                await self._wait(client, job, path, uid, _config_maps(item), certain)
+            finally:
+                late.cancel()
+                certain()
 
     @contextlib.contextmanager
     def _telling(self, job: Job) -> Iterator[None]:
@@ -89,7 +96,13 @@ class Removals:
         self._left[_key(job)] = text
 
     async def _wait(
-        self, client: Client, job: Job, path: str, uid: str, config_maps: list[str]
+        self,
+        client: Client,
+        job: Job,
+        path: str,
+        uid: str,
+        config_maps: list[str],
+        named: Callable[[], None],
     ) -> None:
         """Look until nothing is there any more; pods take the grace that they were given."""
         core = f"/api/v1/namespaces/{job.place}"
@@ -120,6 +133,7 @@ class Removals:
                 return
             text = ", ".join(left)
             self._tell(job, f"it is deleted; still ending: {text}")
+            named()
             graces = [status.get(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
             grace = max([grace, *(one for one in graces if isinstance(one, int))])
             if time.monotonic() - began > grace + _GONE:

@@ -143,7 +143,7 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
         async with asyncio.timeout(10):
             await woken.wait()
         said = [event.text for event in members.output() if isinstance(event, Notice)]
-        assert members.drained(lambda *_: True)
+        assert members.drained(lambda _: True)
         assert not members.read()
         await members.close()
         return said[0]
@@ -170,11 +170,11 @@ def test_the_log_of_an_earlier_pod_is_waited_for_though_its_successor_runs(
             one["spec"]["nodeName"] = "n"
             last, pods.items = pods.items, {uid: one}
             members.update({**last, uid: one}, "j")
-        before = members.drained(lambda *_: False)
+        before = members.drained(lambda _: False)
         read.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        after = members.drained(lambda *_: False)
+        after = members.drained(lambda _: False)
         await members.close()
         return before, after
 
