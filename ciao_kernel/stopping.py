@@ -123,7 +123,9 @@ class Stopper:
         """Stop a job, unless this process is ending and the job is not; return what to say."""
         job, backend = following.job, following.backend
         try:
-            if wait is not None and await self._lifetime.ends(wait):
+            if wait is not None and (
+                await self._lifetime.ends(wait) or await backend.host_ends(job)
+            ):
                 return f"{job.name} runs on."
             with contextlib.ExitStack() as hold:
                 # A local job has a supervisor, which sees to its end without this process.

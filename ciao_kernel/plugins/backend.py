@@ -71,6 +71,12 @@ class Backend(Protocol):
             JobLost: What runs the job is gone.
         """
 
+    async def host_ends(self, job: Job) -> bool:
+        """Whether the place of a job knows that this process is about to be ended.
+
+        Asked before an interrupt stops a job, for it may begin such an end. Answers soon.
+        """
+
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
     ) -> None:

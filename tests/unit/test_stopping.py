@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
+
 from ciao_kernel import lasting
 from ciao_kernel.cells import Lifetime
 from ciao_kernel.config import Settings
@@ -34,6 +36,10 @@ class Slow:
     def __init__(self) -> None:
         self.promise, self.gone = asyncio.Event(), asyncio.Event()
         self.said: list[str] = []
+        self.leaves = False
+
+    async def host_ends(self, job: Job) -> bool:
+        return self.leaves
 
     async def stop(self, job: Job, reason: str, *, certain: Callable[[], None]) -> None:
         await self.promise.wait()
@@ -70,13 +76,16 @@ class Ending(Slow):
 class Stop:
     """A cell that is stopped: its backend, its display, and what waits."""
 
-    def __init__(self, *, delete: bool = False) -> None:
+    def __init__(
+        self, *, delete: bool = False, wait: float | None = None, leaves: bool = False
+    ) -> None:
         backend: Any = Slow()
+        backend.leaves = leaves
         self.backend: Slow = backend
         self.display, self.lifetime = Recorder(), Lifetime()
         self.stopper = Stopper(self.lifetime)
         following = Following(JOB, backend, self.display)
-        stopping = self.stopper.stop(following, "a test", wait=None, delete=delete)
+        stopping = self.stopper.stop(following, "a test", wait=wait, delete=delete)
         self.cell = asyncio.ensure_future(stopping)
 
     async def ended(self) -> None:
@@ -125,6 +134,22 @@ def test_a_stop_that_is_certain_holds_no_process() -> None:
         assert stop.lifetime._holds == 0
         stop.backend.gone.set()
         await stop.ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_job_is_left_where_its_kernels_place_is_known_to_end(leaves: bool) -> None:
+    """As when a gateway deletes a pod, and SIGTERM takes longer than the wait for it."""
+
+    async def main() -> None:
+        stop = Stop(wait=0.0, leaves=leaves)
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert ("stopped" in stop.backend.said) is not leaves
+        assert ("slow runs on." in stop.display.notices) is leaves
 
     asyncio.run(main())
 

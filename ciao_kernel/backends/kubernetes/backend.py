@@ -11,6 +11,7 @@ from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import (
     checks,
     details,
+    home,
     logs,
     manifest,
     marks,
@@ -117,6 +118,10 @@ class KubernetesBackend:
         async with contextlib.aclosing(events):
             async for event in events:
                 yield event
+
+    async def host_ends(self, job: Job) -> bool:
+        """Whether this kernel's pod is being deleted; its SIGTERM may be seconds behind."""
+        return await home.ends(await self._target(job))
 
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None

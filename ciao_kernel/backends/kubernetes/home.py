@@ -6,6 +6,7 @@ token is worth nothing any more. The cluster deletes what the pod owns, however 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 
@@ -14,6 +15,9 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Manifest
 
+_SOON = 1.0
+"""Seconds for which a stop waits for an answer."""
+
 
 async def owner(target: Target) -> Manifest | None:
     """Return the ownerReference to this kernel's pod, for a job at a target.
@@ -21,16 +25,33 @@ async def owner(target: Target) -> Manifest | None:
     None where the kernel is not in a pod of that namespace, or cannot see its pod: an owner has to
     be in the same namespace of the same cluster, or what it owns is deleted at once.
     """
-    access = target.client.access
-    if access.context or access.namespace != target.namespace:  # a context is of a kubeconfig
+    if target.client.access.namespace != target.namespace:
         return None
-    # A gateway names the pod. Elsewhere the host has its name, as a rule.
-    name = os.environ.get("KERNEL_POD_NAME") or socket.gethostname()
-    try:
-        pod = await target.client.find(f"/api/v1/namespaces/{target.namespace}/pods/{name}")
-    except BackendError:
-        return None
+    name, pod = await _own(target)
     uid = status.get(pod, "metadata", "uid")
     if not isinstance(uid, str):
         return None
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+
+
+async def ends(target: Target) -> bool:
+    """Whether this kernel's pod is being deleted, as far as the API server says so soon."""
+    try:
+        async with asyncio.timeout(_SOON):
+            _, pod = await _own(target)
+    except TimeoutError:
+        return False
+    return status.get(pod, "metadata", "deletionTimestamp") is not None
+
+
+async def _own(target: Target) -> tuple[str, Manifest | None]:
+    """The name of this kernel's pod, and the pod; None where it cannot be seen."""
+    # A gateway names the pod. Elsewhere the host has its name, as a rule.
+    name = os.environ.get("KERNEL_POD_NAME") or socket.gethostname()
+    access = target.client.access
+    if access.context:  # of a kubeconfig: any cluster's
+        return name, None
+    try:
+        return name, await target.client.find(f"/api/v1/namespaces/{access.namespace}/pods/{name}")
+    except BackendError:
+        return name, None

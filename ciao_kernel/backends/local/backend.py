@@ -111,6 +111,10 @@ class LocalBackend:
             async for event in events:
                 yield event
 
+    async def host_ends(self, job: Job) -> bool:
+        """Never: this machine says so to the kernel itself."""
+        return False
+
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
     ) -> None:

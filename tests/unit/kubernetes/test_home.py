@@ -35,6 +35,10 @@ def owner(server: Server, namespace: str = "team") -> dict[str, Any] | None:
     return asyncio.run(home.owner(Target(server, namespace)))  # type: ignore[arg-type]
 
 
+def ends(server: Server, namespace: str = "team") -> bool:
+    return asyncio.run(home.ends(Target(server, namespace)))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("variable", ["ada-1", ""])
 def test_the_kernels_own_pod_owns_it(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv("KERNEL_POD_NAME", variable)
@@ -47,6 +51,28 @@ def test_the_kernels_own_pod_owns_it(monkeypatch: pytest.MonkeyPatch, variable: 
 @pytest.mark.parametrize("answer", [None, {}, Refused("no", code=403), ClusterFault("silence")])
 def test_a_pod_that_cannot_be_seen_owns_nothing(answer: Any) -> None:
     assert owner(Server(answer)) is None
+
+
+@pytest.mark.parametrize(("deleted", "context"), [("", ""), ("", "laptop"), ("now", "laptop")])
+def test_a_pod_that_stays_and_anything_but_a_pod_do_not_end(deleted: str, context: str) -> None:
+    pod = {"metadata": {**POD["metadata"], **({"deletionTimestamp": deleted} if deleted else {})}}
+    assert not ends(Server(pod, context))
+
+
+@pytest.mark.parametrize("namespace", ["team", "other"])
+def test_a_pod_that_is_being_deleted_ends(namespace: str) -> None:
+    """Wherever its jobs are."""
+    server = Server({"metadata": {**POD["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert ends(server, namespace)
+    assert server.asked[0].startswith("/api/v1/namespaces/team/pods/")
+
+
+def test_a_server_that_is_silent_does_not_delay_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "_SOON", 0.05)
+    server = Server(None)
+    monkeypatch.setattr(server, "find", lambda path: asyncio.sleep(60))
+    assert not ends(server)
+    assert not ends(Server(ClusterFault("silence")))
 
 
 def test_no_owner_is_named_for_another_namespace_or_cluster() -> None:
