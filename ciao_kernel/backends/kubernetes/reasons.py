@@ -93,7 +93,7 @@ class Reasons:
                 return
             except (ClusterFault, TimeoutError):
                 return
-            told = newest(status.many(found, "items"), of_job=uid == job)
+            told = sentence(newest(status.many(found, "items"), of_job=uid == job))
             if self._told.get(uid, "") != told:
                 self._told[uid] = told
                 self._learned()
@@ -150,19 +150,24 @@ def _whom(
     return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
 
 
-def newest(events: list[Object], *, of_job: bool) -> str:
-    """The newest warning, unless something better has happened to a pod since."""
+def newest(events: list[Object], *, of_job: bool) -> Object:
+    """The newest warning, unless something better has happened to a pod since; else ``{}``."""
     said = [event for event in events if event.get("message")]
     if of_job:  # one pod may have been made after another could not be
         said = [event for event in said if event.get("type") == "Warning"]
-    last = max(said, key=_when, default={})
-    if last.get("type") != "Warning":
-        return ""
-    words = " ".join(str(last["message"]).split())
-    return f"{last.get('reason', '')}: {words}"
+    # Of two in one second the later one; they are listed oldest first.
+    last = max(reversed(said), key=when, default={})
+    return last if last.get("type") == "Warning" else {}
 
 
-def _when(event: Object) -> str:
+def sentence(event: Object) -> str:
+    """What an event says; "" where there is none."""
+    words = " ".join(str(event.get("message", "")).split())
+    return f"{event.get('reason', '')}: {words}" if words else ""
+
+
+def when(event: Object) -> str:
+    """The last time of an event, as the API writes it."""
     for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if isinstance(event.get(key), str):
             return str(event[key])

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
-from ciao_kernel.backends.kubernetes.reasons import newest
+from ciao_kernel.backends.kubernetes.reasons import newest, sentence, when
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -24,6 +24,8 @@ _FIRST, _LAST = 20, 200
 _TICK = 0.2
 _LATE = 10.0
 """Seconds for which a volume that does not exist is waited for: ours come after the pod."""
+_RETRIED = 5.0
+"""Seconds after the pod was made from which on the kubelet says once more what is missing."""
 _QUIET = 3.0
 """Seconds of waiting that need no explanation."""
 _AWAY = 5.0
@@ -57,7 +59,8 @@ class SinglePod:
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_LAST)
         self._began, self._stuck = time.monotonic(), 0.0
-        self._told_away, self._told, self._said = False, "", ""
+        self._told_away, self._told = False, ""
+        self._warning: Object = {}
         self._may_ask, self._asked = True, 0.0
 
     def pod(self) -> Object | None:
@@ -163,17 +166,27 @@ class SinglePod:
         if waited < _QUIET:
             return
         await self._ask()
-        why = self._said if self._said and (not why or "Back-off" in why) else why
+        said = sentence(self._warning)
+        why = said if said and (not why or "Back-off" in why) else why
         if why and why != self._told:
             self._told = why
             self._emit(Notice(f"the pod that builds the image waits: {why}"))
         missing = any(words in why for words in ("not found", "non-existent"))
-        if why.startswith(_VOLUMES) and missing and waited > _LATE:
+        if why.startswith(_VOLUMES) and missing and waited > _LATE and self._lasts(pod):
             raise self._hopeless(why)
         if word in status.HOPELESS:
             self._stuck = self._stuck or time.monotonic()
             if time.monotonic() - self._stuck >= self._settings.hopeless_wait:
                 raise self._hopeless(why)
+
+    def _lasts(self, pod: Object) -> bool:
+        """Whether the warning was given again, long after the pod was made.
+
+        That its ConfigMap is missing may be true for a moment, and the last thing that anyone
+        says before a node has at last made the pod's network.
+        """
+        made = status.stamp(status.get(pod, "metadata", "creationTimestamp"))
+        return status.stamp(when(self._warning)) >= made + _RETRIED
 
     def _hopeless(self, why: str) -> ClusterFault:
         return ClusterFault(
@@ -197,7 +210,7 @@ class SinglePod:
         except (ClusterFault, TimeoutError):
             pass
         else:
-            self._said = newest(status.many(found, "items"), of_job=False)
+            self._warning = newest(status.many(found, "items"), of_job=False)
 
     def _speak_of_server(self) -> None:
         """Say that the server is away; give up after long enough.

@@ -1,0 +1,71 @@
+"""Pods that wait for something that may never come, and for something that is only late."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.reasons import newest, sentence
+from ciao_kernel.backends.kubernetes.singlepod import SinglePod
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.model import Notice
+
+MISSING = 'MountVolume.SetUp failed for volume "wishes": configmap "ciao-build-1" not found'
+
+
+def event(message: str, at: float, kind: str = "Warning", reason: str = "FailedMount") -> Any:
+    return {"message": message, "lastTimestamp": status.text(at), "type": kind, "reason": reason}
+
+
+class Server:
+    """A client that knows events."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = list(events)
+
+    async def get(self, path: str, **query: str) -> Any:
+        return {"items": self.events}
+
+
+def look(*events: Any, waited: float) -> list[str]:
+    """What is said of a pod that was made so many seconds ago, and whose container waits."""
+    made = {"name": "build", "uid": "1", "creationTimestamp": status.text(time.time() - waited)}
+    waiting = {"name": "build", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pod = {"metadata": made, "status": {"containerStatuses": [waiting]}}
+    said: list[str] = []
+
+    def emit(told: Any) -> None:
+        assert isinstance(told, Notice)
+        said.append(told.text)
+
+    one = SinglePod(Target(Server(*events), "team"), Settings(), pod, emit)  # type: ignore[arg-type]
+    one._began -= waited
+    asyncio.run(one._look(pod))
+    return said
+
+
+def test_a_volume_that_was_missing_for_a_moment_ends_no_build() -> None:
+    """Ours is made after the pod; then nothing is said while the node makes the pod's network."""
+    (text,) = look(event(MISSING, time.time() - 11.5), waited=12)
+    assert "waits: FailedMount: MountVolume.SetUp failed" in text
+
+
+def test_a_volume_that_stays_missing_ends_it() -> None:
+    with pytest.raises(ClusterFault, match=r"cannot start: FailedMount.*not found"):
+        look(event(MISSING, time.time() - 4), waited=12)
+
+
+def test_of_one_second_the_later_event_counts() -> None:
+    now = time.time()
+    pulling = event("Pulling image", now, kind="Normal", reason="Pulling")
+    assert sentence(newest([event(MISSING, now), pulling], of_job=False)) == ""
+    assert sentence(newest([pulling, event("a  bad\nday", now)], of_job=False)) == (
+        "FailedMount: a bad day"
+    )
+    assert newest([], of_job=False) == {}
