@@ -82,9 +82,12 @@ class Lifetime:
             heard = _first_process() in self._INITS
             remote = self._REMOTE_WAIT if heard else self._REMOTE_WAIT_WITHOUT_SIGNALS
             within = max(within, remote)
-        until = time.monotonic() + within
-        while not self._ending.is_set() and time.monotonic() < until:
+        waited, last = 0.0, time.monotonic()
+        while not self._ending.is_set() and waited < within:
             await asyncio.sleep(0.02)
+            now = time.monotonic()
+            # A process that was held up has heard nothing meanwhile, as a laptop that slept.
+            waited, last = waited + min(now - last, 0.1), now
         return self._ending.is_set()
 
 

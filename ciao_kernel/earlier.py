@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 from ciao_kernel.display.table import age
 from ciao_kernel.errors import BackendError
@@ -85,7 +84,7 @@ class Earlier:
             return job.created < self._began - _SKEW
         host, number = _process(self._label)
         theirs, other = _process(job.owner)
-        return theirs != host or not other or other == number or not _lives(other)
+        return theirs != host or not other or other == number or not _lives(other, job.created)
 
 
 def _process(owner: str) -> tuple[str, str]:
@@ -95,13 +94,21 @@ def _process(owner: str) -> tuple[str, str]:
     return who, number if number.isdecimal() else ""
 
 
-def _lives(number: str) -> bool:
-    """Whether there is a process of a number that has not ended yet."""
+def _lives(number: str, made: float) -> bool:
+    """Whether the process lives that had a number when a job was made.
+
+    Pods of one user count from 1, so another pod's number is some process's or thread's here too.
+    """
+    import psutil
+
     try:
-        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+        if not psutil.pid_exists(int(number)):  # a thread's is no process's
+            return False
+        process = psutil.Process(int(number))
+        ended = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        return not ended and process.create_time() <= made + _SKEW
+    except psutil.Error:
         return False
-    return state not in ("Z", "X")
 
 
 def _sentence(jobs: Sequence[Job]) -> str:

@@ -176,6 +176,8 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
     Raises:
         KeyboardInterrupt: It was interrupted.
     """
+    from ciao_kernel import cells
+
     loop = _loop()
     done: Future[asyncio.Task[Any]] = Future()
     tasks: list[asyncio.Task[Any]] = []
@@ -191,19 +193,17 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
             work.close()
             done.set_exception(KeyboardInterrupt())
 
-    try:
-        # The context carries the cell that output belongs to.
-        loop.call_soon_threadsafe(start, context=contextvars.copy_context())
-        task = done.result()
-    except KeyboardInterrupt:
-        from ciao_kernel import cells
-
-        # It may be the beginning of a shutdown, which must not overtake the clean-up.
-        with cells.lifetime.held():
+    # An interrupt may be the beginning of a shutdown, which must not overtake the clean-up.
+    with cells.lifetime.held():
+        try:
+            # The context carries the cell that output belongs to.
+            loop.call_soon_threadsafe(start, context=contextvars.copy_context())
+            task = done.result()
+        except KeyboardInterrupt:
             loop.call_soon_threadsafe(cancel)
             task = done.result()
-        if task.cancelled() or task.exception() is None:
-            raise
+            if task.cancelled() or task.exception() is None:
+                raise
     if task.cancelled():
         raise KeyboardInterrupt
     return task.result()

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Completer = Callable[..., Iterable[str]]
 
 _PATIENCE = 1.5
-"""Seconds that Tab waits, for imports too."""
+"""Seconds that Tab waits for clusters."""
+_HERE = 20.0
+"""Seconds that it waits for the jobs of this machine, with imports: they are always offered."""
 
 
 def by(completer: Completer, action: argparse.Action) -> argparse.Action:
@@ -117,28 +119,33 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
 def _jobs(args: argparse.Namespace) -> list[Job]:
     """The jobs that answer soon enough, those of this machine in any case."""
     found: list[Job] = []
-    asking = threading.Thread(target=lambda: asyncio.run(_ask(args, found)), daemon=True)
+    here = threading.Event()
+    asking = threading.Thread(target=lambda: asyncio.run(_ask(args, found, here)), daemon=True)
     asking.start()
+    here.wait(_HERE)
     # A thread, because a name server or a credential plug-in that hangs heeds no cancellation.
     # It is left behind: argcomplete ends the process at once.
     asking.join(_PATIENCE)
     return list(found)
 
 
-async def _ask(args: argparse.Namespace, found: list[Job]) -> None:
-    from ciao_kernel.config import survey
-    from ciao_kernel.model import Owner
-    from ciao_kernel.queries import Where
-    from ciao_kernel.registry import Registry
-    from ciao_kernel.session import Session
+async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
+    with contextlib.ExitStack() as told, contextlib.suppress(Exception):
+        told.callback(here.set)
+        from ciao_kernel.config import survey
+        from ciao_kernel.model import Owner
+        from ciao_kernel.queries import Where
+        from ciao_kernel.registry import Registry
+        from ciao_kernel.session import Session
 
-    with contextlib.suppress(Exception):
         chosen = replace(survey()[0], request_patience=0.0)
         session = Session(Registry(), Owner(""), chosen)
         place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
         for backend in reversed(session.available()):
             with contextlib.suppress(Exception):
                 found += [job for job, _ in await backend.jobs(place)]
+            if not backend.outlives_kernel:  # this machine's, which is asked first
+                here.set()
         await session.close()
 
 

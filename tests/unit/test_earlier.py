@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -87,7 +89,7 @@ def test_several_are_named_and_many_counted(gone: int) -> None:
 
 
 def test_jobs_of_living_kernels_of_others_and_own_ones_are_left_out() -> None:
-    living = job("followed", "ada@laptop kernel 1")
+    living = job("followed", f"ada@laptop kernel {os.getpid()}", age=0)
     own = job("own", OWN, age=-1)
     others = job("theirs", "bob@desk kernel 4")
     over = (job("over", "ada@laptop")[0], Status(State.FAILED, (), settled=True))
@@ -97,6 +99,20 @@ def test_jobs_of_living_kernels_of_others_and_own_ones_are_left_out() -> None:
 def test_in_a_container_the_kernel_before_had_the_same_number() -> None:
     (text,) = told(Earlier(OWN), Known(job("mine", OWN, age=60)))
     assert "mine (1m" in text
+
+
+def test_a_number_that_is_another_process_by_now_is_no_kernel_that_lives() -> None:
+    """As in a new pod: processes and threads count from 1 there too."""
+    reused = job("mine", f"ada@laptop kernel {os.getpid()}", age=1e9)
+    assert "mine" in told(Earlier(OWN), Known(reused))[0]
+    thread = threading.Thread(target=(ended := threading.Event()).wait)
+    thread.start()
+    try:
+        of_thread = job("mine", f"ada@laptop kernel {thread.native_id}", age=0)
+        assert "mine" in told(Earlier(OWN), Known(of_thread))[0]
+    finally:
+        ended.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("words", [["config"], ["magics"], ["jobs"]])
