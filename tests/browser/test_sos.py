@@ -69,8 +69,8 @@ def test_the_menu_of_a_cell_makes_it_ciao(
     lab.run(4)
     lab.wait_text(4, "SoS again 3")
 
-    assert lab.outputs(3)[-1]["ename"] == "KeyboardInterrupt"
-    assert not server.place.replicas()
+    assert "KeyboardInterrupt" in [one.get("ename") for one in lab.outputs(3)]
+    server.place.wait_empty()
     lab.save()
     saved: dict[str, Any] = json.loads((server.place.work / lab.notebook).read_text())
     languages = [cell["metadata"].get("kernel") for cell in saved["cells"][: len(cells)]]

@@ -50,7 +50,7 @@ def print_status(cluster: Cluster) -> int:
         try:
             path = "jsonpath={.status.readyReplicas}/{.spec.replicas}"
             ready = cluster.kubectl("get", f"deployment/{name}", "-n", namespace, "-o", path,
-                                    "--request-timeout=3s")  # fmt: skip
+                                    "--request-timeout=10s")  # fmt: skip
         except ClusterError:
             ready = "unknown"
         good &= ready == "1/1"

@@ -24,7 +24,7 @@ from ciao_kernel.session import Session
 from ciao_kernel.stopping import Lifetime
 
 MARK = "CIAO_TEST_PLACE"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass
@@ -125,7 +125,8 @@ class Place:
         self.mark = mark
 
     def settings(self, **changes: Any) -> Settings:
-        base: dict[str, Any] = {"storage": self.storage, "stop_grace": 3.0, "linger": 1.0}
+        # However slow the machine is, each replica gets to its end.
+        base: dict[str, Any] = {"storage": self.storage, "stop_grace": 3.0, "linger": 30.0}
         return Settings(**{**base, **changes})
 
     def session(

@@ -48,6 +48,7 @@ class Place:
         self.env = {
             **{name: value for name, value in os.environ.items() if _neutral(name)},
             "CIAO_STORAGE": str(self.storage),
+            "CIAO_LINGER": "30",  # however slow the machine is, each replica gets to its end
             "XDG_CONFIG_HOME": str(folder / "config"),
             "IPYTHONDIR": str(folder / "ipython"),
             "JUPYTER_PATH": str(folder / "jupyter"),

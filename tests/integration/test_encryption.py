@@ -85,7 +85,7 @@ def test_jobs_run_stop_and_are_followed_from_elsewhere(
     kernel.wait_running(stopped, place)
     kernel.interrupt()
     assert kernel.finish(stopped).error == "KeyboardInterrupt"
-    place.wait_empty(10)
+    place.wait_empty()
 
     kernel.run(SILENT.replace(JOB, JOB + "%name=far\n%detach\n"))
     followed = kernel.execute("%ciao attach far")
@@ -99,4 +99,4 @@ def test_jobs_run_stop_and_are_followed_from_elsewhere(
     kernel.interrupt()
     kernel.finish(again)
     kernel.run("%ciao delete far")
-    place.wait_empty(10)
+    place.wait_empty()

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -54,7 +55,7 @@ class User:
         self.namespace = namespace
         self.name = name
         self._rules = rules
-        self._tokens = 0
+        self._tokens = self._changes = 0
 
     def create(self) -> None:
         """Create the account and its rights."""
@@ -77,9 +78,23 @@ class User:
         )
 
     def allow(self, *rules: Rule) -> None:
-        """Replace all rights by these; none takes all away."""
-        patch = {"rules": [rule.manifest() for rule in rules]}
+        """Replace all rights by these; none takes all away.
+
+        Returns when the API server goes by them: it reads of Roles as everybody else, by a watch.
+        """
+        self._changes += 1
+        mark = f"mark-{self._changes}"
+        patch = {"rules": [rule.manifest() for rule in (*rules, Rule([mark], ["get"]))]}
         self.namespace.kubectl("patch", "role", self.name, "--type=merge", "-p", json.dumps(patch))
+        who = f"--as=system:serviceaccount:{self.namespace.name}:{self.name}"
+
+        def in_force() -> bool:
+            try:
+                return "yes" in self.namespace.kubectl("auth", "can-i", "get", mark, who)
+            except ClusterError:  # which answers "no" by its exit code too
+                return False
+
+        until(in_force, "the rights to be in force", 30)
 
     def token(self) -> Token:
         """Return a fresh token of the user."""

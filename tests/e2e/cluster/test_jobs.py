@@ -100,7 +100,9 @@ def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Names
 def test_an_mpijob_runs_mpirun_over_two_workers(namespace: Namespace) -> None:
     source = "from mpi4py import MPI\nw = MPI.COMM_WORLD\nprint('rank', w.rank, 'of', w.size)\n"
     image = namespace.cluster.image("mpi")
-    mpirun = ["mpirun", "--allow-run-as-root", "-np", "2", "python3", "/program/cell.py"]
+    # The real kubectl-delivery image waits for the workers; this cluster's does not.
+    run = "mpirun --allow-run-as-root -np 2 python3 /program/cell.py"
+    mpirun = ["sh", "-c", f"until {run}; do sleep 1; done"]
     spec = {
         "Launcher": replicas(1, "mpi", image, mpirun),
         "Worker": replicas(2, "mpi", image, ["sleep", "600"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import re
 import subprocess
 import urllib.request
 from typing import Any
@@ -89,20 +89,18 @@ def test_port_forward_reaches_a_pod_from_this_machine(namespace: Namespace) -> N
     # kubectl ends the forwarding at the first connection that the pod refuses, so it
     # starts once the server listens: a running container is not enough.
     namespace.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = namespace.cluster.kubectl_argv(
-        "-n", namespace.name, "port-forward", "pod/web", f"{port}:8000"
+        "-n", namespace.name, "port-forward", "pod/web", ":8000"
     )
     forward = subprocess.Popen(
         command, env=namespace.cluster.environment, stdout=subprocess.PIPE, text=True
     )
     try:
         assert forward.stdout
-        assert "Forwarding" in forward.stdout.readline()
+        said = re.match(r"Forwarding from 127.0.0.1:(\d+) ->", forward.stdout.readline())
+        assert said
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        page = opener.open(f"http://127.0.0.1:{port}/", timeout=30).read().decode()
+        page = opener.open(f"http://127.0.0.1:{said[1]}/", timeout=30).read().decode()
         assert "Directory listing" in page
     finally:
         forward.terminate()
@@ -110,8 +108,14 @@ def test_port_forward_reaches_a_pod_from_this_machine(namespace: Namespace) -> N
 
 
 def test_the_log_of_a_containers_previous_run_is_kept(namespace: Namespace) -> None:
-    count = ["sh", "-c", "echo this is $HOSTNAME at $(date +%s%N); sleep 1; exit 3"]
-    namespace.create_objects(pod(namespace, "again", count, restartPolicy="Always"))
+    # The second run stays: the kubelet keeps no more than one that has ended.
+    script = (
+        "echo this is $HOSTNAME at $(date +%s%N); mkdir /kept/once 2>/dev/null && exit 3; sleep 600"
+    )
+    kept = {"name": "kept", "emptyDir": {}}
+    again = pod(namespace, "again", ["sh", "-c", script], restartPolicy="Always", volumes=[kept])
+    again["spec"]["containers"][0]["volumeMounts"] = [{"name": "kept", "mountPath": "/kept"}]
+    namespace.create_objects(again)
 
     def restarted() -> bool:
         status = namespace.get("pod/again")["status"].get("containerStatuses", [{}])[0]

@@ -109,7 +109,8 @@ def gateway(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
         own_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)
         made = Account(own_cluster, home.name)
         # It takes a moment until a policy is in force.
-        until(lambda: made.refusal(pod(), "kube-system"), "the policy to be in force", 30)
+        rule = "ciao-kernel/kernels=allowed"
+        until(lambda: rule in made.refusal(pod(), "kube-system"), "the policy to be in force", 30)
         yield made
     finally:
         own_cluster.kubectl("delete", "--ignore-not-found", "-f", "-", text=rights)
@@ -159,9 +160,9 @@ def test_an_administrator_may_let_it_start_kernels_in_a_namespace(
     assert "ciao-kernel/kernels=allowed" in said(lambda: gateway.kubectl(*removed))
     change = [f"{name}={value}" for name, value in ALLOWED.items()]
     team.kubectl("label", "namespace", team.name, *change)
-    gateway.kubectl(*removed)
     other = {**pod(), "metadata": meta("other")}
-    until(lambda: not gateway.refusal(other, team.name), "the label to be seen", 10)
+    until(lambda: not gateway.refusal(other, team.name), "the label to be seen", 30)
+    gateway.kubectl(*removed)
     assert "hostPath" in gateway.refusal(pod(*HARMFUL["hostPath"]), team.name)
     # Roles it binds in its own only.
     assert "that it made" in gateway.refusal(binding("ciao-user", "default", team.name), team.name)

@@ -44,7 +44,8 @@ def test_kernels_run_in_pods_and_leave_their_jobs(server: Gateway, api: Api) -> 
     # Nobody without these keys is heard: tests/integration/test_encryption.py.
     file = "__import__('ipykernel').get_connection_info(unpack=True)"
     assert "curve_secretkey" in kernel.value(f"print(*{file})").split()
-    done = kernel.run("%framework=tensorflow\n%worker=2\nprint('trained')\n")
+    header = "%framework=tensorflow\n%successPolicy=allWorkers\n%worker=2\n"
+    done = kernel.run(f"{header}print('trained')\n")
     assert done.text.count("trained\n") == 2, done.of("error")
 
     request = kernel.execute(cell("stopped"))
@@ -93,6 +94,12 @@ def test_a_kernel_enters_no_pod_unless_an_administrator_lets_it(server: Gateway,
     assert len(given) == 2
     for line in given:
         server.cluster.kubectl(*shlex.split(line.replace("team-a", team.name))[1:])
+    until(
+        lambda: may(
+            server.cluster, account(team.name, "ciao-kernel"), "create", "pods/exec", team.name
+        ),
+        "the right to enter", 30,
+    )  # fmt: skip
     assert other.run(enter).text.endswith("inside\n")
     for one in (kernel, other):
         one.delete()

@@ -61,7 +61,7 @@ def test_the_program_arrives_byte_for_byte(team: Team) -> None:
 
 def test_variables_and_arguments_are_what_was_written(team: Team) -> None:
     ended = team.run(
-        "%framework=tensorflow\n%worker=2;%cpu=100m;%memory=64Mi\n"
+        "%framework=tensorflow\n%worker=2;%cpu=100m;%memory=64Mi\n%successPolicy=allWorkers\n"
         "%envvar=A='$(HOME) $$ x' B=2\n%args='$(B)' --two 'a b'\n"
         "import os, sys\n"
         "print([os.environ['A'], os.environ['B'], sys.argv[1:], os.environ['CIAO_REPLICA']])\n"

@@ -119,9 +119,18 @@ def test_clean_policy_all_removes_everything(team: Team) -> None:
 
 
 def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for replica in ("ps-0", "worker-0"):  # the last words of a PS are not waited for
+            await _wait_for(display, replica, b"here")
+        assert display.job
+        argv = ("exec", f"{display.job.name}-worker-0", "--", "touch", "end")
+        await asyncio.to_thread(team.namespace.kubectl, *argv)
+
     ended = team.run(
-        "%framework=tensorflow\n%ps=1\n%worker=1\nimport os, time\nprint('here')\n"
+        "%framework=tensorflow\n%ps=1\n%worker=1\nimport os, time\nprint('here', flush=True)\n"
         "if 'ps' in os.environ['CIAO_REPLICA']: time.sleep(300)\n"
+        "while not os.path.exists('end'): time.sleep(0.1)\n",
+        during=during,
     )
     assert ended.error is None, ended.error
     assert ended.display.data("ps-0") == b"here\n"

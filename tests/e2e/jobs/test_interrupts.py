@@ -240,6 +240,8 @@ def test_without_an_api_server_while_the_job_is_made(
         proxy.pass_on()
         if "may exist" in display.notices:
             await said(display, "is removed again.")
+        elif "has not answered yet" in display.notices:
+            await said(display, "is stopped; it is deleted from")
         else:
             await asyncio.sleep(1)
         await registry.close()

@@ -118,7 +118,11 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
 ) -> None:
     kernel = start_kernel(env=environment(team))
     kernel.execute(CELL)
-    until(lambda: "TFJob/mine" in team.left(), "the job", 30)
+
+    def made() -> bool:
+        return {"TFJob", "ConfigMap"} <= {one.partition("/")[0] for one in team.left()}
+
+    until(made, "the job and its source", 30)
     kernel.kill()
     until(lambda: "TFJob/mine" in team.left(), "the job", 5)
     other = start_kernel(env=environment(team))

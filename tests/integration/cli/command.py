@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class User:
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
         """Start a command in a pipe."""
-        env = {**self.env, **options.pop("env", {})}
+        env = {**self.env, **_lingering(words), **options.pop("env", {})}
         options.setdefault("preexec_fn", _take_interrupts)
         return subprocess.Popen(
             [CIAO, *words],
@@ -135,7 +136,8 @@ class User:
 
     def terminal(self, *words: str, columns: int = 100, rows: int = 30, **env: str) -> Terminal:
         """Start a command in a terminal."""
-        return Terminal([CIAO, *words], self.folder, {**self.env, **env}, columns, rows)
+        env = {**self.env, **_lingering(words), **env}
+        return Terminal([CIAO, *words], self.folder, env, columns, rows)
 
     def detach(self, name: str, text: str = LONG, *words: str) -> dict[str, Any]:
         """Start a detached job and wait until its replicas have written their first lines."""
@@ -174,10 +176,20 @@ class User:
                 process.kill()
 
 
+def still(text: str) -> str:
+    """What ``ciao doctor`` says, without what others on this disk change meanwhile."""
+    return re.sub(r"[\d.]+ GiB free", "GiB free", text)
+
+
 def _speaks_of_us(name: str) -> bool:
     kinds = ("CIAO_", "JUPYTER", "XDG_", "_ARG", "COMP_", "PYTEST")
     single = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONIOENCODING", "KUBECONFIG")
     return name.startswith(kinds) or name in single
+
+
+def _lingering(words: Sequence[str]) -> dict[str, str]:
+    """However slow the machine is, each replica of a job gets to its end."""
+    return {"CIAO_LINGER": "30"} if words[:1] == ("run",) else {}
 
 
 def _take_interrupts() -> None:
@@ -209,6 +221,7 @@ class Terminal:
             preexec_fn=_own_terminal,
         )
         os.close(slave)
+        self._closing = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -229,6 +242,9 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close the window: the kernel sends SIGHUP to what runs in it."""
+        # Not while somebody reads from it: its number would be another file's by then.
+        self._closing.set()
+        self._reader.join(WAIT)
         os.close(self._master)
 
     def screen(self) -> list[str]:
@@ -237,8 +253,9 @@ class Terminal:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # EIO: the last process has closed its end.
-            while data := os.read(self._master, 1 << 16):
-                self._written += data
+            while not self._closing.is_set():
+                if select.select([self._master], [], [], 0.05)[0]:
+                    self._written += os.read(self._master, 1 << 16)
 
 
 def _own_terminal() -> None:

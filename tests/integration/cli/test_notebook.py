@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.integration.cli.command import CIAO, QUICK, User
+from tests.integration.cli.command import CIAO, QUICK, User, still
 
 # The way of one `%ciao …` line through the kernel, without the kernel around it.
 NOTEBOOK = """
@@ -37,8 +37,9 @@ def terminal(ciao: User, line: str) -> str:
 
 
 def same(text: str) -> str:
-    """Without what may differ: how the command is typed, and which name this Python goes by."""
-    return re.sub(r"bin/python[0-9.]*", "bin/python", text.replace("%ciao", "ciao"))
+    """Without what may differ: how the command is typed, this Python's name, the room on disk."""
+    text = re.sub(r"bin/python[0-9.]*", "bin/python", text.replace("%ciao", "ciao"))
+    return still(text)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,7 @@ def test_the_words_are_the_same(ciao: User, line: str) -> None:
     if "mn" in line:
         ciao.detach("mnist", QUICK)
         ciao.settle("mnist")
+        ciao.nothing_left()  # while the supervisor is there, it is told of
     text = terminal(ciao, line)
     assert text
     assert same(notebook(ciao, line)) == same(text)

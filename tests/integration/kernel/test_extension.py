@@ -95,7 +95,7 @@ def test_interrupt_stops_the_job(python3: Kernel, place: Place) -> None:
         assert request.error == "KeyboardInterrupt"
         assert "is stopped" in request.text
         assert python3.run("1 + 1").status == "ok"
-        place.wait_empty(5)
+        place.wait_empty()
 
 
 def test_two_interrupts(python3: Kernel, place: Place) -> None:
@@ -105,7 +105,7 @@ def test_two_interrupts(python3: Kernel, place: Place) -> None:
     python3.interrupt()
     python3.finish(request, 5)
     assert request.error == "KeyboardInterrupt"
-    place.wait_empty(5)
+    place.wait_empty()
     python3.take(0.5)
     assert python3.run("1 + 1").status == "ok"
 
@@ -118,7 +118,7 @@ def test_interrupt_leaves_an_attached_job(python3: Kernel, place: Place) -> None
     assert python3.finish(request, 5).error == "KeyboardInterrupt"
     assert len(place.replicas()) == 2
     python3.run("%ciao delete far")
-    place.wait_empty(5)
+    place.wait_empty()
 
 
 def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Place) -> None:
@@ -128,7 +128,7 @@ def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Plac
     kernel.wait_running(request, place)
     kernel.interrupt()
     assert kernel.finish(request, 5).error == "KeyboardInterrupt"
-    place.wait_empty(5)
+    place.wait_empty()
     request = kernel.execute("%%ciao\n" + SILENT)
     kernel.wait_running(request, place)
     kernel.shutdown()
@@ -141,7 +141,7 @@ def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> No
     request = python3.execute("%%ciao\n" + SILENT)
     python3.wait_running(request, place)
     getattr(python3, end)()
-    place.wait_empty(5)
+    place.wait_empty()
 
 
 def test_capture(lasting: Kernel) -> None:
@@ -200,7 +200,7 @@ def test_terminal_interrupt(place: Place) -> None:
     finally:
         process.kill()
     assert "KeyboardInterrupt" in output
-    place.wait_empty(5)
+    place.wait_empty()
 
 
 SHUTDOWN_BEHIND_AN_INTERRUPT = """

@@ -14,16 +14,17 @@ from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
 Figure = Callable[[str], None]
 
 MODES = ["ciao-message", "ciao-signal"]
-SOON = 3.0
+SOON = 15.0
+"""Seconds after which a cell has not ended; how soon it does, the figures tell."""
 
 STUBBORN = JOB + (
     "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
 )
 SAVING = JOB + (
-    "import signal, sys, time\n"
+    "import os, signal, sys, time\n"
     "def save(*_):\n"
-    "    time.sleep(2)\n"
+    "    while not os.path.exists('go-on'): time.sleep(.02)\n"
     "    print('saved at step 812', flush=True)\n"
     "    sys.exit(0)\n"
     "signal.signal(signal.SIGTERM, save)\n"
@@ -71,6 +72,13 @@ def stop(kernel: Kernel, request: Request, within: float = SOON, times: int = 1)
     kernel.finish(request)
     assert [error["ename"] for error in request.of("error")] == ["KeyboardInterrupt"]
     return took
+
+
+def arrived(kernel: Kernel) -> None:
+    """Let interrupts arrive: one by message has no order with the next cell."""
+    for _ in range(3):
+        kernel.ask("kernel_info_request", {}, control=True)
+    kernel.take(0.5)
 
 
 def works(kernel: Kernel) -> None:
@@ -134,7 +142,7 @@ def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) ->
         kernel.wait_running(request, place)
     took = stop(kernel, request)
     works(kernel)
-    figure(f"{took * 1000:.0f} ms to the reply, {place.wait_empty(6):.2f} s more to no process")
+    figure(f"{took * 1000:.0f} ms to the reply, {place.wait_empty():.2f} s more to no process")
     assert "is stopped; its files stay in" in request.text
     assert "Stopped" in kernel.run("%ciao jobs").text
 
@@ -146,7 +154,7 @@ def test_loud_job_ten_times_in_a_row(kernel: Kernel, place: Place, figure: Figur
         wait_loud(kernel, request)
         took.append(stop(kernel, request))
         works(kernel)
-        place.wait_empty(6)
+        place.wait_empty()
     figure(f"worst of ten {max(took) * 1000:.0f} ms")
     assert len(place.job_folders()) == before + 10
 
@@ -162,7 +170,7 @@ def test_before_the_replicas_start_and_while_they_start(
         kernel.take(step * 0.01)
         took.append(stop(kernel, request))
         works(kernel)
-        place.wait_empty(6)
+        place.wait_empty()
     figure(f"worst of {len(took)} {max(took) * 1000:.0f} ms")
 
 
@@ -172,7 +180,7 @@ def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figu
     took = stop(kernel, request)
     assert "takes its time to end" in request.text
     works(kernel)
-    figure(f"{took:.2f} s to the reply, {place.wait_empty(10):.2f} s more to no process")
+    figure(f"{took:.2f} s to the reply, {place.wait_empty():.2f} s more to no process")
 
 
 def test_what_a_replica_writes_while_it_ends_is_shown(
@@ -184,10 +192,12 @@ def test_what_a_replica_writes_while_it_ends_is_shown(
     kernel.wait_text(request, "ready")
     figure(f"{stop(kernel, request):.2f} s to the reply")
     assert "saved at step 812" not in request.text
+    for work in place.storage.glob("jobs/*/work"):
+        (work / "go-on").touch()
     works(kernel)
     kernel.wait_text(request, "is stopped; its files stay in")
     assert request.text.count("saved at step 812\n") == 2
-    place.wait_empty(6)
+    place.wait_empty()
 
 
 def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
@@ -195,30 +205,33 @@ def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     request = kernel.execute(STUBBORN)
     kernel.wait_running(request, place)
     kernel.interrupt()
-    kernel.take(0.3)
+    kernel.take(0.1)
     assert request.reply is None
     stop(kernel, request)
     for _ in range(3):
         kernel.interrupt()
-    kernel.take(0.5)  # An interrupt by message has no order with the next cell.
+    arrived(kernel)
     works(kernel)
-    place.wait_empty(10)
+    place.wait_empty()
 
 
 def test_while_a_failed_job_is_stopping(kernel: Kernel, place: Place) -> None:
     """worker-1 has failed and worker-0 takes its time to end: stop does not wait for it."""
     request = kernel.execute(
-        JOB + "import json, os, signal, time\n"
+        JOB + "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('ready', flush=True)\n"
-        "if os.environ['CIAO_REPLICA'] == 'worker-1':\n    time.sleep(.3); raise SystemExit(3)\n"
+        "open(os.environ['CIAO_REPLICA'], 'w').close()\n"
+        "if os.environ['CIAO_REPLICA'] == 'worker-1':\n"
+        "    while not os.path.exists('worker-0'): time.sleep(.02)\n"
+        "    raise SystemExit(3)\n"
         "time.sleep(600)\n"
     )
     kernel.wait_text(request, "ready")
     kernel.wait(lambda: any("Failed" in table for table in request.tables), "failure")
     stop(kernel, request)
     works(kernel)
-    place.wait_empty(10)
+    place.wait_empty()
 
 
 def test_twice_quickly(kernel: Kernel, place: Place) -> None:
@@ -226,7 +239,7 @@ def test_twice_quickly(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request, times=2)
     works(kernel)
-    place.wait_empty(6)
+    place.wait_empty()
 
 
 def test_idle_kernel_lives(kernel: Kernel) -> None:
@@ -234,12 +247,12 @@ def test_idle_kernel_lives(kernel: Kernel) -> None:
     for _ in range(10):
         kernel.interrupt()
         kernel.take(0.02)
-    kernel.take(0.5)
+    arrived(kernel)
     works(kernel)
     kernel.run(JOB + "print('a job before')")
     for _ in range(3):
         kernel.interrupt()
-    kernel.take(0.5)
+    arrived(kernel)
     works(kernel)
 
 
@@ -255,7 +268,7 @@ def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) ->
     kernel.take(1.5)
     assert len(place.replicas()) == 2
     kernel.run("%ciao delete long")
-    place.wait_empty(6)
+    place.wait_empty()
 
 
 def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
@@ -265,7 +278,7 @@ def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
     stop(kernel, first)
     assert kernel.finish(second).status == "aborted"
     works(kernel)
-    place.wait_empty(6)
+    place.wait_empty()
 
 
 def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
@@ -277,7 +290,7 @@ def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
     kernel.wait_running(request, place)
     stop(kernel, request)
     works(kernel)
-    place.wait_empty(6)
+    place.wait_empty()
 
 
 # ---------------------------------------------------------------------------- plain cells
@@ -317,7 +330,7 @@ def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
         kernel.interrupt()
         kernel.finish(request)
         assert request.status in ("ok", "error")
-    kernel.take(0.5)
+    arrived(kernel)
     works(kernel)
 
 
@@ -367,7 +380,7 @@ def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
         kernel.wait_running(request, place)
         works(kernel)  # The main shell is free meanwhile.
         stop(kernel, request)
-        place.wait_empty(6)
+        place.wait_empty()
     # One on each at once.
     request = kernel.send("execute_request", content, header={"subshell_id": subshell})
     main = kernel.execute(SILENT)
@@ -395,8 +408,8 @@ def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place)
     works(kernel)
     assert "left" in kernel.run("%ciao jobs").text, "nobody asked the job to end"
     kernel.run("%ciao delete left")
-    place.wait_empty(6)
-    place.wait_empty(6)
+    place.wait_empty()
+    place.wait_empty()
 
 
 def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:

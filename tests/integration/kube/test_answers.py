@@ -352,9 +352,12 @@ def kubeconfig(path: Path, **cluster: str) -> None:
 async def told(made: Client) -> list[str]:
     """What every way to ask a server says where it cannot be asked."""
     watched = Watched(made, "/x", {}, asyncio.Event())
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await watched.run()
+    watching = asyncio.ensure_future(watched.run())
+    async with asyncio.timeout(20):
+        while not watched.fault and not watching.done():
+            await asyncio.sleep(0.01)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
     said = [watched.fault]
     nothing = Streams(lambda _: None, lambda _: None)
     for work in (
@@ -398,7 +401,7 @@ def test_a_proxys_password_is_in_no_message(
                 monkeypatch.setenv(named, proxy)
             kubeconfig(tmp_path / "config", **({named: proxy} if named == "proxy-url" else {}))
             found = await access_module.load()
-            async with asyncio.timeout(30), Client(found, 0.3) as made:
+            async with asyncio.timeout(30), Client(found, 1.0) as made:
                 words = await told(made)
                 tries = len(asked)
                 with pytest.raises(ClusterFault) as caught:

@@ -282,14 +282,19 @@ def test_a_job_of_another_machine_is_seen_and_left_alone(jobs: Place) -> None:
         with pytest.raises(UsageError, match="a runs on a-host"):
             await backend.execute(job, replica("worker-0"), ["true"], streams)
         # Without a sign of life it is lost there, and nothing of it is touched.
-        touched(running.folder / "status.json", 2 * FRESH)
-        assert [found.state for _, found in await there.jobs()] == [State.LOST]
-        with pytest.raises(JobLost, match="on a-host gives no sign of life"):
-            await there.attach(name, Recorder())
-        with pytest.raises(JobLost, match="this machine was started again"):
-            await session_on(jobs, "a-host 3").attach(name, Recorder())
-        # On its own machine it is known to live, whatever the name of that is now.
-        assert (await session_on(jobs, "new-name 1").find(name))[2].state is State.RUNNING
+        supervisor = running.status["supervisor"]["pid"]
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            touched(running.folder / "status.json", 2 * FRESH)
+            assert [found.state for _, found in await there.jobs()] == [State.LOST]
+            with pytest.raises(JobLost, match="on a-host gives no sign of life"):
+                await there.attach(name, Recorder())
+            with pytest.raises(JobLost, match="this machine was started again"):
+                await session_on(jobs, "a-host 3").attach(name, Recorder())
+            # On its own machine it is known to live, whatever the name of that is now.
+            assert (await session_on(jobs, "new-name 1").find(name))[2].state is State.RUNNING
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
         os.utime(running.folder / "status.json")
         display = Recorder()
         attached = asyncio.ensure_future(there.attach(name, display))

@@ -186,17 +186,27 @@ def test_lines_arrive_while_the_job_runs(jobs: Place) -> None:
 
 
 def test_a_log_that_is_truncated_goes_on_with_a_word(jobs: Place) -> None:
-    ended = jobs.run(
-        """
+    text = """
         %framework=tensorflow
         import os, time
+        def until(name):
+            while not os.path.exists(name): time.sleep(0.01)
         print("before " * 1000)
-        time.sleep(0.3)
+        until("read")
         os.truncate("../logs/worker-0.log", 0)
-        time.sleep(0.3)
+        until("told")
         print("after")
         """
-    )
-    assert ended.error is None
-    assert ended.display.data("worker-0").endswith(b"after\n")
-    assert "truncated" in ended.display.notices
+
+    async def main() -> None:
+        display = Recorder()
+        work = asyncio.ensure_future(jobs.ended(text, jobs.session(), display))
+        await display.until("before")
+        assert display.job is not None
+        (Path(display.job.place) / "read").touch()
+        await wait(lambda: "truncated" in display.notices)
+        (Path(display.job.place) / "told").touch()
+        assert (await work).error is None
+        assert display.data("worker-0").endswith(b"after\n")
+
+    asyncio.run(main())

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 def _own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIAO_STORAGE", str(tmp_path / "storage"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("CIAO_LINGER", "30")  # however slow the machine is, each gets to its end
 
 
 def _needs(*packages: str) -> None:

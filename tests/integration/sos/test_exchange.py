@@ -66,7 +66,7 @@ def test_with_runs_one_cell_in_ciao(sos: Any) -> None:
 
 def test_a_large_value_comes_whole(sos: Any) -> None:
     sos.ok("import os\nlarge = os.urandom(40_000_000)".join(["%use SoS\n", ""]))
-    assert "40000000" in sos.ok("%use Ciao\n%get large\nprint(len(large))", 20).text
+    assert "40000000" in sos.ok("%use Ciao\n%get large\nprint(len(large))", 60).text
     sos.ok("%put large --as back", 60)
     assert "True" in sos.ok("%use SoS\nprint(back == large)").text
 
