@@ -81,10 +81,14 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 def sweep(*marks: str, patience: float = 5.0) -> None:
     """Kill all processes of jobs but this one; returns when none is left.
 
-    It looks again until it finds nothing: one may have started another just before it died.
+    It looks again until it finds nothing, twice: one may have started another just before it died,
+    and one that is becoming another program has no environment for a moment.
     """
     until = time.monotonic() + patience
-    while (pids := marked(*marks)) and time.monotonic() < until:
+    clean = 0
+    while clean < 2 and time.monotonic() < until:
+        pids = marked(*marks)
+        clean = 0 if pids else clean + 1
         kill(pids)
         time.sleep(0.01)
 

@@ -14,6 +14,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.programs import programs
 from tests.e2e.images.copies import layered
 from tests.helpers.debs import Repository
+from tests.helpers.kernels import IN_PODS
 from tests.helpers.packages import Index
 
 TABULATE = """
@@ -115,6 +116,7 @@ class Ground:
         """Variables of ada's kernels and terminals."""
         cluster, index = self.shelf.cluster, self.shelf.index
         return {
+            **IN_PODS,
             "KUBECONFIG": str(self._kubeconfig()),
             "CIAO_PLAIN_REGISTRIES": cluster.at.registry,
             "CIAO_KANIKO_IMAGE": cluster.image("kaniko"),

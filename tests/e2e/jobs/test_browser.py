@@ -16,7 +16,7 @@ from tests.browser.server import serving
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.installed import Environment
-from tests.helpers.kernels import JOB, Place
+from tests.helpers.kernels import IN_PODS, JOB, Place
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -30,6 +30,7 @@ def test_page_on_the_cluster(
 ) -> None:
     """Lines live, a reload, the stop button, and nothing left."""
     env = {
+        **IN_PODS,
         "KUBECONFIG": os.environ["KUBECONFIG"],
         "CIAO_NAMESPACE": team.namespace.name,
         "CIAO_IMAGES": " ".join(f"{name}={image}" for name, image in team.images.items()),

@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
+from tests.helpers.kernels import IN_PODS
 
 pytestmark = pytest.mark.timeout(240)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,6 +32,7 @@ def environment(team: Team) -> dict[str, str]:
 
     images = " ".join(f"{name}={image}" for name, image in team.images.items())
     return {
+        **IN_PODS,
         "KUBECONFIG": os.environ["KUBECONFIG"],
         "CIAO_NAMESPACE": team.namespace.name,
         "CIAO_IMAGES": images,
