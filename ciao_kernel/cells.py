@@ -55,6 +55,11 @@ class Lifetime:
         self._lock = threading.Lock()
         self._holds = 0
 
+    @property
+    def ending(self) -> bool:
+        """Whether the kernel was asked to shut down."""
+        return self._ending.is_set()
+
     def end(self) -> None:
         """The kernel was asked to shut down. Called from any thread."""
         self._ending.set()
@@ -86,8 +91,9 @@ class Lifetime:
         while not self._ending.is_set() and waited < within:
             await asyncio.sleep(0.02)
             now = time.monotonic()
-            # A process that was held up has heard nothing meanwhile, as a laptop that slept.
-            waited, last = waited + min(now - last, 0.1), now
+            gap = now - last
+            # A process that was held up, such as frozen, has heard nothing meanwhile.
+            waited, last = waited + (gap if gap < 0.5 else 0.02), now
         return self._ending.is_set()
 
 

@@ -107,7 +107,7 @@ def _lives(number: str, made: float) -> bool:
         process = psutil.Process(int(number))
         ended = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         return not ended and process.create_time() <= made + _SKEW
-    except psutil.Error:
+    except (psutil.Error, OverflowError):  # a number of somebody else's
         return False
 
 

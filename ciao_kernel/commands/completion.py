@@ -22,7 +22,7 @@ Completer = Callable[..., Iterable[str]]
 
 _PATIENCE = 1.5
 """Seconds that Tab waits for clusters."""
-_HERE = 20.0
+_HERE = 5.0
 """Seconds that it waits for the jobs of this machine, with imports: they are always offered."""
 
 
@@ -130,23 +130,29 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
 
 
 async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
-    with contextlib.ExitStack() as told, contextlib.suppress(Exception):
-        told.callback(here.set)
-        from ciao_kernel.config import survey
-        from ciao_kernel.model import Owner
-        from ciao_kernel.queries import Where
-        from ciao_kernel.registry import Registry
-        from ciao_kernel.session import Session
+    try:
+        with contextlib.suppress(Exception):
+            await _collect(args, found, here)
+    finally:
+        here.set()
 
-        chosen = replace(survey()[0], request_patience=0.0)
-        session = Session(Registry(), Owner(""), chosen)
-        place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
-        for backend in reversed(session.available()):
-            with contextlib.suppress(Exception):
-                found += [job for job, _ in await backend.jobs(place)]
-            if not backend.outlives_kernel:  # this machine's, which is asked first
-                here.set()
-        await session.close()
+
+async def _collect(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
+    from ciao_kernel.config import survey
+    from ciao_kernel.model import Owner
+    from ciao_kernel.queries import Where
+    from ciao_kernel.registry import Registry
+    from ciao_kernel.session import Session
+
+    chosen = replace(survey()[0], request_patience=0.0)
+    session = Session(Registry(), Owner(""), chosen)
+    place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
+    for backend in reversed(session.available()):
+        with contextlib.suppress(Exception):
+            found += [job for job, _ in await backend.jobs(place)]
+        if not backend.outlives_kernel:  # this machine's, which is asked first
+            here.set()
+    await session.close()
 
 
 def _contexts() -> dict[str, dict[str, Any]]:

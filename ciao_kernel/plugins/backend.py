@@ -85,7 +85,8 @@ class Backend(Protocol):
         Args:
             job: Which job.
             reason: For others who follow it.
-            certain: Called as soon as it will end, whatever becomes of this process.
+            certain: Called, once or more, soon after it is certain to end, whatever becomes of
+                this process.
         """
 
     async def delete(self, job: Job) -> None:

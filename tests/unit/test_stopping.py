@@ -138,6 +138,47 @@ def test_a_stop_that_is_certain_holds_no_process() -> None:
     asyncio.run(main())
 
 
+def test_a_backend_that_cannot_tell_keeps_no_job_from_its_stop() -> None:
+    async def main() -> None:
+        stop = Stop(wait=0.0)
+        stop.backend.host_ends = None  # type: ignore[method-assign, assignment]
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert "stopped" in stop.backend.said
+
+    asyncio.run(main())
+
+
+def test_a_shutdown_that_comes_while_the_backend_is_asked_is_heard() -> None:
+    async def main() -> None:
+        stop = Stop(wait=0.0)
+
+        async def asked(job: Job) -> bool:
+            stop.lifetime.end()
+            return False
+
+        stop.backend.host_ends = asked  # type: ignore[method-assign]
+        await stop.cell
+        await stop.ended()
+        assert "stopped" not in stop.backend.said
+
+    asyncio.run(main())
+
+
+def test_a_process_that_stood_still_has_not_waited_for_a_shutdown() -> None:
+    """Whoever asked it to end meanwhile is heard first."""
+
+    async def main() -> None:
+        lifetime = Lifetime()
+        asyncio.get_running_loop().call_later(0.01, time.sleep, 0.6)
+        asyncio.get_running_loop().call_later(0.65, lifetime.end)
+        assert await lifetime.ends(0.3)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_job_is_left_where_its_kernels_place_is_known_to_end(leaves: bool) -> None:
     """As when a gateway deletes a pod, and SIGTERM takes longer than the wait for it."""

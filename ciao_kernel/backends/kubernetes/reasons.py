@@ -155,8 +155,7 @@ def newest(events: list[Object], *, of_job: bool) -> Object:
     said = [event for event in events if event.get("message")]
     if of_job:  # one pod may have been made after another could not be
         said = [event for event in said if event.get("type") == "Warning"]
-    # Of two in one second the later one; they are listed oldest first.
-    last = max(reversed(said), key=when, default={})
+    last = max(said, key=_when, default={})
     return last if last.get("type") == "Warning" else {}
 
 
@@ -166,8 +165,7 @@ def sentence(event: Object) -> str:
     return f"{event.get('reason', '')}: {words}" if words else ""
 
 
-def when(event: Object) -> str:
-    """The last time of an event, as the API writes it."""
+def _when(event: Object) -> str:
     for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if isinstance(event.get(key), str):
             return str(event[key])

@@ -17,8 +17,8 @@ _GONE = 30.0
 _USUAL = 8.0
 """Seconds that pods take to go, if they use all the grace that ciao gives them by default."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
-_NAMING = 1.0
-"""Seconds in which the first look tells what still ends, before the end is called certain."""
+_NAMING = 0.4
+"""Seconds from its beginning in which a removal may find out what still ends, and say that too."""
 _NAMED = 3
 """Pods that a sentence names; a job may have a thousand."""
 
@@ -55,13 +55,14 @@ class Removals:
             client: The job's API server.
             job: Its name and namespace, and its uid: a later job of the same name stays.
             path: Of its object.
-            certain: Called when the API server has taken the deletion, and what still ends
-                is known unless that takes long.
+            certain: Called when the API server has taken the deletion, and once it is known
+                what still ends, unless that takes long; perhaps more than once.
 
         Raises:
             ClusterFault: Something is still there after its grace, or nobody answers.
             Refused: It may not be deleted.
         """
+        began = time.monotonic()
         with self._telling(job):
             try:
                 item = await client.find(path)
@@ -72,7 +73,8 @@ class Removals:
                 hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault
             self._tell(job, "it is deleted")
-            late = asyncio.get_running_loop().call_later(_NAMING, certain)
+            soon = max(0.0, began + _NAMING - time.monotonic())
+            late = asyncio.get_running_loop().call_later(soon, certain)
             try:
                 await self._wait(client, job, path, uid, _config_maps(item), certain)
             finally:

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
-from ciao_kernel.backends.kubernetes.reasons import newest, sentence, when
+from ciao_kernel.backends.kubernetes.reasons import newest, sentence
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -25,7 +25,7 @@ _TICK = 0.2
 _LATE = 10.0
 """Seconds for which a volume that does not exist is waited for: ours come after the pod."""
 _RETRIED = 5.0
-"""Seconds after the pod was made from which on the kubelet says once more what is missing."""
+"""Seconds for which the kubelet has gone on saying what is missing, if that is no passing thing."""
 _QUIET = 3.0
 """Seconds of waiting that need no explanation."""
 _AWAY = 5.0
@@ -172,21 +172,21 @@ class SinglePod:
             self._told = why
             self._emit(Notice(f"the pod that builds the image waits: {why}"))
         missing = any(words in why for words in ("not found", "non-existent"))
-        if why.startswith(_VOLUMES) and missing and waited > _LATE and self._lasts(pod):
+        if why.startswith(_VOLUMES) and missing and waited > _LATE and self._lasts():
             raise self._hopeless(why)
         if word in status.HOPELESS:
             self._stuck = self._stuck or time.monotonic()
             if time.monotonic() - self._stuck >= self._settings.hopeless_wait:
                 raise self._hopeless(why)
 
-    def _lasts(self, pod: Object) -> bool:
-        """Whether the warning was given again, long after the pod was made.
+    def _lasts(self) -> bool:
+        """Whether the warning was given again, long after it was given first.
 
         That its ConfigMap is missing may be true for a moment, and the last thing that anyone
         says before a node has at last made the pod's network.
         """
-        made = status.stamp(status.get(pod, "metadata", "creationTimestamp"))
-        return status.stamp(when(self._warning)) >= made + _RETRIED
+        first, last = (self._warning.get(key) for key in ("firstTimestamp", "lastTimestamp"))
+        return status.stamp(last) >= status.stamp(first) + _RETRIED
 
     def _hopeless(self, why: str) -> ClusterFault:
         return ClusterFault(

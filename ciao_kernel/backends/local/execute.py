@@ -101,10 +101,11 @@ async def _in_terminal(
 ) -> int:
     assert streams.sizes is not None
     sizes = aiter(streams.sizes)
+    size = await anext(sizes)
     with _starting(command):
         master, slave = pty.openpty()
         try:
-            _resize(master, await anext(sizes))  # before its first look at the window
+            _resize(master, size)  # before the command's first look at it
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,

@@ -153,8 +153,8 @@ def test_a_kernel_whose_pod_is_killed_leaves_its_job_to_another_kernel(
     until(lambda: not gateway.team.jobs(), "the job to go", 30)
 
 
-def test_a_pod_that_is_asked_to_end_ends_at_once_and_leaves_its_job(
-    gateway: Gateway, api: Api, start: Start
+def test_a_pod_that_is_asked_to_end_heeds_it_and_leaves_its_job(
+    gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
 ) -> None:
     """As when its node is drained: SIGTERM has to pass the pod's first process."""
     kernel = start()
@@ -162,7 +162,9 @@ def test_a_pod_that_is_asked_to_end_ends_at_once_and_leaves_its_job(
     name = gateway.team.kernels()[kernel.id]["metadata"]["name"]
     began = time.monotonic()
     gateway.team.namespace.kubectl("delete", "pod", name, "--grace-period=140")
-    assert time.monotonic() - began < 130
+    took = time.monotonic() - began
+    assert took < 130  # else SIGKILL ended it
+    figure(f"{took:.1f} s to the end of the pod")
     assert gateway.team.jobs() == {"drained"}
 
 

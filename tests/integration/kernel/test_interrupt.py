@@ -208,6 +208,7 @@ def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     kernel.take(0.1)
     assert request.reply is None
     stop(kernel, request)
+    assert "is stopping: " in request.text, "its end was waited for"
     for _ in range(3):
         kernel.interrupt()
     arrived(kernel)
@@ -230,6 +231,7 @@ def test_while_a_failed_job_is_stopping(kernel: Kernel, place: Place) -> None:
     kernel.wait_text(request, "ready")
     kernel.wait(lambda: any("Failed" in table for table in request.tables), "failure")
     stop(kernel, request)
+    assert "is stopping: " in request.text, "its end was waited for"
     works(kernel)
     place.wait_empty()
 

@@ -168,6 +168,7 @@ def test_an_interrupt_while_another_installs(jobs: Place, index: Index) -> None:
         await wait(lambda: "waiting for it" in second.notices)
         await interrupted(other)
         await interrupted(first)
+        await wait(lambda: not jobs.alive())
 
     asyncio.run(main())
     assert not environments(jobs)

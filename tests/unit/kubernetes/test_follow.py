@@ -285,7 +285,8 @@ def test_pods_that_are_gone_by_then(server: Server, tmp_path: Path) -> None:
         server.breaks(LOG)
         server.ends("Failed", message="1 replica failed")
 
-    written, status = server.follow(tmp_path, ("first", end))
+    # Nobody waits for their grace: they are asked for.
+    written, status = server.follow(tmp_path, ("first", end), linger=0.0, stop_grace=1000.0)
     assert (written, replica(status).state) == ("first", State.STOPPED)
     # That somebody deleted a pod while it ran, as of a watched one, nobody can say.
     assert (replica(status).reason, status.message) == ("", "1 replica failed")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import status
-from ciao_kernel.backends.kubernetes.reasons import newest, sentence
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -19,8 +18,11 @@ from ciao_kernel.model import Notice
 MISSING = 'MountVolume.SetUp failed for volume "wishes": configmap "ciao-build-1" not found'
 
 
-def event(message: str, at: float, kind: str = "Warning", reason: str = "FailedMount") -> Any:
-    return {"message": message, "lastTimestamp": status.text(at), "type": kind, "reason": reason}
+def mount(first: float, last: float) -> Any:
+    """The kubelet's word so many seconds ago, and again."""
+    ago = {"firstTimestamp": first, "lastTimestamp": last}
+    times = {key: status.text(time.time() - seconds) for key, seconds in ago.items()}
+    return {"message": MISSING, "type": "Warning", "reason": "FailedMount", **times}
 
 
 class Server:
@@ -52,20 +54,10 @@ def look(*events: Any, waited: float) -> list[str]:
 
 def test_a_volume_that_was_missing_for_a_moment_ends_no_build() -> None:
     """Ours is made after the pod; then nothing is said while the node makes the pod's network."""
-    (text,) = look(event(MISSING, time.time() - 11.5), waited=12)
+    (text,) = look(mount(11.5, 11), waited=12)
     assert "waits: FailedMount: MountVolume.SetUp failed" in text
 
 
 def test_a_volume_that_stays_missing_ends_it() -> None:
     with pytest.raises(ClusterFault, match=r"cannot start: FailedMount.*not found"):
-        look(event(MISSING, time.time() - 4), waited=12)
-
-
-def test_of_one_second_the_later_event_counts() -> None:
-    now = time.time()
-    pulling = event("Pulling image", now, kind="Normal", reason="Pulling")
-    assert sentence(newest([event(MISSING, now), pulling], of_job=False)) == ""
-    assert sentence(newest([pulling, event("a  bad\nday", now)], of_job=False)) == (
-        "FailedMount: a bad day"
-    )
-    assert newest([], of_job=False) == {}
+        look(mount(11.5, 4), waited=12)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -173,6 +174,18 @@ def test_a_process_is_itself_and_no_other() -> None:
     assert not processes.alive(2**22 + 1, None)
     processes.kill([2**22 + 1])
     processes.sweep("a mark that nobody carries")
+
+
+def test_who_becomes_another_program_is_found_by_a_second_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no environment for a moment, so no mark."""
+    sleeper = subprocess.Popen(["sleep", "600"])
+    looks = iter([[sleeper.pid], [], [sleeper.pid], [], []])
+    monkeypatch.setattr(processes, "marked", lambda *marks: next(looks))
+    processes.sweep("mine")
+    assert sleeper.wait(30) == -9
+    assert list(looks) == []
 
 
 # ---------------------------------------------------------------------------------- claims
