@@ -97,7 +97,7 @@ def _process(owner: str) -> tuple[str, str]:
 def _lives(number: str, made: float) -> bool:
     """Whether the process lives that had a number when a job was made.
 
-    Pods of one user count from 1, so another pod's number is some process's or thread's here too.
+    Each pod counts from 1, so a number of another pod is some process's or thread's here too.
     """
     import psutil
 
