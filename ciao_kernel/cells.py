@@ -14,7 +14,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +55,6 @@ class Lifetime:
         self._lock = threading.Lock()
         self._holds = 0
 
-    @property
-    def ending(self) -> bool:
-        """Whether the kernel was asked to shut down."""
-        return self._ending.is_set()
-
     def end(self) -> None:
         """The kernel was asked to shut down. Called from any thread."""
         self._ending.set()
@@ -81,8 +76,8 @@ class Lifetime:
         while self._holds and time.monotonic() < until:
             await asyncio.sleep(0.02)
 
-    async def ends(self, within: float) -> bool:
-        """Wait so long for a shutdown."""
+    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+        """Wait so long for a shutdown; then ask whether one is known of."""
         if "RESPONSE_ADDRESS" in os.environ:
             heard = _first_process() in self._INITS
             remote = self._REMOTE_WAIT if heard else self._REMOTE_WAIT_WITHOUT_SIGNALS
@@ -94,6 +89,11 @@ class Lifetime:
             gap = now - last
             # A process that was held up, such as frozen, has heard nothing meanwhile.
             waited, last = waited + (gap if gap < 0.5 else 0.02), now
+        if self._ending.is_set():
+            return True
+        with contextlib.suppress(Exception):  # what nobody can tell keeps no job from its stop
+            if await known():
+                return True
         return self._ending.is_set()
 
 

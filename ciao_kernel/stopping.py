@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -28,12 +28,13 @@ _PATIENCE = 4.5
 class Lifetime(Protocol):
     """Tells an interrupt that means "stop" from one that begins a shutdown."""
 
-    @property
-    def ending(self) -> bool:
-        """Whether this process was asked to end."""
+    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether this process is asked to end within so many seconds from now.
 
-    async def ends(self, within: float) -> bool:
-        """Whether it is within so many seconds from now."""
+        Args:
+            within: The seconds.
+            known: Asked at last, where nobody has: whether others know that it ends.
+        """
 
     def held(self) -> AbstractContextManager[None]:
         """Let this process not end in an orderly way within; it waits some seconds at most."""
@@ -42,9 +43,7 @@ class Lifetime(Protocol):
 class Endless:
     """The lifetime of a terminal: an interrupt there always means "stop"."""
 
-    ending = False
-
-    async def ends(self, within: float) -> bool:
+    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
         """Never."""
         return False
 
@@ -129,7 +128,7 @@ class Stopper:
         """Stop a job, unless this process is ending and the job is not; return what to say."""
         job, backend = following.job, following.backend
         try:
-            if wait is not None and await self._shuts_down(following, wait):
+            if wait is not None and await self._lifetime.ends(wait, lambda: backend.host_ends(job)):
                 return f"{job.name} runs on."
             with contextlib.ExitStack() as hold:
                 # A local job has a supervisor, which sees to its end without this process.
@@ -150,17 +149,6 @@ class Stopper:
             return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
         finally:
             await following.end(0)  # of a job that runs on, or that could not be stopped
-
-    async def _shuts_down(self, following: Following, wait: float) -> bool:
-        """Whether an interrupt was the beginning of a shutdown."""
-        if isinstance(self._lifetime, Endless):
-            return False
-        if await self._lifetime.ends(wait):
-            return True
-        with contextlib.suppress(Exception):  # what nobody can tell keeps no job from its stop
-            if await following.backend.host_ends(following.job):
-                return True
-        return self._lifetime.ending
 
 
 def _outcome(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:

@@ -174,7 +174,7 @@ def test_a_process_that_stood_still_has_not_waited_for_a_shutdown() -> None:
         lifetime = Lifetime()
         asyncio.get_running_loop().call_later(0.01, time.sleep, 0.6)
         asyncio.get_running_loop().call_later(0.65, lifetime.end)
-        assert await lifetime.ends(0.3)
+        assert await lifetime.ends(0.3, lambda: asyncio.sleep(0, False))
 
     asyncio.run(main())
 

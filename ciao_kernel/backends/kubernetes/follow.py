@@ -140,9 +140,10 @@ class _Follower:
             now = self._reasons.explain(now, self._members.present(), self._uid, noticed=noticed)
             if now.state.over:
                 over_since = over_since or time.monotonic()
-                drained = self._members.drained(self._awaited(now, over_since))
+                waited = time.monotonic() - over_since
+                drained = self._members.drained(self._awaited(now, waited))
                 # What seems to run on may be gone, and nobody have said so.
-                late = time.monotonic() - over_since > self._settings.linger + _LAST_WORDS
+                late = waited > self._settings.linger + _LAST_WORDS
                 if (drained or late) and self._certain() and drained:
                     for event in self._members.output():
                         yield event
@@ -228,15 +229,14 @@ class _Follower:
         """Seconds after a job's end in which its pods go, and their last lines come."""
         return self._settings.linger + self._settings.stop_grace + _LAST_WORDS
 
-    def _awaited(self, now: Status, over_since: float) -> Callable[[Replica], bool]:
-        """Which pods that still run are waited for, now that the job is over.
+    def _awaited(self, now: Status, waited: float) -> Callable[[Replica], bool]:
+        """Which pods that still run are waited for, so many seconds after the job's end.
 
         Workers get a moment to end by themselves (`linger`), and then their grace to write their
         last lines. Nobody waits for a PS, nor for pods that stay, or wait for what never comes,
         nor for those that hang since a job's end long ago.
         """
         item = self._item or {}
-        waited = time.monotonic() - over_since
         if waited <= _LAST_WORDS:
             return lambda _: True
         long_ago = now.since and time.time() - now.since > waited + _SKEW

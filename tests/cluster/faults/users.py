@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
+from tests.cluster.rights import account, may
 from tests.cluster.waiting import until
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -86,15 +87,11 @@ class User:
         mark = f"mark-{self._changes}"
         patch = {"rules": [rule.manifest() for rule in (*rules, Rule([mark], ["get"]))]}
         self.namespace.kubectl("patch", "role", self.name, "--type=merge", "-p", json.dumps(patch))
-        who = f"--as=system:serviceaccount:{self.namespace.name}:{self.name}"
-
-        def in_force() -> bool:
-            try:
-                return "yes" in self.namespace.kubectl("auth", "can-i", "get", mark, who)
-            except ClusterError:  # which answers "no" by its exit code too
-                return False
-
-        until(in_force, "the rights to be in force", 30)
+        namespace, user = self.namespace, account(self.namespace.name, self.name)
+        until(
+            lambda: may(namespace.cluster, user, "get", mark, namespace.name),
+            "the rights to be in force", 30,
+        )  # fmt: skip
 
     def token(self) -> Token:
         """Return a fresh token of the user."""

@@ -15,9 +15,9 @@ import yaml
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
+from tests.cluster.rights import account, may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
-from tests.e2e.gateway.rights import account, may
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 RIGHTS = {

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from tests.cluster.rights import account, may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import cell, detached, running
 from tests.e2e.gateway.client import Api
 from tests.e2e.gateway.place import DEPLOY, SPEC, Gateway
-from tests.e2e.gateway.rights import account, may
 from tests.integration.docs.blocks import command_lines, read
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]

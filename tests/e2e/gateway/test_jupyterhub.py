@@ -15,8 +15,8 @@ import yaml
 from tests.cluster import recipes
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
+from tests.cluster.rights import account, may
 from tests.e2e.gateway.place import DEPLOY, RESTRICTED, wheel
-from tests.e2e.gateway.rights import account, may
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 CHART = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())

@@ -416,7 +416,6 @@ def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place)
     assert "left" in kernel.run("%ciao jobs").text, "nobody asked the job to end"
     kernel.run("%ciao delete left")
     place.wait_empty()
-    place.wait_empty()
 
 
 def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:

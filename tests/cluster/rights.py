@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.namespace import Kubernetes
 
 
 def account(namespace: str, name: str) -> str:
@@ -12,7 +12,7 @@ def account(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-def may(cluster: Cluster, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+def may(cluster: Kubernetes, user: str, verb: str, resource: str, namespace: str = "") -> bool:
     """Whether RBAC lets a user do something in a namespace; "" means in all of them.
 
     Args:
