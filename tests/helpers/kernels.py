@@ -31,6 +31,8 @@ SILENT = JOB + "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 """A job that says one line in each replica and then nothing for longer than any test."""
 
 
+LINGER = "30"
+"""`linger` of local jobs here: however slow this machine is, each replica gets to its end."""
 IN_PODS = {"CIAO_LINGER": "1"}
 """What the built-in settings are again for jobs of a cluster: there a pod's end waits so long."""
 
@@ -52,7 +54,7 @@ class Place:
         self.env = {
             **{name: value for name, value in os.environ.items() if _neutral(name)},
             "CIAO_STORAGE": str(self.storage),
-            "CIAO_LINGER": "30",  # however slow this machine is, each replica gets to its end
+            "CIAO_LINGER": LINGER,
             "XDG_CONFIG_HOME": str(folder / "config"),
             "IPYTHONDIR": str(folder / "ipython"),
             "JUPYTER_PATH": str(folder / "jupyter"),

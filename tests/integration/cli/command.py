@@ -26,6 +26,8 @@ from typing import Any
 
 import psutil
 
+from tests.helpers.kernels import LINGER
+
 WAIT = 30.0
 """Seconds that any single thing may take; a test that waits so long has failed."""
 CIAO = str(Path(sys.executable).with_name("ciao"))
@@ -188,8 +190,8 @@ def _speaks_of_us(name: str) -> bool:
 
 
 def _lingering(words: Sequence[str]) -> dict[str, str]:
-    """However slow the machine is, each replica of a job gets to its end."""
-    return {"CIAO_LINGER": "30"} if words[:1] == ("run",) else {}
+    """For the jobs alone: a command that shows settings has the built-in ones."""
+    return {"CIAO_LINGER": LINGER} if words[:1] == ("run",) else {}
 
 
 def _take_interrupts() -> None:

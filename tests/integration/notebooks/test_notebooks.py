@@ -12,6 +12,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tests.helpers.kernels import LINGER
+
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 def _own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIAO_STORAGE", str(tmp_path / "storage"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("CIAO_LINGER", "30")  # however slow the machine is, each gets to its end
+    monkeypatch.setenv("CIAO_LINGER", LINGER)
 
 
 def _needs(*packages: str) -> None:
