@@ -36,6 +36,8 @@ LINGER = "30"
 IN_PODS = {"CIAO_LINGER": "1"}
 """What the built-in settings are again for jobs of a cluster: there a pod's end waits so long."""
 
+_MEASURED = "COVERAGE_PROCESS_CONFIG" in os.environ
+
 
 class Place:
     """A user's folders, environment and kernelspecs, all below one temporary folder.
@@ -355,8 +357,8 @@ class Kernel(Client):
         super().__init__(self.manager)
 
     def shutdown(self, *, now: bool = False) -> None:
-        """End the kernel, if it still lives."""
+        """End the kernel, if it still lives; in order where coverage is measured, to be counted."""
         self.close()
         if self.manager.has_kernel:
-            self.manager.shutdown_kernel(now=now)
+            self.manager.shutdown_kernel(now=now and not _MEASURED)
         self.manager.cleanup_resources()
