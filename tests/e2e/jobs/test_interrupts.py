@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +17,6 @@ from ciao_kernel.cells import Lifetime
 from ciao_kernel.model import Owner, State
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
-from tests.cluster.cluster import Cluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
@@ -185,17 +183,6 @@ def test_a_cell_that_runs_again_at_once_has_its_name_again(team: Team) -> None:
         await registry.close()
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def proxy(
-    own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Proxy]:
-    """What stands between the user and the API server."""
-    with Proxy(own_cluster.at) as made:
-        own = Path(os.environ["KUBECONFIG"])
-        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "proxied", own)))
-        yield made
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def test_a_shutdown_while_the_job_is_made_leaves_all_of_it_or_nothing(
 
 @pytest.mark.parametrize("end", ["shutdown", "terminated"])
 def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
-    own_cluster: Cluster,
+    local_cluster: Cluster,
     team: Team,
     start_kernel: Start,
     tmp_path: Path,
@@ -182,7 +182,7 @@ def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
     end: str,
 ) -> None:
     """The process ends after the API server has taken the order, however slow that is."""
-    with Proxy(own_cluster.at) as proxy:
+    with Proxy(local_cluster.at) as proxy:
         own = Path(os.environ["KUBECONFIG"])
         monkeypatch.setenv("KUBECONFIG", str(proxy.kubeconfig(tmp_path / "proxied", own)))
         kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
