@@ -15,6 +15,7 @@ from ciao_kernel.model import State, Status
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.faults.pods import PodPart
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
@@ -122,28 +123,35 @@ def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure
 
 @pytest.mark.slow
 def test_credentials_that_end_are_read_again(
-    team: Team, local_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    figure: Figure,
-) -> None:  # fmt: skip
-    with Proxy(local_cluster.at) as proxy:
-        like = proxy.kubeconfig(tmp_path / "like")
-        file, token = tmp_path / "short", team.user.token()
-        monkeypatch.setenv("KUBECONFIG", str(token.kubeconfig(file, like)))
+    team: Team, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Figure
+) -> None:
+    like = proxy.kubeconfig(tmp_path / "like")
+    file, token = tmp_path / "short", team.user.token()
+    monkeypatch.setenv("KUBECONFIG", str(token.kubeconfig(file, like)))
+    asking = token.kubeconfig(tmp_path / "asking", like)
 
-        async def during(display: Recorder, work: Work) -> None:
-            await wrote(display, "000010", "worker-1")
-            await asyncio.to_thread(token.invalidate)
-            await asyncio.sleep(10.5)  # So long the API server remembers whom it believed.
-            await asyncio.to_thread(proxy.reset)
-            await asyncio.to_thread(proxy.pass_on)
-            await asyncio.sleep(1)
-            fresh = await asyncio.to_thread(team.user.token)
-            new = fresh.kubeconfig(tmp_path / "new", like)
-            new.replace(file)
+    def refused() -> bool:
+        try:
+            team.namespace.kubectl("get", "pods", "--kubeconfig", str(asking))
+        except ClusterError as error:
+            return "(Unauthorized)" in str(error)
+        return False
 
-        ended = team.run(BOTH + numbered(1800), during=during)
-        well(team, ended)
-        figure(complete(ended.display, 1800, "worker-0", "worker-1"))
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000010", "worker-1")
+        await asyncio.to_thread(token.invalidate)
+        # For some seconds the API server remembers whom it believed.
+        await asyncio.to_thread(until, refused, "401", 30, every=0.5)
+        await asyncio.to_thread(proxy.reset)
+        await asyncio.to_thread(proxy.pass_on)
+        await asyncio.sleep(1)
+        fresh = await asyncio.to_thread(team.user.token)
+        new = fresh.kubeconfig(tmp_path / "new", like)
+        new.replace(file)
+
+    ended = team.run(BOTH + numbered(1800), during=during)
+    well(team, ended)
+    figure(complete(ended.display, 1800, "worker-0", "worker-1"))
 
 
 @pytest.mark.slow

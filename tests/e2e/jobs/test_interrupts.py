@@ -252,10 +252,14 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
         until(lambda: any(one.startswith("TFJob/") for one in team.left()), "the job", 60)
         proxy.stall()  # so that the answer never comes
         process.send_signal(signal.SIGINT)
-        time.sleep(6)
+        assert process.stdout
+        said = ""
+        while "has not answered yet" not in said:
+            line = process.stdout.readline().decode()
+            assert line, said
+            said += line
         proxy.pass_on()
-        output, _ = process.communicate(timeout=60)
-    said = output.decode()
+        said += process.communicate(timeout=60)[0].decode()
     assert process.returncode == 130, said
     assert "may exist, for the API server has not answered yet" in said
     assert "is removed again." in said
