@@ -2,6 +2,7 @@
 
 import base64
 import json
+import secrets
 from pathlib import Path
 
 from tests.cluster.commands import run
@@ -54,7 +55,8 @@ def sign(
     request = run(["openssl", "req", "-new", "-key", at.pki / f"{name}.key", "-subj", subject])
     run(
         ["openssl", "x509", "-req", "-CA", at.pki / "ca.crt", "-CAkey", at.pki / "ca.key",
-         "-CAcreateserial", "-days", "365", "-extfile", extensions,
+         # A number of its own, not the next one of a file that two tests may change at once.
+         "-set_serial", f"0x{secrets.token_hex(16)}", "-days", "365", "-extfile", extensions,
          "-out", at.pki / f"{name}.crt"],
         text=request,
     )  # fmt: skip

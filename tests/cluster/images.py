@@ -245,11 +245,16 @@ def _blob(storage: Path, sha: str) -> Path:
 def _put(storage: Path, data: bytes) -> str:
     sha = _sha(data)
     target = _blob(storage, sha)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
+    if not target.exists():  # a registry may be reading it
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name("part")
+        part.write_bytes(data)
+        part.rename(target)
     return sha
 
 
 def _link(folder: Path, sha: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "link").write_text(sha)
+    part = folder / "part"
+    part.write_text(sha)
+    part.rename(folder / "link")

@@ -1,4 +1,12 @@
-"""Fixtures for tests on a real cluster: the cluster, a namespace a test, evidence on failure."""
+"""Fixtures for tests on a real cluster: the cluster, a namespace a test, evidence on failure.
+
+A test says by its fixture what it does to the cluster, and all but the last kind run side by side:
+
+- `cluster`, `namespace`: what is its own, in a namespace of its own; on anybody's cluster.
+- `local_cluster`, `proxy`: what only this machine's cluster has (a registry to push to, a node to
+  run programs on), and nothing that another test would notice.
+- `own_cluster`, `broken`: harm to what all tests share. It is marked `breaks_cluster`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +19,7 @@ from tests.cluster import ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
+from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
 
 _NAMESPACE = pytest.StashKey[Namespace]()
@@ -23,14 +32,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     In continuous integration they stay, and fail: there a cluster has to be.
     """
+    _check_marks(items)
     reason = ground.unfit()
     if not reason or os.environ.get("CI") or os.environ.get("CIAO_TEST_KUBECONFIG"):
         return
-    left_out = [item for item in items if "cluster" in getattr(item, "fixturenames", ())]
+    left_out = [item for item in items if _asks(item, "cluster", "raisable")]
     if left_out:
         config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a cluster: {reason}"
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _asks(item: pytest.Item, *fixtures: str) -> bool:
+    """Whether a test asks for one of these fixtures, by whatever way."""
+    return not set(fixtures).isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _check_marks(items: list[pytest.Item]) -> None:
+    """Make sure that who may break the cluster is marked, and nobody else.
+
+    Raises:
+        pytest.UsageError: names the tests for which that is not so.
+    """
+    wrong = [
+        item.nodeid
+        for item in items
+        if _asks(item, "own_cluster") != bool(item.get_closest_marker("breaks_cluster"))
+    ]
+    if wrong:
+        raise pytest.UsageError(
+            "a test asks for own_cluster or broken if and only if it is marked breaks_cluster: "
+            + ", ".join(wrong)
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -41,13 +74,33 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Raise the cluster before workers start, who cannot: each would find it down."""
+    possible = not ground.unfit() or os.environ.get("CI")
+    if session.config.getoption("numprocesses", None) and possible:
+        _raise(session)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Raise the cluster before the first test: building it the first time takes minutes.
 
     Not in a fixture, where it would count as the first test's time and nobody saw how far it is.
     """
-    wanted = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not wanted or session.config.option.collectonly or os.environ.get("CIAO_TEST_KUBECONFIG"):
+    if not any(_asks(item, "cluster") for item in session.items):
+        return
+    if not _worker():
+        _raise(session)
+    elif not os.environ.get("CIAO_TEST_KUBECONFIG") and Cluster().node.pid is None:
+        pytest.exit("the tests' cluster is not up: `make cluster` raises it", returncode=1)
+
+
+def _worker() -> bool:
+    """Whether this process is one of several in which pytest-xdist runs the tests."""
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def _raise(session: pytest.Session) -> None:
+    if session.config.option.collectonly or os.environ.get("CIAO_TEST_KUBECONFIG"):
         return
     own = Cluster()
     if own.node.pid is None:
@@ -60,6 +113,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             pytest.exit(f"the tests' cluster cannot be raised: {error}", returncode=1)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Lower the cluster, unless it was up before."""
     if own := session.stash.get(_OURS, None):
@@ -75,11 +129,27 @@ def cluster() -> Cluster | ExternalCluster:
 
 
 @pytest.fixture(scope="session")
-def own_cluster(cluster: Cluster | ExternalCluster) -> Cluster:
-    """The cluster whose parts may be broken: this machine's own, never somebody else's."""
+def local_cluster(cluster: Cluster | ExternalCluster) -> Cluster:
+    """This machine's own cluster: its registry takes images, its node runs programs.
+
+    Whoever asks for it breaks nothing: other tests run beside.
+    """
     if isinstance(cluster, ExternalCluster):
-        pytest.skip("it breaks parts of the cluster, and that of CIAO_TEST_KUBECONFIG is not ours")
+        pytest.skip("it needs the registry or the node of this machine's own cluster")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def own_cluster(local_cluster: Cluster) -> Cluster:
+    """The same, of which parts may be broken: never somebody else's, and nobody runs beside."""
+    return local_cluster
+
+
+@pytest.fixture
+def proxy(local_cluster: Cluster) -> Iterator[Proxy]:
+    """A proxy before the API server, which harms those alone who go through it."""
+    with Proxy(local_cluster.at) as made:
+        yield made
 
 
 @pytest.fixture
@@ -92,6 +162,23 @@ def namespace(
     made.create()
     yield made
     made.delete()
+
+
+@pytest.fixture
+def broken(own_cluster: Cluster, namespace: Namespace) -> Iterator[Cluster]:
+    """The cluster, to be broken: whatever the test leaves, all parts do their work afterwards.
+
+    It knows the namespace only to be mended before that is deleted.
+    """
+    yield own_cluster
+    own_cluster.up()
+
+
+@pytest.fixture(scope="session")
+def raisable() -> None:
+    """A machine on which a cluster can be raised; none need be up."""
+    if os.environ.get("CIAO_TEST_KUBECONFIG"):
+        pytest.skip("it is about raising a cluster, and CIAO_TEST_KUBECONFIG names one")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -205,11 +205,11 @@ def _bound() -> socket.socket:
     Its number is given, not left to the kernel: a port that the kernel chose is lost with the
     first `shutdown`.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind(address)
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        bound.bind(free.getsockname())  # both have it, so that no other process gets it in between
     bound.setblocking(False)
     return bound

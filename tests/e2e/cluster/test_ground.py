@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-
 ROOT = Path(__file__).parents[3]
 UP = [sys.executable, "-m", "tests.cluster", "--name", "scratch", "up"]
 ALONE = ["unshare", "--mount", "--propagation", "private", "sh", "-ec"]
 
 
-@pytest.fixture(autouse=True)
-def _as_root(own_cluster: Cluster) -> None:
-    """These need root themselves: they take away from a shell of theirs what is missing."""
+# They need root themselves: they take away from a shell of theirs what is missing.
+pytestmark = pytest.mark.usefixtures("raisable")
+second = pytest.mark.second("rig")
 
 
 def refused(argv: list[str], cache: Path, **options: object) -> str:
@@ -33,6 +31,7 @@ def refused(argv: list[str], cache: Path, **options: object) -> str:
     return done.stderr
 
 
+@pytest.mark.stands_for("rig")
 def test_without_root(tmp_path: Path) -> None:
     # The interpreter may lie in root's home: a user namespace's nobody can still read it.
     said = refused(["unshare", "--user", *UP], tmp_path)
@@ -40,6 +39,7 @@ def test_without_root(tmp_path: Path) -> None:
     assert "CIAO_TEST_KUBECONFIG" in said
 
 
+@second
 def test_without_room(tmp_path: Path) -> None:
     script = f"mount -t tmpfs -o size=64m tmpfs {tmp_path}; {shlex.join(UP)}"
     said = refused([*ALONE, script], tmp_path)
@@ -47,12 +47,14 @@ def test_without_room(tmp_path: Path) -> None:
     assert "CIAO_CLUSTER_CACHE" in said
 
 
+@second
 def test_without_the_network(tmp_path: Path) -> None:
     said = refused(["unshare", "--net", *UP], tmp_path)
     assert "Debian's packages cannot be fetched" in said
     assert "a first build needs the network" in said
 
 
+@second
 def test_without_a_program(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -63,6 +65,7 @@ def test_without_a_program(tmp_path: Path) -> None:
     assert "apt-get install openssl" in said
 
 
+@second
 @pytest.mark.parametrize(
     ("version", "toolchain", "fits"),
     [
@@ -86,6 +89,7 @@ def test_with_a_go(tmp_path: Path, version: str, toolchain: str, fits: bool) -> 
         assert "expected go1.24" in said
 
 
+@second
 def test_on_a_file_system_that_holds_no_overlay(tmp_path: Path) -> None:
     lower = tmp_path / "lower"
     for name in ("lower", "upper", "work", "cache"):
@@ -97,6 +101,7 @@ def test_on_a_file_system_that_holds_no_overlay(tmp_path: Path) -> None:
     assert "must lie on a disk" in said
 
 
+@second
 def test_with_an_address_that_is_taken(tmp_path: Path) -> None:
     script = (
         "ip link set lo up; ip link add other type veth peer name another;"

@@ -12,7 +12,8 @@ import pytest
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
+second = pytest.mark.second("operators")
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
 
@@ -62,6 +63,8 @@ def job(kind: str, spec: dict[str, Any], name: str = "digits") -> dict[str, Any]
     }
 
 
+@second
+@pytest.mark.frameworks
 def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_model(
     namespace: Namespace,
 ) -> None:
@@ -82,6 +85,8 @@ def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_
     assert "serving the model's variables" in namespace.kubectl("logs", "digits-ps-0")
 
 
+@second
+@pytest.mark.frameworks
 def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Namespace) -> None:
     command = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "/program/cell.py"]
     one = ("pytorch", namespace.cluster.image("pytorch"), command)
@@ -97,6 +102,7 @@ def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Names
     assert losses[-1] < losses[0] / 2, log
 
 
+@second
 def test_an_mpijob_runs_mpirun_over_two_workers(namespace: Namespace) -> None:
     source = "from mpi4py import MPI\nw = MPI.COMM_WORLD\nprint('rank', w.rank, 'of', w.size)\n"
     image = namespace.cluster.image("mpi")
@@ -126,7 +132,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Jobs of ciao are of these two.
+OF_CIAO = {kind: [pytest.mark.stands_for("operators")] for kind in ("TFJob", "PyTorchJob")}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=OF_CIAO.get(kind, [second])) for kind in KINDS]
+)
 def test_each_kind_is_accepted_and_its_pods_run(kind: str, namespace: Namespace) -> None:
     field, roles, container = KINDS[kind]
     one = replicas(1, container, namespace.cluster.image("tools"), ["true"])
@@ -136,6 +148,7 @@ def test_each_kind_is_accepted_and_its_pods_run(kind: str, namespace: Namespace)
     namespace.wait_for_job(f"{kind.lower()}/digits", seconds=60)
 
 
+@second
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "MPIJob"])
 def test_each_kinds_webhook_refuses_a_container_of_another_name(
     kind: str, namespace: Namespace
@@ -147,6 +160,7 @@ def test_each_kinds_webhook_refuses_a_container_of_another_name(
     assert namespace.get(kind.lower())["items"] == []
 
 
+@second
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kinds_definition_refuses_a_field_of_another_type(
     kind: str, namespace: Namespace
@@ -158,6 +172,7 @@ def test_each_kinds_definition_refuses_a_field_of_another_type(
     assert namespace.get(kind.lower())["items"] == []
 
 
+@second
 def test_an_mpijob_without_a_launcher_fails_in_words(namespace: Namespace) -> None:
     # MPIJob has no webhook: the controller looks at it, and says so in an event.
     one = replicas(1, "mpi", namespace.cluster.image("tools"), ["true"])

@@ -14,7 +14,8 @@ from tests.cluster.layout import layout
 from tests.cluster.programs import on_demand
 from tests.cluster.waiting import until
 
-pytestmark = pytest.mark.timeout(240)
+# Other tests have processes, devices and network namespaces too.
+pytestmark = [pytest.mark.timeout(240), pytest.mark.alone, pytest.mark.second("rig")]
 ROOT = Path(__file__).parents[3]
 
 
@@ -109,7 +110,7 @@ def _line(pid: int) -> list[int]:
 
 
 @pytest.fixture
-def lowered(own_cluster: Cluster) -> Cluster:
+def lowered(local_cluster: Cluster) -> Cluster:
     """A cluster of its own beside the one that the other tests use."""
     scratch = Cluster(layout("scratch"))
     scratch.down()

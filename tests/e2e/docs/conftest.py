@@ -16,11 +16,11 @@ from tests.helpers import debs, packages
 
 
 @pytest.fixture(scope="module")
-def shelf(own_cluster: Cluster) -> Iterator[Shelf]:
+def shelf(local_cluster: Cluster) -> Iterator[Shelf]:
     """Images and packages that the examples ask for, as long as the module's tests run."""
-    host, name = own_cluster.at.host_address, f"docs/{secrets.token_hex(4)}"
+    host, name = local_cluster.at.host_address, f"docs/{secrets.token_hex(4)}"
     with packages.serving(host) as index, debs.serving(host) as repository:
-        made = Shelf(own_cluster, name, index, repository)
+        made = Shelf(local_cluster, name, index, repository)
         made.fill()
         yield made
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.docs.ground import Ground
@@ -18,6 +19,12 @@ from tests.integration.docs.blocks import PAGES, ROOT
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 FOUND = {page.relative_to(ROOT).as_posix(): blocks.read(page) for page in PAGES}
 READ = [page for page, found in FOUND.items() if any(map(blocks.for_cluster, found))]
+BREAKS = "docs/cluster.md"
+"""The page that lets a part of the cluster be killed."""
+FIRST = ("docs/tutorial.md",)
+"""Pages of the first tier: a job from its first line to what it leaves."""
+GROUPS = {"deploy/enterprise-gateway/README.md": "gateway"}
+"""Pages that make what is other tests' too, by the group of those."""
 NAMESPACES = {
     "deploy/enterprise-gateway/README.md": ("enterprise-gateway",),
     "deploy/gateway-provisioners/README.md": ("jupyter",),
@@ -79,8 +86,6 @@ def prepared(page: str, reader: ClusterReader) -> Iterator[None]:
             stack.callback(kubectl, "delete", "priorityclass", "low", "--ignore-not-found")
             kubectl("label", "node", cluster.at.node, "disk=ssd", "--overwrite")
             kubectl("create", "priorityclass", "low", "--value=-1")
-        elif page == "docs/cluster.md":
-            stack.callback(cluster.up)  # the page lets a part of it be killed
         elif names := NAMESPACES.get(page):
             gone = ("delete", "namespace", *names, "--ignore-not-found")
             kubectl(*gone)
@@ -95,10 +100,35 @@ def _restarts(team: Namespace) -> int:
     return sum(one["restartCount"] for pod in states for one in pod or () if one["ready"])
 
 
-@pytest.mark.parametrize("page", READ)
+def marks(page: str) -> list[pytest.MarkDecorator]:
+    """The tier of a page, and beside which pages it is read: in two halves, each one by one."""
+    half = f"docs {READ.index(page) % 2}"
+    tier = pytest.mark.stands_for if page in FIRST else pytest.mark.second
+    return [tier("docs"), pytest.mark.xdist_group(GROUPS.get(page, half))]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=marks(page)) for page in READ if page != BREAKS]
+)
 def test_its_blocks_do_what_it_says(
     page: str, ground: Ground, place: Any, start_kernel: Any
 ) -> None:
+    read(page, ground, place, start_kernel)
+
+
+@pytest.mark.breaks_cluster
+@pytest.mark.second("docs")
+def test_the_page_that_lets_a_part_be_killed(
+    own_cluster: Cluster, ground: Ground, place: Any, start_kernel: Any
+) -> None:
+    try:
+        read(BREAKS, ground, place, start_kernel)
+    finally:
+        own_cluster.up()
+
+
+def read(page: str, ground: Ground, place: Any, start_kernel: Any) -> None:
+    """Go through a page, and see that its blocks have written what they have to."""
     reader = ClusterReader(place, start_kernel, ground)
     if page != GUIDE.relative_to(ROOT).as_posix():
         reader.enter(page, works=any(one.kind in ("cluster", "dry run") for one in FOUND[page]))
@@ -111,6 +141,7 @@ def test_its_blocks_do_what_it_says(
     assert [words for words in SAID.get(page, ()) if words not in said] == [], said
 
 
+@pytest.mark.second("docs")
 def test_the_example_of_a_test_is_one(namespace: Namespace) -> None:
     """The test in docs/cluster.md, with a job that ends."""
     (block,) = [one for one in FOUND["docs/cluster.md"] if one.kind == "by"]

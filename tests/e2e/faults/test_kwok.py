@@ -12,12 +12,14 @@ from tests.cluster.faults import kwok
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
+# The nodes of both have the same names, and kwok is one.
+pytestmark = [pytest.mark.second("rig"), pytest.mark.xdist_group("kwok")]
 PODS = 1000
 
 
 @pytest.fixture
-def nodes(own_cluster: Cluster) -> Iterator[kwok.FakeNodes]:
-    with kwok.FakeNodes(own_cluster, 4, {"nvidia.com/gpu": "8"}) as made:
+def nodes(local_cluster: Cluster) -> Iterator[kwok.FakeNodes]:
+    with kwok.FakeNodes(local_cluster, 4, {"nvidia.com/gpu": "8"}) as made:
         yield made
 
 
@@ -52,7 +54,7 @@ def test_a_thousand_pods_run_on_fake_nodes(nodes: kwok.FakeNodes, namespace: Nam
 
 def test_only_who_asks_lands_on_a_fake_node_with_gpus_to_give(
     nodes: kwok.FakeNodes,
-    own_cluster: Cluster,
+    local_cluster: Cluster,
     namespace: Namespace,
     start_pod: Callable[..., None],
 ) -> None:
@@ -63,7 +65,7 @@ def test_only_who_asks_lands_on_a_fake_node_with_gpus_to_give(
 
     namespace.wait_for_pod("real", "Running")
     until(lambda: running(namespace) == 4, "four of five to run", 30)
-    assert namespace.get("pod/real")["spec"]["nodeName"] == own_cluster.at.node
+    assert namespace.get("pod/real")["spec"]["nodeName"] == local_cluster.at.node
     # Not its events: the first text of a series stays, whatever the next try says.
     until(
         lambda: "Insufficient nvidia.com/gpu" in json.dumps(namespace.get("pods")),

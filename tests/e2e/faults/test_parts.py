@@ -14,6 +14,7 @@ from tests.cluster.faults.pods import PodPart
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
+pytestmark = [pytest.mark.breaks_cluster, pytest.mark.second("rig")]
 StartPod = Callable[..., None]
 PARTS = ("apiserver", "kubelet", "containerd", "registry")
 
@@ -222,7 +223,7 @@ def test_without_the_operator_jobs_are_refused_and_running_ones_run_on(
 
 @pytest.mark.parametrize("name", ["coredns", "training-operator"])
 def test_a_killed_container_is_started_again_in_its_pod(
-    name: str, request: pytest.FixtureRequest
+    broken: Cluster, name: str, request: pytest.FixtureRequest
 ) -> None:
     part: PodPart = request.getfixturevalue({"training-operator": "operator"}.get(name, name))
     (before,) = part.pods()

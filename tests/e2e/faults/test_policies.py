@@ -12,16 +12,17 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.faults import policies
 from tests.cluster.namespace import Namespace
 
+pytestmark = pytest.mark.second("rig")
 StartPod = Callable[..., None]
 
 
 @pytest.fixture
-def guarded(own_cluster: Cluster) -> Iterator[Callable[[str], Namespace]]:
+def guarded(local_cluster: Cluster) -> Iterator[Callable[[str], Namespace]]:
     """Makes namespaces of a Pod Security level."""
     made = []
 
     def make(level: str) -> Namespace:
-        namespace = Namespace(own_cluster, level, policies.pod_security(level))
+        namespace = Namespace(local_cluster, level, policies.pod_security(level))
         namespace.create()
         made.append(namespace)
         return namespace
@@ -31,10 +32,10 @@ def guarded(own_cluster: Cluster) -> Iterator[Callable[[str], Namespace]]:
         namespace.delete()
 
 
-def pod(own_cluster: Cluster, context: dict[str, Any]) -> dict[str, Any]:
+def pod(local_cluster: Cluster, context: dict[str, Any]) -> dict[str, Any]:
     container = {
         "name": "main",
-        "image": own_cluster.image("tools"),
+        "image": local_cluster.image("tools"),
         "command": ["/bin/busybox", "sh", "-c", "id -u"],
         "securityContext": context,
     }
@@ -47,27 +48,27 @@ def pod(own_cluster: Cluster, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_restricted_refuses_a_plain_pod_and_runs_one_that_complies(
-    own_cluster: Cluster, guarded: Callable[[str], Namespace]
+    local_cluster: Cluster, guarded: Callable[[str], Namespace]
 ) -> None:
     namespace = guarded("restricted")
 
     with pytest.raises(ClusterError, match='violates PodSecurity "restricted:latest"'):
-        namespace.create_objects(pod(own_cluster, {}))
+        namespace.create_objects(pod(local_cluster, {}))
 
-    namespace.create_objects(pod(own_cluster, policies.restricted_container()))
+    namespace.create_objects(pod(local_cluster, policies.restricted_container()))
     namespace.wait_for_pod("pod", "Succeeded")
     assert namespace.kubectl("logs", "pod") == "1000\n"
 
 
 def test_baseline_refuses_privilege_and_runs_a_plain_pod(
-    own_cluster: Cluster, guarded: Callable[[str], Namespace]
+    local_cluster: Cluster, guarded: Callable[[str], Namespace]
 ) -> None:
     namespace = guarded("baseline")
 
     with pytest.raises(ClusterError, match='violates PodSecurity "baseline:latest": privileged'):
-        namespace.create_objects(pod(own_cluster, {"privileged": True}))
+        namespace.create_objects(pod(local_cluster, {"privileged": True}))
 
-    namespace.create_objects(pod(own_cluster, {}))
+    namespace.create_objects(pod(local_cluster, {}))
     namespace.wait_for_pod("pod", "Succeeded")
     assert namespace.kubectl("logs", "pod") == "0\n"
 

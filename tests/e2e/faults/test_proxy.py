@@ -43,13 +43,8 @@ FAULTS = {
     "stall": Case(lambda p: p.stall(), "exceeded", "silence"),
     "refuse": Case(lambda p: p.refuse(), REFUSED, "RST", at_once=True),
 }
+second = pytest.mark.second("rig")
 each_fault = pytest.mark.parametrize("case", FAULTS.values(), ids=FAULTS)
-
-
-@pytest.fixture
-def proxy(own_cluster: Cluster) -> Iterator[Proxy]:
-    with Proxy(own_cluster.at) as made:
-        yield made
 
 
 @pytest.fixture
@@ -67,9 +62,9 @@ def big(namespace: Namespace) -> str:
 
 
 @pytest.fixture
-def connection(own_cluster: Cluster, proxy: Proxy) -> Iterator[http.client.HTTPSConnection]:
+def connection(local_cluster: Cluster, proxy: Proxy) -> Iterator[http.client.HTTPSConnection]:
     """A connection that is there already, and stays between requests."""
-    pki = own_cluster.at.pki
+    pki = local_cluster.at.pki
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
     made = http.client.HTTPSConnection("127.0.0.1", proxy.port, timeout=60, context=context)
@@ -100,6 +95,7 @@ def fetch(connection: http.client.HTTPSConnection, path: str) -> bytes:
     return connection.getresponse().read()
 
 
+@pytest.mark.stands_for("rig")
 def test_without_a_fault_everything_goes_through_and_is_counted(
     proxy: Proxy, big: str, kubectl_as: Any, tmp_path: Path
 ) -> None:
@@ -114,6 +110,7 @@ def test_without_a_fault_everything_goes_through_and_is_counted(
     until(lambda: proxy.traffic.present == 0, "the connection to be gone", 10)
 
 
+@second
 @each_fault
 def test_a_new_connection_meets_the_fault_and_none_after_it(
     proxy: Proxy,
@@ -135,6 +132,7 @@ def test_a_new_connection_meets_the_fault_and_none_after_it(
     assert done.returncode == 0, done.stderr
 
 
+@second
 @each_fault
 def test_a_connection_that_is_there_meets_the_fault(
     proxy: Proxy,
@@ -151,6 +149,7 @@ def test_a_connection_that_is_there_meets_the_fault(
     assert proxy.traffic.accepted == 1
 
 
+@second
 def test_an_answer_is_cut_at_the_byte_that_was_asked_for(
     proxy: Proxy, big: str, connection: http.client.HTTPSConnection
 ) -> None:
@@ -163,6 +162,7 @@ def test_an_answer_is_cut_at_the_byte_that_was_asked_for(
     assert proxy.traffic.received - before == 50_000
 
 
+@second
 def test_a_reset_inside_a_record_comes_before_its_end(
     proxy: Proxy, big: str, connection: http.client.HTTPSConnection
 ) -> None:
@@ -175,6 +175,7 @@ def test_a_reset_inside_a_record_comes_before_its_end(
     assert proxy.traffic.received - before == 6  # the record's head and one byte of it
 
 
+@second
 def test_a_delay_is_added_both_ways(
     proxy: Proxy, big: str, connection: http.client.HTTPSConnection
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_delay_is_added_both_ways(
     assert time.monotonic() - began >= 0.6
 
 
+@second
 def test_a_throttled_answer_comes_at_the_rate_until_the_fault_ends(
     proxy: Proxy, big: str, connection: http.client.HTTPSConnection
 ) -> None:
@@ -202,12 +204,13 @@ def test_a_throttled_answer_comes_at_the_rate_until_the_fault_ends(
     assert b"x" * 100_000 in connection.getresponse().read()
 
 
+@second
 def test_a_watch_that_stalls_misses_nothing_when_it_goes_on(
-    own_cluster: Cluster, proxy: Proxy, namespace: Namespace, tmp_path: Path
+    local_cluster: Cluster, proxy: Proxy, namespace: Namespace, tmp_path: Path
 ) -> None:
     through = proxy.kubeconfig(tmp_path / "kubeconfig")
     output = tmp_path / "seen"
-    watch = own_cluster.kubectl_argv(
+    watch = local_cluster.kubectl_argv(
         "--kubeconfig", str(through), "-n", namespace.name, "get", "configmaps", "-w", "-o", "name"
     )
     with output.open("w") as file, subprocess.Popen(watch, stdout=file) as watching:

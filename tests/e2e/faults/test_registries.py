@@ -12,15 +12,17 @@ from tests.cluster.faults import pushing, registries
 from tests.cluster.faults.registries import OWNER, READER, Account, Kind, Registry
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e.workers import own
 
+pytestmark = pytest.mark.second("rig")
 StartPod = Callable[..., None]
 STRANGER = Account("owner", "not the password")
 
 
 @pytest.fixture(params=registries.KINDS, ids=lambda kind: kind.name)
-def registry(own_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Registry]:
+def registry(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Registry]:
     kind: Kind = request.param
-    with Registry(own_cluster, kind) as made:
+    with Registry(local_cluster, own(kind)) as made:
         yield made
 
 
@@ -125,10 +127,10 @@ def test_what_was_pushed_is_there_after_a_stop_and_a_start(registry: Registry) -
 
 @pytest.mark.parametrize("registry", [registries.TOKEN], indirect=True)
 def test_an_image_of_the_main_registry_can_be_copied(
-    registry: Registry, own_cluster: Cluster
+    registry: Registry, local_cluster: Cluster
 ) -> None:
-    name, _, tag = own_cluster.image("coredns").rpartition("/")[2].partition(":")
-    main = pushing.Client(f"http://{own_cluster.at.registry}")
+    name, _, tag = local_cluster.image("coredns").rpartition("/")[2].partition(":")
+    main = pushing.Client(f"http://{local_cluster.at.registry}")
     there = pushing.client(registry, OWNER)
 
     pushing.copy(main, there, name, tag)

@@ -19,17 +19,17 @@ _GATEWAY = pytest.StashKey[Gateway]()
 
 
 @pytest.fixture(scope="module")
-def gateway(own_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+def gateway(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
     """Enterprise Gateway as deploy/ has it."""
-    with place.serving(own_cluster, place.ENTERPRISE_GATEWAY) as made:
+    with place.serving(local_cluster, place.ENTERPRISE_GATEWAY) as made:
         request.config.stash[_GATEWAY] = made
         yield made
 
 
 @pytest.fixture(scope="module")
-def provisioners(own_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+def provisioners(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
     """JupyterLab with gateway_provisioners as deploy/ has it."""
-    with place.serving(own_cluster, place.PROVISIONERS) as made:
+    with place.serving(local_cluster, place.PROVISIONERS) as made:
         request.config.stash[_GATEWAY] = made
         yield made
 

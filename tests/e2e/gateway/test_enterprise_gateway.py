@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tests.browser.lab import Lab
     from tests.browser.server import Server
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+# Policies of the whole cluster are about whoever is called enterprise-gateway, in any namespace.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.xdist_group("gateway")]
+second = pytest.mark.second("gateway")
 GUIDE = ROOT / "docs" / "gateway.md"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 AT_ONCE = 10
@@ -40,6 +42,7 @@ def gone(gateway: Gateway, kernel: RemoteKernel) -> None:
     until(lambda: kernel.id not in gateway.team.kernels(), "the kernel's pod to go", 30)
 
 
+@second
 def test_ten_kernels_at_once_all_work(
     gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
 ) -> None:
@@ -64,6 +67,7 @@ def test_ten_kernels_at_once_all_work(
     )
 
 
+@second
 def test_a_pod_has_its_users_variables_and_none_of_the_gateways(
     gateway: Gateway, api: Api, start: Start
 ) -> None:
@@ -81,6 +85,7 @@ def test_a_pod_has_its_users_variables_and_none_of_the_gateways(
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
+@pytest.mark.stands_for("gateway")
 def test_a_cell_is_a_job_of_the_pods_own_account(gateway: Gateway, api: Api, start: Start) -> None:
     kernel = start()
     header = "%framework=tensorflow\n%successPolicy=allWorkers\n%worker=2\n"
@@ -95,6 +100,7 @@ def test_a_cell_is_a_job_of_the_pods_own_account(gateway: Gateway, api: Api, sta
     assert wrong.error == "JobFailed"
 
 
+@pytest.mark.stands_for("gateway")
 def test_the_stop_button_stops_the_job(
     gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
 ) -> None:
@@ -110,6 +116,7 @@ def test_the_stop_button_stops_the_job(
     assert kernel.value("print('alive')") == "alive"
 
 
+@second
 def test_a_restart_and_a_shutdown_leave_jobs_and_the_next_kernel_says_so(
     gateway: Gateway, api: Api, start: Start
 ) -> None:
@@ -135,6 +142,7 @@ def test_a_restart_and_a_shutdown_leave_jobs_and_the_next_kernel_says_so(
     assert gateway.team.phases("third") == ["Running"]
 
 
+@second
 def test_a_kernel_whose_pod_is_killed_leaves_its_job_to_another_kernel(
     gateway: Gateway, api: Api, start: Start
 ) -> None:
@@ -153,6 +161,7 @@ def test_a_kernel_whose_pod_is_killed_leaves_its_job_to_another_kernel(
     until(lambda: not gateway.team.jobs(), "the job to go", 30)
 
 
+@second
 def test_a_pod_that_is_asked_to_end_heeds_it_and_leaves_its_job(
     gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
 ) -> None:
@@ -168,6 +177,7 @@ def test_a_pod_that_is_asked_to_end_heeds_it_and_leaves_its_job(
     assert gateway.team.jobs() == {"drained"}
 
 
+@second
 def test_without_rights_to_make_namespaces_a_kernel_has_to_name_one(api: Api) -> None:
     said = refusal(lambda: api.start(SPEC, KERNEL_USERNAME="ada"))
     assert said.startswith("500")
@@ -189,6 +199,7 @@ def lab(gateway: Gateway, api: Api, serve: Callable[..., Server]) -> Server:
     return serve("lab", options=tuple(words[at + 2 :]), env={**env, "KERNEL_LAUNCH_TIMEOUT": "120"})
 
 
+@second
 def test_a_jupyter_server_before_the_gateway_speaks_the_browsers_protocol(lab: Server) -> None:
     """Chromium leaves a server that does not agree to the protocol that it asks for."""
     server = Api(lab.url, lab.token, V1)
@@ -197,6 +208,7 @@ def test_a_jupyter_server_before_the_gateway_speaks_the_browsers_protocol(lab: S
     kernel.delete()
 
 
+@second
 def test_a_fresh_kernel_of_the_gateway_is_idle_in_the_browser(
     gateway: Gateway, lab: Server, open_lab: Callable[..., Lab], figure: Callable[[str], None]
 ) -> None:
@@ -234,6 +246,7 @@ def rolled_out(gateway: Gateway, api: Api) -> tuple[Api, set[str], dict[str, str
     return changed, gateway.team.jobs(), changed.kernels()
 
 
+@second
 def test_a_rollout_of_the_gateway_leaves_jobs(
     rolled_out: tuple[Api, set[str], dict[str, str]],
 ) -> None:
@@ -242,6 +255,7 @@ def test_a_rollout_of_the_gateway_leaves_jobs(
     assert not kernels
 
 
+@second
 def test_culling_takes_idle_kernels_and_never_a_job(
     gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
 ) -> None:
@@ -264,6 +278,7 @@ def test_culling_takes_idle_kernels_and_never_a_job(
     busy.close()
 
 
+@second
 def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
     gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
 ) -> None:
@@ -289,6 +304,7 @@ def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
     until(ending, "the kernel's namespace to go", 30)
 
 
+@second
 def test_no_kernel_starts_in_a_namespace_that_nobody_gave_to_the_gateway(
     gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
 ) -> None:

@@ -19,7 +19,13 @@ from tests.cluster.rights import account, may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+# What is named enterprise-gateway in the whole cluster is test_enterprise_gateway.py's too.
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("gateway"),
+    pytest.mark.second("gateway"),
+]
 RIGHTS = {
     "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
@@ -95,25 +101,25 @@ def binding(role: str, account: str, namespace: str, kind: str = "ClusterRole") 
 
 
 @pytest.fixture(scope="module")
-def gateway(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+def gateway(local_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """The account, in force. Its Deployment is not there: other tests start kernels by it."""
     folder: Path = tmp_path_factory.mktemp("rights")
-    home = Namespace(own_cluster, "gateway")
+    home = Namespace(local_cluster, "gateway")
     base = os.path.relpath(DEPLOY / "enterprise-gateway/namespaces", folder.resolve())
     overlay = {"namespace": home.name, "resources": [base]}
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
-    rendered = yaml.safe_load_all(own_cluster.kubectl("kustomize", str(folder)))
+    rendered = yaml.safe_load_all(local_cluster.kubectl("kustomize", str(folder)))
     rights = yaml.safe_dump_all([one for one in rendered if one["kind"] in RIGHTS])
     home.create()
     try:
-        own_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)
-        made = Account(own_cluster, home.name)
+        local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)
+        made = Account(local_cluster, home.name)
         # It takes a moment until a policy is in force.
         rule = "ciao-kernel/kernels=allowed"
         until(lambda: rule in made.refusal(pod(), "kube-system"), "the policy to be in force", 30)
         yield made
     finally:
-        own_cluster.kubectl("delete", "--ignore-not-found", "-f", "-", text=rights)
+        local_cluster.kubectl("delete", "--ignore-not-found", "-f", "-", text=rights)
         home.delete()
 
 
@@ -131,9 +137,9 @@ def made(gateway: Account) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def team(own_cluster: Cluster) -> Iterator[Namespace]:
+def team(local_cluster: Cluster) -> Iterator[Namespace]:
     """A namespace that is there already, and which nobody has given to the gateway."""
-    namespace = Namespace(own_cluster, "others")
+    namespace = Namespace(local_cluster, "others")
     namespace.create()
     yield namespace
     namespace.delete()

@@ -14,7 +14,7 @@ from tests.e2e.gateway.client import Api
 from tests.e2e.gateway.place import DEPLOY, SPEC, Gateway
 from tests.integration.docs.blocks import command_lines, read
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.second("gateway")]
 GUIDE = DEPLOY / "enterprise-gateway" / "README.md"
 FORBIDDEN = [
     ("create", "tfjobs.kubeflow.org"),

@@ -18,7 +18,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.rights import account, may
 from tests.e2e.gateway.place import DEPLOY, RESTRICTED, wheel
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.second("gateway")]
 CHART = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())
 USERS = CHART["singleuser"]["serviceAccountName"]
 FORBIDDEN = [
@@ -36,9 +36,9 @@ FORBIDDEN = [
 
 
 @pytest.fixture(scope="module")
-def hub(own_cluster: Cluster) -> Iterator[Namespace]:
+def hub(local_cluster: Cluster) -> Iterator[Namespace]:
     """The hub's namespace: its Secret, and the account of users' pods."""
-    namespace = Namespace(own_cluster, "jupyterhub", RESTRICTED)
+    namespace = Namespace(local_cluster, "jupyterhub", RESTRICTED)
     namespace.create()
     try:
         namespace.kubectl("create", "serviceaccount", USERS)
@@ -69,18 +69,18 @@ def jobs(hub: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 def test_users_have_rights_in_the_jobs_namespace_and_none_in_the_hubs(
-    own_cluster: Cluster, hub: Namespace, jobs: Namespace
+    local_cluster: Cluster, hub: Namespace, jobs: Namespace
 ) -> None:
     users = account(hub.name, USERS)
     for verb, resource in (("create", "tfjobs.kubeflow.org"), ("get", "pods/log")):
-        assert may(own_cluster, users, verb, resource, jobs.name)
-    assert not may(own_cluster, users, "get", "secrets", jobs.name)
+        assert may(local_cluster, users, verb, resource, jobs.name)
+    assert not may(local_cluster, users, "get", "secrets", jobs.name)
     for verb, resource in FORBIDDEN:
-        assert not may(own_cluster, users, verb, resource, hub.name), (verb, resource)
+        assert not may(local_cluster, users, verb, resource, hub.name), (verb, resource)
 
 
 def test_a_cell_in_the_users_own_pod_runs_in_the_jobs_namespace(
-    own_cluster: Cluster, hub: Namespace, jobs: Namespace
+    local_cluster: Cluster, hub: Namespace, jobs: Namespace
 ) -> None:
     """As JupyterHub starts it, but that the pod runs a notebook and no server."""
     secret = f"%namespace={hub.name}\n%envsecret=hub\nimport os\nprint(os.environ['token'])\n"
@@ -92,7 +92,9 @@ def test_a_cell_in_the_users_own_pod_runs_in_the_jobs_namespace(
         metadata={"kernelspec": {"name": "ciao", "display_name": "Ciao"}},
         cells=[nbformat.v4.new_code_cell(one) for one in cells],
     )
-    kernel, server = (own_cluster.put(make(wheel())) for make in (recipes.kernel, recipes.jupyter))
+    kernel, server = (
+        local_cluster.put(make(wheel())) for make in (recipes.kernel, recipes.jupyter)
+    )
     hub.create_objects(_single_user(kernel, server, jobs.name, nbformat.writes(notebook)))
     hub.wait_for_pod("jupyter-ada", "Failed", 90)
     job = jobs.get("tfjob/hub")

@@ -15,7 +15,13 @@ from tests.e2e.gateway.client import Api, RemoteKernel
 from tests.e2e.gateway.conftest import Start
 from tests.e2e.gateway.place import DEPLOY, Gateway, Team
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+# Policies of test_enterprise_gateway.py would refuse this gateway its kernels.
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("gateway"),
+    pytest.mark.second("gateway"),
+]
 BUSY_TOO = [
     "--MappingKernelManager.cull_idle_timeout=30",
     "--MappingKernelManager.cull_interval=1",

@@ -97,9 +97,9 @@ class Maker:
 
 @pytest.fixture
 def maker(
-    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cluster: Cluster
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_cluster: Cluster
 ) -> Maker:
     # The last is a comment there: whoever applies it names the Secrets.
     secret = Rule(["secrets"], ["get"])
     rights = [*rules(), *rules(RBAC / "builder-role.yaml"), secret]
-    return Maker(made(namespace, tmp_path, monkeypatch, rights), own_cluster)
+    return Maker(made(namespace, tmp_path, monkeypatch, rights), local_cluster)

@@ -164,10 +164,10 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(team: Team, own_cluster: Cluster, index: Index) -> Iterator[Kernel]:
+def kernel(team: Team, local_cluster: Cluster, index: Index) -> Iterator[Kernel]:
     (team.folder / "ours.py").write_text("import below\nname = 'ours ' + below.name\n")
     (team.folder / "below.py").write_text("name = 'below'\n")
-    made = Kernel(team, own_cluster, index)
+    made = Kernel(team, local_cluster, index)
     yield made
     made.opened.close()
 

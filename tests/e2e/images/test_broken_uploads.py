@@ -24,14 +24,14 @@ REGISTRY = 5000
 
 
 @pytest.fixture
-def proxy(own_cluster: Cluster) -> Iterator[Proxy]:
-    with Proxy(own_cluster.at, REGISTRY) as made:
+def proxy(local_cluster: Cluster) -> Iterator[Proxy]:
+    with Proxy(local_cluster.at, REGISTRY) as made:
         yield made
 
 
 @pytest.fixture
-def opened(own_cluster: Cluster, proxy: Proxy) -> Iterator[Registries]:
-    hosts = [own_cluster.at.registry, f"127.0.0.1:{proxy.port}"]
+def opened(local_cluster: Cluster, proxy: Proxy) -> Iterator[Registries]:
+    hosts = [local_cluster.at.registry, f"127.0.0.1:{proxy.port}"]
     made = Registries(hosts, find=lambda image: None)
     yield made
     made.close()
@@ -61,22 +61,22 @@ def listed(opened: Registries, cluster: Cluster, repository: str) -> list[str]:
 
 
 def test_an_upload_that_is_reset_is_done_again(
-    opened: Registries, own_cluster: Cluster, proxy: Proxy
+    opened: Registries, local_cluster: Cluster, proxy: Proxy
 ) -> None:
     repository = f"tests/{secrets.token_hex(4)}"
     seen: list[list[str]] = []
 
     def harm() -> None:
         proxy.reset()
-        seen.append(listed(opened, own_cluster, repository))
+        seen.append(listed(opened, local_cluster, repository))
         threading.Timer(0.3, proxy.pass_on).start()
 
     target = parse(f"127.0.0.1:{proxy.port}/{repository}")
-    made = append(opened, own_cluster, target, harm)
+    made = append(opened, local_cluster, target, harm)
 
     assert seen == [[]]
-    assert listed(opened, own_cluster, repository) == [made.tag]
-    there = parse(f"{own_cluster.at.registry}/{repository}").at(made.image.digest)
+    assert listed(opened, local_cluster, repository) == [made.tag]
+    there = parse(f"{local_cluster.at.registry}/{repository}").at(made.image.digest)
     image = Appender(opened.of).inspect(there, HERE)
     registry = opened.of(there)
     for layer in image.manifest["layers"]:
@@ -85,13 +85,13 @@ def test_an_upload_that_is_reset_is_done_again(
 
 
 def test_a_registry_that_stays_away_is_one_clear_error(
-    opened: Registries, own_cluster: Cluster, proxy: Proxy
+    opened: Registries, local_cluster: Cluster, proxy: Proxy
 ) -> None:
     repository = f"tests/{secrets.token_hex(4)}"
     host = f"127.0.0.1:{proxy.port}"
 
     with pytest.raises(RegistryFault) as raised:
-        append(opened, own_cluster, parse(f"{host}/{repository}"), proxy.refuse)
+        append(opened, local_cluster, parse(f"{host}/{repository}"), proxy.refuse)
 
     assert raised.value.message == f"the registry {host} does not answer: nothing listens there."
-    assert listed(opened, own_cluster, repository) == []
+    assert listed(opened, local_cluster, repository) == []

@@ -22,6 +22,7 @@ from tests.helpers.jobs import Ended, Recorder, wait
 from tests.integration.oci.fake_registry import Behaviour, Handler, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+second = pytest.mark.second("builders")
 CELL = "print(open('/opt/built').read().strip())"
 COUNTED = "for i in $(seq 30); do echo line $i; done"
 LAST_LINES = "\n".join(f"line {number}" for number in range(16, 31))
@@ -115,6 +116,7 @@ def test_two_kernels_that_build_the_same_do_not_collide(maker: Maker, tmp_path: 
     assert maker.left() == []
 
 
+@second
 def test_a_pod_that_is_evicted_is_said_with_the_last_lines(maker: Maker) -> None:
     maker.dockerfile(f"RUN {COUNTED} && sleep 600")
     namespace = maker.team.namespace
@@ -137,6 +139,7 @@ def test_a_pod_that_is_evicted_is_said_with_the_last_lines(maker: Maker) -> None
     assert maker.tags() == []
 
 
+@second
 def test_a_pod_that_fills_its_node_is_evicted(maker: Maker) -> None:
     policies.put_limits(maker.team.namespace, default={"ephemeral-storage": "250Mi"})
     maker.dockerfile(f"RUN {COUNTED} && dd if=/dev/zero of=/big bs=1M count=400 && sleep 600")
@@ -164,6 +167,7 @@ def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
     assert maker.tags() == []
 
 
+@second
 def test_a_build_that_takes_longer_than_it_may(maker: Maker) -> None:
     maker.dockerfile("RUN sleep 600")
 
@@ -195,13 +199,23 @@ BUSY = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'
 @pytest.mark.parametrize(
     ("at", "status", "body", "says", "helps"),
     [
-        (asked, 405, b"Method not allowed\n", "takes no images: it is read-only", "%registry"),
-        (asked, 429, BUSY, "takes no more requests for now", "in some minutes"),
-        (sent, 500, FULL, "has no space left", "Remove images there"),
-        (sent, 0, b"", "does not answer the build", "Is it up"),
+        pytest.param(
+            asked, 405, b"Method not allowed\n", "takes no images: it is read-only", "%registry",
+            id="read-only", marks=second,
+        ),
+        pytest.param(
+            asked, 429, BUSY, "takes no more requests for now", "in some minutes",
+            id="busy", marks=second,
+        ),
+        pytest.param(
+            sent, 500, FULL, "has no space left", "Remove images there",
+            id="full", marks=pytest.mark.stands_for("builders"),
+        ),
+        pytest.param(
+            sent, 0, b"", "does not answer the build", "Is it up", id="dying", marks=second
+        ),
     ],
-    ids=["read-only", "busy", "full", "dying"],
-)
+)  # fmt: skip
 def test_a_registry_that_does_not_take_the_image(
     maker: Maker, at: Callable[[Handler], bool], status: int, body: bytes, says: str, helps: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.faults import registries
 from tests.cluster.faults.registries import OWNER, Kind, Registry
 from tests.e2e.images.conftest import Maker
+from tests.e2e.workers import own
 from tests.helpers.jobs import Ended, Recorder, wait
 from tests.helpers.packages import serving
 
@@ -57,12 +58,14 @@ def objects(maker: Maker) -> bytes:
     return b"".join([json.dumps(found).encode(), *packed])
 
 
-@pytest.mark.parametrize("builder", ["kaniko", "s2i"])
+@pytest.mark.parametrize(
+    "builder", ["kaniko", pytest.param("s2i", marks=pytest.mark.second("builders"))]
+)
 def test_passwords_stay_in_their_secrets(
     maker: Maker, builder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    kind = Kind(f"registry-hunt-{builder}", 5033, "token", tls=True)
+    kind = own(Kind(f"registry-hunt-{builder}", 5033, "token", tls=True))
     host = maker.cluster.at.host_address
     seen: list[bytes] = []
 

@@ -25,6 +25,7 @@ from tests.cluster.faults.registries import OWNER, Kind, Registry
 from tests.e2e.images.conftest import Maker
 from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.conftest import team as team
+from tests.e2e.workers import own
 from tests.helpers.jobs import Ended, Recorder
 from tests.helpers.packages import serving
 
@@ -148,8 +149,8 @@ def test_pod_security_refuses_such_pods_and_append_is_offered(maker: Maker) -> N
     assert maker.left() == []
 
 
-def test_who_may_not_is_told_which_role_it_takes(team: Team, own_cluster: Cluster) -> None:
-    maker = Maker(team, own_cluster)
+def test_who_may_not_is_told_which_role_it_takes(team: Team, local_cluster: Cluster) -> None:
+    maker = Maker(team, local_cluster)
 
     ended = maker.run("print(1)", "%apt=git")
 
@@ -177,7 +178,7 @@ def test_a_registry_that_knows_the_kernel_and_not_the_pod(
     maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel has signed in, and nobody has told the pod."""
-    kind = Kind("registry-builds", 5031, "token", tls=True)
+    kind = own(Kind("registry-builds", 5031, "token", tls=True))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     maker.dockerfile("RUN echo built > /opt/built")
     with Registry(maker.cluster, kind) as registry:

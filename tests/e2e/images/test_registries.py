@@ -6,6 +6,7 @@ import json
 import platform
 import secrets
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -21,15 +22,27 @@ from tests.cluster.faults import registries
 from tests.cluster.faults.registries import OWNER, READER, Account, Kind, Registry
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e.workers import own
 
 STRANGER = Account("owner", "not the password")
 HERE = Platform({"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()])
 
 
-@pytest.fixture(scope="module", params=registries.KINDS, ids=lambda kind: kind.name)
-def registry(own_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Registry]:
+FIRST = (registries.BASIC, registries.TOKEN_TLS)
+"""Every way to sign in, and both protocols; the other two are the same ways by the other one."""
+
+
+def named(*kinds: Kind) -> list[Any]:
+    second = pytest.mark.second("builders")
+    return [
+        pytest.param(kind, id=kind.name, marks=() if kind in FIRST else second) for kind in kinds
+    ]
+
+
+@pytest.fixture(scope="module", params=named(*registries.KINDS))
+def registry(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Registry]:
     kind: Kind = request.param
-    with Registry(own_cluster, kind) as made:
+    with Registry(local_cluster, own(kind)) as made:
         yield made
 
 
@@ -62,11 +75,11 @@ class User:
 
 
 @pytest.fixture
-def user(own_cluster: Cluster, registry: Registry) -> Iterator[Callable[..., User]]:
+def user(local_cluster: Cluster, registry: Registry) -> Iterator[Callable[..., User]]:
     made: list[User] = []
 
     def make(account: Account | None) -> User:
-        made.append(User(own_cluster, registry, account))
+        made.append(User(local_cluster, registry, account))
         return made[-1]
 
     yield make
@@ -102,10 +115,10 @@ def run(namespace: Namespace, name: str, image: str) -> None:
 
 
 def test_appended_images_run(
-    registry: Registry, own_cluster: Cluster, user: Callable[..., User], namespace: Namespace
+    registry: Registry, local_cluster: Cluster, user: Callable[..., User], namespace: Namespace
 ) -> None:
     mark = secrets.token_hex(4)
-    owner, base = user(OWNER), own_cluster.image("tools")
+    owner, base = user(OWNER), local_cluster.image("tools")
 
     copied = owner.append(base, "tests/environment", f"copied ü {mark}\n")
     mounted = owner.append(str(copied.image), "tests/cells", f"mounted ü {mark}\n")
@@ -125,9 +138,9 @@ def test_appended_images_run(
 
 
 def test_who_has_no_right_is_told_and_leaves_nothing(
-    registry: Registry, own_cluster: Cluster, user: Callable[..., User]
+    registry: Registry, local_cluster: Cluster, user: Callable[..., User]
 ) -> None:
-    base, repository = own_cluster.image("tools"), f"tests/{secrets.token_hex(4)}"
+    base, repository = local_cluster.image("tools"), f"tests/{secrets.token_hex(4)}"
     says = {
         None: f"the registry {registry.host} asks who you are",
         STRANGER: f"the registry {registry.host} does not accept the credentials of owner",
@@ -145,9 +158,9 @@ def test_who_has_no_right_is_told_and_leaves_nothing(
 
 
 def test_who_may_only_pull_reads_and_finds(
-    registry: Registry, own_cluster: Cluster, user: Callable[..., User]
+    registry: Registry, local_cluster: Cluster, user: Callable[..., User]
 ) -> None:
-    made = user(OWNER).append(own_cluster.image("tools"), "tests/environment", "hello")
+    made = user(OWNER).append(local_cluster.image("tools"), "tests/environment", "hello")
     reader = Appender(user(READER).registries.of)
 
     assert reader.find(made.image.at(""), made.tag) == made.image
@@ -156,10 +169,7 @@ def test_who_may_only_pull_reads_and_finds(
 
 
 @pytest.mark.parametrize(
-    "registry",
-    [registries.BASIC_TLS, registries.TOKEN_TLS],
-    indirect=True,
-    ids=lambda one: one.name,
+    "registry", named(registries.BASIC_TLS, registries.TOKEN_TLS), indirect=True
 )
 def test_an_authority_that_is_not_named(registry: Registry, user: Callable[..., User]) -> None:
     stranger = user(OWNER)

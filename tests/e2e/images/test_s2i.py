@@ -64,7 +64,13 @@ subprocess.run([sys.executable, "-c", "import lib; print(lib.version, 'again')"]
 """
 
 
-@pytest.mark.parametrize(("name", "title"), [("tensorflow", "TensorFlow"), ("pytorch", "PyTorch")])
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("tensorflow", "TensorFlow"),
+        pytest.param("pytorch", "PyTorch", marks=pytest.mark.second("builders")),
+    ],
+)
 def test_our_own_builder_images(maker: Maker, name: str, title: str) -> None:
     """Built here from a small base: the scripts are what is tested."""
     folder = maker.team.folder

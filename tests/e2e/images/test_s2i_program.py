@@ -16,6 +16,7 @@ from tests.cluster.cluster import Cluster
 from tests.e2e.images.s2i_program import Both, Builder, Instruction, Made
 
 pytestmark = pytest.mark.timeout(120)
+second = pytest.mark.second("builders")
 
 WANTED = {
     "digest": "A tag may name another image tomorrow, and what is built is named by its parts.",
@@ -80,9 +81,9 @@ def as_wanted(made: Made, builder: Builder) -> tuple[Made, set[str]]:
 
 
 @pytest.fixture
-def both(own_cluster: Cluster, tmp_path: Path) -> Both:
+def both(local_cluster: Cluster, tmp_path: Path) -> Both:
     (tmp_path / "source").mkdir()
-    return Both(own_cluster, tmp_path, tmp_path / "source")
+    return Both(local_cluster, tmp_path, tmp_path / "source")
 
 
 def write(both: Both, files: dict[str, str]) -> None:
@@ -115,8 +116,13 @@ def same(
 
 
 @pytest.fixture
-def builder(own_cluster: Cluster) -> Builder:
-    return Both(own_cluster, Path(), Path()).builder("tests/s2i/builder:1")
+def builder(local_cluster: Cluster) -> Builder:
+    return Both(local_cluster, Path(), Path()).builder(named("builder"))
+
+
+def named(name: str) -> str:
+    """A name in the registry that no other test has."""
+    return f"tests/{secrets.token_hex(4)}/{name}:1"
 
 
 SCRIPT = "#!/bin/sh\nexit 0\n"
@@ -154,18 +160,25 @@ SOURCES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("source", SOURCES)
+FIRST = {"names": [pytest.mark.stands_for("builders")]}
+
+
+@pytest.mark.parametrize(
+    "source", [pytest.param(name, marks=FIRST.get(name, [second])) for name in SOURCES]
+)
 def test_sources(both: Both, builder: Builder, source: str) -> None:
     write(both, SOURCES[source])
     same(both, builder)
 
 
+@second
 def test_all_but_one_file_is_ignored(both: Both, builder: Builder) -> None:
     write(both, {".s2i/environment": "A=1\n", ".s2i/bin/assemble": SCRIPT, "data/a.csv": ""})
     write(both, {".s2iignore": "*\n!app.py\n", "app.py": ""})
     same(both, builder, others=ALWAYS | {"emptied"})
 
 
+@second
 def test_a_script_that_is_ignored_is_not_there(both: Both, builder: Builder) -> None:
     write(both, {".s2i/environment": "A=1\n", ".s2i/bin/run": SCRIPT, "app.py": ""})
     write(both, {".s2iignore": ".s2i/bin/run\n.s2i/environment\n"})
@@ -176,10 +189,12 @@ def test_a_script_that_is_ignored_is_not_there(both: Both, builder: Builder) -> 
     assert "ENV" not in [word for word, _ in ours.dockerfile]
 
 
+@second
 def test_an_empty_source(both: Both, builder: Builder) -> None:
     same(both, builder, others=ALWAYS | {"empty"}, words=())
 
 
+@second
 def test_links_bring_what_they_lead_to(both: Both, builder: Builder) -> None:
     write(both, {"real.txt": "text\n"})
     (both.source / "link.txt").symlink_to("real.txt")
@@ -187,6 +202,7 @@ def test_links_bring_what_they_lead_to(both: Both, builder: Builder) -> None:
     assert made.files["upload/src/link.txt"] == (b"text\n", False)
 
 
+@second
 def test_packages_are_a_requirements_file(both: Both, builder: Builder) -> None:
     write(both, {"app.py": "print(1)\n", "requirements.txt": "pandas\nnumpy==2.3\n"})
     wanted, _ = as_wanted(both.theirs(builder.name), builder)
@@ -194,6 +210,7 @@ def test_packages_are_a_requirements_file(both: Both, builder: Builder) -> None:
     assert both.ours(builder.name, packages=("pandas", "numpy==2.3")) == wanted
 
 
+@second
 @pytest.mark.parametrize("kept", [True, False])
 def test_what_an_earlier_build_left_is_not_used(both: Both, builder: Builder, kept: bool) -> None:
     write(both, {"app.py": "print(1)\n", **({".s2i/bin/save-artifacts": SCRIPT} if kept else {})})
@@ -223,20 +240,23 @@ LABELS: dict[str, tuple[dict[str, str], tuple[str, ...], set[str]]] = {
 }
 
 
+@second
 @pytest.mark.parametrize("case", LABELS)
 def test_labels(both: Both, case: str) -> None:
     labels, flags, others = LABELS[case]
-    builder = both.builder("tests/s2i/labels:1", Labels=labels)
+    builder = both.builder(named("labels"), Labels=labels)
     write(both, {"app.py": "print(1)\n", ".s2i/bin/assemble": SCRIPT})
     same(both, builder, *flags, others=others)
 
 
+@second
 def test_triggers_of_the_builder_are_the_executors_business(both: Both) -> None:
-    builder = both.builder("tests/s2i/triggers:1", OnBuild=["COPY . /all", "RUN true"])
+    builder = both.builder(named("triggers"), OnBuild=["COPY . /all", "RUN true"])
     write(both, {"app.py": "print(1)\n"})
     same(both, builder)
 
 
+@second
 @pytest.mark.parametrize("name", ["a.b_c__d-e/f--g:V1.0_a-b.C", "untagged"])
 def test_names_of_builders(both: Both, name: str) -> None:
     builder = both.builder(f"tests/{secrets.token_hex(4)}/{name}")
@@ -246,6 +266,7 @@ def test_names_of_builders(both: Both, name: str) -> None:
     assert both.ours(builder.name) == wanted
 
 
+@second
 def test_a_builder_by_its_digest(both: Both, builder: Builder) -> None:
     write(both, {"app.py": "print(1)\n"})
     same(both, Builder(builder.pinned, builder.pinned))

@@ -18,6 +18,7 @@ from ciao_kernel.model import Job, Owner, Status
 from ciao_kernel.queries import Details
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
+from tests.cluster.faults.proxy import Proxy
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
 from tests.helpers.jobs import Ended, Recorder
@@ -121,6 +122,14 @@ class Team:
 def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
     """A user with the Role, signed in by KUBECONFIG; small images, so that jobs are fast."""
     return made(namespace, tmp_path, monkeypatch, rules())
+
+
+@pytest.fixture
+def proxy(proxy: Proxy, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """What stands between the user and the API server."""
+    own = Path(os.environ["KUBECONFIG"])
+    monkeypatch.setenv("KUBECONFIG", str(proxy.kubeconfig(tmp_path / "proxied", own)))
+    return proxy
 
 
 def made(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ciao_kernel.model import State, Status
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.faults.pods import PodPart
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
@@ -65,24 +65,6 @@ def well(team: Team, ended: Ended) -> None:
     until(lambda: not team.left(), f"nothing to be left, behind {ended.display.notices!r}", 60)
 
 
-@pytest.fixture
-def proxy(
-    own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Proxy]:
-    """What stands between the user and the API server."""
-    with Proxy(own_cluster.at) as made:
-        own = Path(os.environ["KUBECONFIG"])
-        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "proxied", own)))
-        yield made
-
-
-@pytest.fixture
-def broken(own_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, to be broken; it is whole again afterwards."""
-    yield own_cluster
-    own_cluster.up()
-
-
 @pytest.mark.slow
 def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> None:
     cuts = 0
@@ -108,6 +90,7 @@ def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> 
     figure(complete(ended.display, 2000, "worker-0", "worker-1"))
 
 
+@pytest.mark.breaks_cluster
 @pytest.mark.slow
 def test_an_api_server_that_is_away_for_a_while(
     team: Team, broken: Cluster, figure: Figure
@@ -125,6 +108,7 @@ def test_an_api_server_that_is_away_for_a_while(
     figure(complete(ended.display, 1500, "worker-0", "worker-1"))
 
 
+@pytest.mark.breaks_cluster
 @pytest.mark.slow
 def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure) -> None:
     async def during(display: Recorder, work: Work) -> None:
@@ -139,28 +123,35 @@ def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure
 
 @pytest.mark.slow
 def test_credentials_that_end_are_read_again(
-    team: Team, own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    figure: Figure,
-) -> None:  # fmt: skip
-    with Proxy(own_cluster.at) as proxy:
-        like = proxy.kubeconfig(tmp_path / "like")
-        file, token = tmp_path / "short", team.user.token()
-        monkeypatch.setenv("KUBECONFIG", str(token.kubeconfig(file, like)))
+    team: Team, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Figure
+) -> None:
+    like = proxy.kubeconfig(tmp_path / "like")
+    file, token = tmp_path / "short", team.user.token()
+    monkeypatch.setenv("KUBECONFIG", str(token.kubeconfig(file, like)))
+    asking = token.kubeconfig(tmp_path / "asking", like)
 
-        async def during(display: Recorder, work: Work) -> None:
-            await wrote(display, "000010", "worker-1")
-            await asyncio.to_thread(token.invalidate)
-            await asyncio.sleep(10.5)  # So long the API server remembers whom it believed.
-            await asyncio.to_thread(proxy.reset)
-            await asyncio.to_thread(proxy.pass_on)
-            await asyncio.sleep(1)
-            fresh = await asyncio.to_thread(team.user.token)
-            new = fresh.kubeconfig(tmp_path / "new", like)
-            new.replace(file)
+    def refused() -> bool:
+        try:
+            team.namespace.kubectl("get", "pods", "--kubeconfig", str(asking))
+        except ClusterError as error:
+            return "(Unauthorized)" in str(error)
+        return False
 
-        ended = team.run(BOTH + numbered(1800), during=during)
-        well(team, ended)
-        figure(complete(ended.display, 1800, "worker-0", "worker-1"))
+    async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000010", "worker-1")
+        await asyncio.to_thread(token.invalidate)
+        # For some seconds the API server remembers whom it believed.
+        await asyncio.to_thread(until, refused, "401", 30, every=0.5)
+        await asyncio.to_thread(proxy.reset)
+        await asyncio.to_thread(proxy.pass_on)
+        await asyncio.sleep(1)
+        fresh = await asyncio.to_thread(team.user.token)
+        new = fresh.kubeconfig(tmp_path / "new", like)
+        new.replace(file)
+
+    ended = team.run(BOTH + numbered(1800), during=during)
+    well(team, ended)
+    figure(complete(ended.display, 1800, "worker-0", "worker-1"))
 
 
 @pytest.mark.slow
@@ -260,14 +251,14 @@ def test_a_container_that_starts_again_in_its_pod(team: Team, figure: Figure) ->
 
 @pytest.mark.slow
 def test_a_replica_that_starts_long_after_the_others(
-    team: Team, broken: Cluster, figure: Figure
+    team: Team, local_cluster: Cluster, figure: Figure
 ) -> None:
     def node(operation: str, **value: str) -> None:
         # Allocatable too, which the kubelet else makes of the capacity some ten seconds later.
         paths = [f"/status/{one}/example.com~1late" for one in ("capacity", "allocatable")]
         patch = json.dumps([{"op": operation, "path": path, **value} for path in paths])
         argv = ("--subresource=status", "--type=json", "-p", patch)
-        broken.kubectl("patch", "node", broken.at.node, *argv)
+        local_cluster.kubectl("patch", "node", local_cluster.at.node, *argv)
 
     async def during(display: Recorder, work: Work) -> None:
         await wrote(display, "000300", "worker-0")
@@ -305,6 +296,7 @@ def without_webhooks(broken: Cluster, team: Team) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_webhooks")
+@pytest.mark.breaks_cluster
 @pytest.mark.slow
 def test_an_operator_that_is_away_when_a_job_is_submitted(
     team: Team, broken: Cluster, figure: Figure

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +17,6 @@ from ciao_kernel.cells import Lifetime
 from ciao_kernel.model import Owner, State
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
-from tests.cluster.cluster import Cluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
@@ -187,17 +185,6 @@ def test_a_cell_that_runs_again_at_once_has_its_name_again(team: Team) -> None:
     asyncio.run(main())
 
 
-@pytest.fixture
-def proxy(
-    own_cluster: Cluster, team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Proxy]:
-    """What stands between the user and the API server."""
-    with Proxy(own_cluster.at) as made:
-        own = Path(os.environ["KUBECONFIG"])
-        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "proxied", own)))
-        yield made
-
-
 @pytest.mark.slow
 def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
     """The cell ends and says that the job may run; it is deleted when the server is back."""
@@ -265,10 +252,14 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
         until(lambda: any(one.startswith("TFJob/") for one in team.left()), "the job", 60)
         proxy.stall()  # so that the answer never comes
         process.send_signal(signal.SIGINT)
-        time.sleep(6)
+        assert process.stdout
+        said = ""
+        while "has not answered yet" not in said:
+            line = process.stdout.readline().decode()
+            assert line, said
+            said += line
         proxy.pass_on()
-        output, _ = process.communicate(timeout=60)
-    said = output.decode()
+        said += process.communicate(timeout=60)[0].decode()
     assert process.returncode == 130, said
     assert "may exist, for the API server has not answered yet" in said
     assert "is removed again." in said

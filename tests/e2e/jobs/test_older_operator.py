@@ -16,7 +16,11 @@ from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Ended, Recorder, wait
 
 # The first test waits for the operator, which may have to be built.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.breaks_cluster,
+    pytest.mark.second("operators"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

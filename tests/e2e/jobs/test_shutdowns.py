@@ -11,12 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
@@ -174,21 +172,13 @@ def test_a_shutdown_while_the_job_is_made_leaves_all_of_it_or_nothing(
 
 @pytest.mark.parametrize("end", ["shutdown", "terminated"])
 def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
-    own_cluster: Cluster,
-    team: Team,
-    start_kernel: Start,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    end: str,
+    proxy: Proxy, team: Team, start_kernel: Start, end: str
 ) -> None:
     """The process ends after the API server has taken the order, however slow that is."""
-    with Proxy(own_cluster.at) as proxy:
-        own = Path(os.environ["KUBECONFIG"])
-        monkeypatch.setenv("KUBECONFIG", str(proxy.kubeconfig(tmp_path / "proxied", own)))
-        kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
-        running(kernel, "mine")
-        proxy.delay(0.2)
-        ENDS[end](kernel)
-        assert ended(kernel)
-        proxy.refuse()
-        until(lambda: not team.left(), "everything to be gone", 30)
+    kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
+    running(kernel, "mine")
+    proxy.delay(0.2)
+    ENDS[end](kernel)
+    assert ended(kernel)
+    proxy.refuse()
+    until(lambda: not team.left(), "everything to be gone", 30)

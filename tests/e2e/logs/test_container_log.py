@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,10 @@ class Read:
 
 
 class Here:
-    """A cluster, a namespace in it, and clients."""
+    """A namespace, and clients."""
 
-    def __init__(self, cluster: Cluster, namespace: Namespace, folder: Path) -> None:
-        self.cluster, self.namespace, self.folder = cluster, namespace, folder
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        self.namespace, self.folder = namespace, folder
 
     def start(self, name: str, script: str, *, shell: bool = False, **spec: Any) -> None:
         command = ["sh", "-c", script] if shell else ["python3", "-u", "-c", script]
@@ -96,7 +96,8 @@ class Here:
 
     async def client(self, kubeconfig: Path | None = None) -> Client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("KUBECONFIG", str(kubeconfig or self.cluster.at.kubeconfig))
+            known = self.namespace.cluster.environment["KUBECONFIG"]
+            patch.setenv("KUBECONFIG", str(kubeconfig or known))
             return Client(await access.load())
 
     @contextlib.asynccontextmanager
@@ -123,20 +124,8 @@ class Here:
 
 
 @pytest.fixture
-def here(own_cluster: Cluster, namespace: Namespace, tmp_path: Path) -> Here:
-    return Here(own_cluster, namespace, tmp_path)
-
-
-@pytest.fixture
-def proxy(own_cluster: Cluster) -> Iterator[Proxy]:
-    with Proxy(own_cluster.at) as made:
-        yield made
-
-
-@pytest.fixture
-def broken(own_cluster: Cluster) -> Iterator[Cluster]:
-    yield own_cluster
-    own_cluster.up()
+def here(namespace: Namespace, tmp_path: Path) -> Here:
+    return Here(namespace, tmp_path)
 
 
 async def until(true: Callable[[], object], seconds: float = 60) -> None:
@@ -179,6 +168,7 @@ def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None])
     figure(f"100 cuts: {read.check(read.lines)}, {proxy.traffic.accepted} connections")
 
 
+@pytest.mark.breaks_cluster
 @pytest.mark.parametrize("part", ["apiserver", "kubelet"])
 def test_a_part_is_killed(
     here: Here, broken: Cluster, part: str, figure: Callable[[str], None]
