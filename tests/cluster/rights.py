@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.cluster.namespace import Kubernetes
 
 
@@ -30,5 +28,4 @@ def may(cluster: Kubernetes, user: str, verb: str, resource: str, namespace: str
         "kind": "SubjectAccessReview",
         "spec": {"user": user, "resourceAttributes": {**asked, "subresource": subresource}},
     }
-    made = cluster.kubectl("create", "-o", "json", "-f", "-", text=json.dumps(review))
-    return bool(json.loads(made)["status"]["allowed"])
+    return bool(cluster.api.create("", review)["status"]["allowed"])

@@ -6,6 +6,7 @@ when it runs in a pod.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class User:
         self._tokens = self._changes = 0
 
     def create(self) -> None:
-        """Create the account and its rights."""
+        """Create the account and its rights, and wait until they are in force."""
         meta = {"name": self.name}
         self.namespace.create_objects(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
@@ -77,6 +78,11 @@ class User:
                 "subjects": [{"kind": "ServiceAccount", **meta}],
             },
         )
+        if self._rules:
+            rule = self._rules[0]
+            whole, slash, subresource = rule.resources[0].partition("/")
+            group = f".{rule.groups[0]}" if rule.groups[0] else ""
+            self._wait(rule.verbs[0], f"{whole}{group}{slash}{subresource}")
 
     def allow(self, *rules: Rule) -> None:
         """Replace all rights by these; none takes all away.
@@ -86,10 +92,13 @@ class User:
         self._changes += 1
         mark = f"mark-{self._changes}"
         patch = {"rules": [rule.manifest() for rule in (*rules, Rule([mark], ["get"]))]}
-        self.namespace.kubectl("patch", "role", self.name, "--type=merge", "-p", json.dumps(patch))
+        self.namespace.cluster.api.patch(self.namespace.name, f"role/{self.name}", patch)
+        self._wait("get", mark)
+
+    def _wait(self, verb: str, resource: str) -> None:
         namespace, user = self.namespace, account(self.namespace.name, self.name)
         until(
-            lambda: may(namespace.cluster, user, "get", mark, namespace.name),
+            lambda: may(namespace.cluster, user, verb, resource, namespace.name),
             "the rights to be in force", 30,
         )  # fmt: skip
 
@@ -113,21 +122,37 @@ class Token:
     """
 
     def __init__(self, user: User, name: str) -> None:
-        self._user, self._name = user, name
+        self._user, self._name, self._asked = user, name, 0
         namespace = user.namespace
         namespace.create_objects({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
-        self.text = namespace.kubectl(
-            "create", "token", user.name, "--duration=1h",
-            "--bound-object-kind=Secret", f"--bound-object-name={name}",
-        ).strip()  # fmt: skip
+        self.text = namespace.cluster.api.token(namespace.name, user.name, name)
 
     def invalidate(self) -> None:
         """End it: the API server answers 401 from now on.
 
         A token that was used goes on for up to ten seconds: so long the API server remembers whom
-        it believed. One that was not used is refused at once.
+        it believed. One that was not used is refused at once: it is known that the Secret has gone.
         """
-        self._user.namespace.kubectl("delete", "secret", self._name)
+        namespace = self._user.namespace
+        namespace.cluster.api.delete(namespace.name, f"secret/{self._name}")
+        until(lambda: not self._believed(), "the token to end", 30)
+
+    def _believed(self) -> bool:
+        """Tell whether somebody who comes with it for the first time would be let in.
+
+        Asked for an audience more each time: the API server remembers a token's by all of them, so
+        that it looks anew, and does not take the answer for the token's user.
+        """
+        self._asked += 1
+        payload = self.text.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": self.text, "audiences": [*claims["aud"], f"asked-{self._asked}"]},
+        }
+        status = self._user.namespace.cluster.api.create("", review)["status"]
+        return bool(status.get("authenticated"))
 
     def kubeconfig(self, file: Path, like: Path) -> Path:
         """Write a kubeconfig with this token, and return its path.

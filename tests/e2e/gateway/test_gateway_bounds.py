@@ -129,8 +129,8 @@ def made(gateway: Account) -> Iterator[str]:
     name = f"ada-{secrets.token_hex(4)}"
     labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": name}
     gateway.make({"apiVersion": "v1", "kind": "Namespace", "metadata": meta(name, labels)})
-    own = ("get", "serviceaccount/default", "-n", name)
-    until(lambda: not said(lambda: gateway.cluster.kubectl(*own)), "its service account", 30)
+    api = gateway.cluster.api
+    until(lambda: not said(lambda: api.get(name, "serviceaccount/default")), "its account", 30)
     yield name
     # As the gateway does when the kernel ends.
     gateway.kubectl("delete", "namespace", name, "--wait=false")

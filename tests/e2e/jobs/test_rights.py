@@ -115,9 +115,7 @@ def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -
 
 
 def test_without_the_namespace_pod_security_is_found_out_later(team: Team) -> None:
-    name = team.namespace.name
-    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
-    team.namespace.cluster.kubectl("label", "namespace", name, *labels)
+    team.namespace.label(policies.pod_security("restricted"))
     team.user.allow(*without(("", "namespaces", "get")))
     assert team.run("%name=plain\n%detach\n" + CELL.format("tensorflow")).error is None
     team.user.allow(*rules())

@@ -30,6 +30,7 @@ from ciao_kernel.model import Owner
 from ciao_kernel.owner import me
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
+from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
@@ -249,7 +250,7 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     error = refused(team, "exec", "two/worker-0", "--", "true")
     assert "create pods/exec" in error.message
     assert "Role" in error.hint
-    team.namespace.kubectl("delete", "tfjob/two", "--wait=false")
+    team.namespace.cluster.api.delete(team.namespace.name, "tfjob/two")
 
 
 def test_the_log_before_a_restart(team: Team) -> None:
@@ -344,7 +345,7 @@ def test_a_dry_run_asks_the_server(team: Team) -> None:
     assert [item["kind"] for item in items] == ["ConfigMap", "TFJob"]
     assert shown.display.notices.rstrip().endswith("would accept it.")
     assert team.left() == []
-    team.namespace.kubectl("create", "quota", "small", "--hard=pods=1")
+    policies.put_quota(team.namespace, "small", pods="1")
     tried, ran = (team.run(cell + line + "print()\n").error for line in ("%dryrun=server\n", ""))
     assert isinstance(tried, UsageError)
     assert ran is not None
