@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from pathlib import Path
@@ -142,14 +143,20 @@ def _commands() -> list[str]:
     return [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
 
 
+def _own_sleep() -> str:
+    """A command that no other run of these tests has on this machine."""
+    return f"sleep {600_000_000 + os.getpid()}"
+
+
 def test_an_interrupt_ends_the_command(ciao: User) -> None:
     ciao.detach("far")
-    process = ciao.start("exec", "far/worker-0", "--", "sh", "-c", "echo here; exec sleep 613")
+    sleep = _own_sleep()
+    process = ciao.start("exec", "far/worker-0", "--", "sh", "-c", f"echo here; exec {sleep}")
     assert process.stdout
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)
     assert ciao.finish(process).code == 130
-    assert "sleep 613" not in _commands()
+    assert sleep not in _commands()
 
 
 ENDS = "timeout -k 5 20 ciao exec -i far/worker-0 -- cat"
@@ -220,10 +227,11 @@ def test_a_full_disk_is_not_the_commands_fault(ciao: User) -> None:
 def test_a_command_gets_the_terminal(ciao: User) -> None:
     ciao.detach("far")
     terminal = ciao.terminal("exec", "-i", "-t", "far/worker-0", "--", "sh", columns=90, rows=25)
-    terminal.press("stty size; sleep 6007\r")
+    sleep = _own_sleep()
+    terminal.press(f"stty size; {sleep}\r")
     until(lambda: "25 90" in terminal.raw, "the size of the window")
     # A shell's child that is not a program yet may lose a signal.
-    until(lambda: "sleep 6007" in _commands(), "the program")
+    until(lambda: sleep in _commands(), "the program")
     terminal.press("\x03")  # the command's, not ours
     terminal.press("exit 7\r")
     assert terminal.wait() == 7
