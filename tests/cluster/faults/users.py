@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
-from tests.cluster.rights import account, may
+from tests.cluster.rights import account, wait_until_may
 from tests.cluster.waiting import until
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -60,15 +60,15 @@ class User:
         self._tokens = self._changes = 0
 
     def create(self) -> None:
-        """Create the account and its rights, and wait until they are in force."""
-        meta = {"name": self.name}
+        """Create the account and its rights; they are in force when it returns."""
+        meta, mark = {"name": self.name}, self._mark()
         self.namespace.create_objects(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
             {
                 "apiVersion": f"{_RBAC}/v1",
                 "kind": "Role",
                 "metadata": meta,
-                "rules": [rule.manifest() for rule in self._rules],
+                "rules": [rule.manifest() for rule in (*self._rules, mark)],
             },
             {
                 "apiVersion": f"{_RBAC}/v1",
@@ -78,29 +78,24 @@ class User:
                 "subjects": [{"kind": "ServiceAccount", **meta}],
             },
         )
-        if self._rules:
-            rule = self._rules[0]
-            whole, slash, subresource = rule.resources[0].partition("/")
-            group = f".{rule.groups[0]}" if rule.groups[0] else ""
-            self._wait(rule.verbs[0], f"{whole}{group}{slash}{subresource}")
+        self._wait_for(mark)
 
     def allow(self, *rules: Rule) -> None:
-        """Replace all rights by these; none takes all away.
-
-        Returns when the API server goes by them: it reads of Roles as everybody else, by a watch.
-        """
-        self._changes += 1
-        mark = f"mark-{self._changes}"
-        patch = {"rules": [rule.manifest() for rule in (*rules, Rule([mark], ["get"]))]}
+        """Replace all rights by these; none takes all away. They are in force when it returns."""
+        mark = self._mark()
+        patch = {"rules": [rule.manifest() for rule in (*rules, mark)]}
         self.namespace.cluster.api.patch(self.namespace.name, f"role/{self.name}", patch)
-        self._wait("get", mark)
+        self._wait_for(mark)
 
-    def _wait(self, verb: str, resource: str) -> None:
+    def _mark(self) -> Rule:
+        """A right to nothing that nobody has yet: once it counts, so does all of its Role."""
+        self._changes += 1
+        return Rule([f"mark-{self._changes}"], ["get"])
+
+    def _wait_for(self, mark: Rule) -> None:
         namespace, user = self.namespace, account(self.namespace.name, self.name)
-        until(
-            lambda: may(namespace.cluster, user, verb, resource, namespace.name),
-            "the rights to be in force", 30,
-        )  # fmt: skip
+        given = [(verb, resource) for resource in mark.resources for verb in mark.verbs]
+        wait_until_may(namespace.cluster, user, given, namespace.name)
 
     def token(self) -> Token:
         """Return a fresh token of the user."""
