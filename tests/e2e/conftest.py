@@ -21,9 +21,9 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
+from tests.suites import told
 
 _NAMESPACE = pytest.StashKey[Namespace]()
-_LEFT_OUT = pytest.StashKey[str]()
 _OURS = pytest.StashKey[Cluster]()
 
 
@@ -38,7 +38,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = [item for item in items if _asks(item, "cluster", "raisable")]
     if left_out:
-        config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a cluster: {reason}"
+        told.left_out(
+            config,
+            f"{len(left_out)} tests that need a cluster: {reason}; or name one: "
+            "CIAO_TEST_KUBECONFIG=FILE (docs/cluster.md)",
+        )
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 
@@ -63,14 +67,6 @@ def _check_marks(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(
             "a test asks for own_cluster or broken if and only if it is marked breaks_cluster: "
             + ", ".join(wrong)
-        )
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, and what would run it."""
-    if said := terminalreporter.config.stash.get(_LEFT_OUT, None):
-        terminalreporter.write_line(
-            f"LEFT OUT {said}; or name one: CIAO_TEST_KUBECONFIG=FILE (docs/cluster.md)"
         )
 
 
