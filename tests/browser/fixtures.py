@@ -34,7 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     from tests.helpers.once import once
 
     def make(folder: Path) -> None:
-        (wheel,) = build(folder, "--wheel").glob("*.whl")
+        (wheel,) = (once(tmp_path_factory, "package", build) / "dist").glob("*.whl")
         Environment(folder / "env").install(wheel)
 
     return Environment(once(tmp_path_factory, "installed", make) / "env")
