@@ -14,7 +14,8 @@ from tests.browser.lab import Lab
 from tests.browser.server import Server
 from tests.helpers.installed import ROOT
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
+# tests/integration/notebooks trains it too, and test_cells.py has all that a page adds.
+pytestmark = [pytest.mark.second("docs"), pytest.mark.frameworks, pytest.mark.timeout(400)]
 
 
 def test_quickstart(

@@ -79,6 +79,7 @@ def test_the_menu_of_a_cell_makes_it_ciao(
     assert kernels["Ciao"] == ["ciao", "Ciao", "#D5F5E3"]
 
 
+@pytest.mark.second("docs")  # tests/integration/sos trains it; the test above has such a page
 @pytest.mark.frameworks
 def test_the_example_runs_in_the_page(browser: Browser, server: Server) -> None:
     from tests.browser.lab import Lab

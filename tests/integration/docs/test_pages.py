@@ -25,6 +25,8 @@ BLOCKS = [block for page in PAGES for block in blocks.read(page)]
 ONLY_LOOKED_AT = {"README.md": 2, "CONTRIBUTING.md": 1, "docs/architecture.md": 2}
 """Drawings, a synopsis, and cells whose code is the reader's: how many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
+STANDS_FOR_THE_OTHERS = "docs/tutorial.md"
+"""The page that represents those on the cluster: jobs, commands and files, in a kernel."""
 
 
 def _with_marks(page: Path) -> Any:
@@ -34,6 +36,8 @@ def _with_marks(page: Path) -> Any:
     marks = [pytest.mark.slow] if "pip install" in texts else []
     if "import tensorflow" in texts or "make demo" in texts:
         marks += [pytest.mark.slow, pytest.mark.frameworks, pytest.mark.timeout(300)]
+    if name == STANDS_FOR_THE_OTHERS:
+        marks += [pytest.mark.stands_for("docs")]
     return pytest.param(page, id=name, marks=marks)
 
 
@@ -46,7 +50,15 @@ def test_its_blocks_do_what_it_says(
         reader.take(block)
 
 
-@pytest.mark.parametrize("program", ["nbconvert", "execute", "papermill"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        # tests/integration/frontends runs a notebook by each of them; these have no more to it.
+        pytest.param("nbconvert", marks=pytest.mark.second("docs")),
+        pytest.param("execute", marks=pytest.mark.second("docs")),
+        "papermill",
+    ],
+)
 def test_its_table_of_programs_runs_its_notebook(program: str, place: Any) -> None:
     """The commands of docs/jupyter.md, on a notebook of the cells below them."""
     text = (ROOT / PROGRAMS).read_text(encoding="utf-8")
