@@ -79,6 +79,14 @@ def no_cluster() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let each replica compute in one thread: several at once would wait for each other's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+        yield
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Any]:
     """A user's folders and environment; nothing of it runs when the test is over."""

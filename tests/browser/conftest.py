@@ -12,7 +12,14 @@ from tests.helpers.loopback import pytest_runtest_protocol
 __all__ = ["home", "pytest_runtest_protocol"]
 
 
-@pytest.fixture(scope="session", params=["lab", "notebook"])
+HOMES = [
+    pytest.param(name, marks=pytest.mark.xdist_group(f"tests/browser {name}"))
+    for name in ("lab", "notebook")
+]
+"""A group each, since a file with one browser for both would be the longest of all."""
+
+
+@pytest.fixture(scope="session", params=HOMES)
 def home(request: pytest.FixtureRequest, serve: Callable[..., Server]) -> Server:
     """JupyterLab, then Notebook."""
     return serve(request.param)

@@ -54,15 +54,19 @@ def browser() -> Iterator[Browser]:
 def serve(
     installed: Environment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Server]]:
-    """Starts servers: ``serve("lab")``, the same one when asked again in the same words."""
+    """Starts servers: ``serve("lab")``, the same one when asked again in the same words.
+
+    But only where it can be reached: tests of a cluster have another loopback.
+    """
     from tests.browser.server import serving
+    from tests.helpers import loopback
     from tests.helpers.kernels import Place
 
     servers: dict[str, Server] = {}
     with contextlib.ExitStack() as stack:
 
         def start(home: str = "lab", **options: object) -> Server:
-            key = repr((home, options))
+            key = repr((home, options, loopback.here()))
             if key not in servers:
                 place = Place(tmp_path_factory.mktemp(home))
                 stack.callback(place.kill_all)

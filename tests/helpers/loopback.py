@@ -5,7 +5,8 @@ In between another test may get the same one from the system: rarely, but a run 
 With a network of its own a worker of pytest-xdist has all ports to itself. That takes root; without
 it ports are shared, as they are on any machine.
 
-A conftest.py imports the hook for the tests beside and below it. It is not for tests of a cluster.
+A conftest.py imports the hook for the tests beside and below it. It is not for tests of a cluster,
+which may follow on the same worker: after each test this process is where it was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import socket
 import struct
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +36,13 @@ def pytest_runtest_protocol() -> Generator[None, Any, Any]:
     """Run a test, its fixtures too, in this process' own network; what it starts is in it."""
     with entered():
         return (yield)
+
+
+def here() -> int:
+    """The number of the network in which this thread is."""
+    with contextlib.suppress(OSError):
+        return Path(_HERE).stat().st_ino
+    return 0
 
 
 @contextlib.contextmanager
