@@ -7,16 +7,35 @@ LABFLAGS ?=
 PYTESTFLAGS ?=
 BENCHFLAGS ?=
 
+# Tiers of tests: first, a slice of the second, rest, all (tests/README.md).
+TIERS ?= first
+# `make test ALSO=gateway` runs a slice of the second tier too.
+ALSO ?=
+# How many tests at a time: measured, tests/README.md has the figures.
+WORKERS ?= 6
+
 VENV   := .venv
 OLDEST := .venv-oldest
 BIN    := $(VENV)/bin
+
+# One part of the tests: which environment, what its junit file is called, what runs.
+RESULTS  := build/tests
+OTHERS   := tests/integration tests/browser tests/e2e
+ALONE    := alone or breaks_cluster
+PARALLEL  = -n $(WORKERS) --dist loadgroup -m 'not ($(ALONE))'
+RUN      := python
+pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
+                --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
+# With the cluster up. A variable, so that `make -n` shows such a line instead of running it.
+during    = $(BIN)/python -m tests.cluster during $(MAKE) --no-print-directory --keep-going
 
 # Only what a recipe runs, so that a user's own Jupyter and Python settings cannot interfere.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check docs oldest bench clean \
-        integration browser e2e screenshots cluster cluster-built cluster-down cluster-status
+.PHONY: help demo lab test test-all check docs oldest bench clean coverage \
+        integration browser e2e screenshots cluster cluster-built cluster-down cluster-status \
+        ready tests side-by-side together alone oldest-beside e2e-side e2e-alone
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -32,21 +51,52 @@ demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the rea
 lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(LABFLAGS) notebooks/quickstart.ipynb
 
-test: check $(OLDEST)/.test cluster-built  ## lint, types, import contract, then every test there is
-	@echo '==> the other tests, two suites at a time, each shown when it is done (minutes)'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target e2e integration browser oldest
+test: ready check  ## lint, types, import contract, and the tests of the first tier
+	@$(MAKE) --no-print-directory tests TIERS='first $(ALSO)'
+
+# SLICES='gateway docs' runs those alone.
+test-all: ready check  ## the same with every test there is, or the slices that SLICES names
+	@$(MAKE) --no-print-directory tests TIERS='$(or $(SLICES),all)'
+
+# First what may run side by side, then what has to be alone; a failure does not hide the rest.
+tests:
+	@echo '==> tests of the tiers: $(TIERS)'
+	@$(during) side-by-side alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
+
+side-by-side:
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going together oldest-beside
+
+together:
+	@echo '==> tests/integration, tests/browser and tests/e2e, $(WORKERS) at a time'
+	@$(call pytest,$(VENV),together,$(OTHERS) $(PARALLEL))
+
+alone:
+	@echo '==> tests that measure, and those that break the cluster'
+	@$(call pytest,$(VENV),alone,$(OTHERS) -m '$(ALONE)')
+
+# Shown when it is done, so that two runs do not mix their lines.
+oldest-beside:
+	@$(MAKE) --no-print-directory oldest >$(RESULTS)/oldest.log 2>&1; \
+	    code=$$?; cat $(RESULTS)/oldest.log; exit $$code
 
 integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
-	@$(BIN)/python -m pytest tests/integration $(PYTESTFLAGS)
+	@$(call pytest,$(VENV),integration,tests/integration $(PARALLEL))
+	@$(call pytest,$(VENV),integration-alone,tests/integration -m '$(ALONE)')
 
 browser: $(VENV)/.test  ## JupyterLab and Notebook in a real Chromium, on the installed wheel
 	@echo '==> tests/browser'
-	@$(BIN)/python -m pytest tests/browser $(PYTESTFLAGS)
+	@$(call pytest,$(VENV),browser,tests/browser)
 
 e2e: $(VENV)/.test  ## tests on a real Kubernetes, raised if it is not up
 	@echo '==> tests/e2e'
-	@$(BIN)/python -m pytest tests/e2e $(PYTESTFLAGS)
+	@$(during) e2e-side e2e-alone
+
+e2e-side:
+	@$(call pytest,$(VENV),e2e,tests/e2e $(PARALLEL))
+
+e2e-alone:
+	@$(call pytest,$(VENV),e2e-alone,tests/e2e -m '$(ALONE)')
 
 check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> ruff format'
@@ -58,15 +108,23 @@ check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contra
 	@echo '==> import contract'
 	@$(BIN)/lint-imports
 	@echo '==> tests/unit'
-	@$(BIN)/python -m pytest tests/unit $(PYTESTFLAGS)
+	@$(call pytest,$(VENV),unit,tests/unit -n 2)
 
 oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel and jupyter_client
 	@echo '==> tests/integration/kernel on the pins of tests/oldest.txt'
-	@$(OLDEST)/bin/python -m pytest tests/integration/kernel $(PYTESTFLAGS)
+	@$(call pytest,$(OLDEST),oldest,tests/integration/kernel)
 
 docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
 	@echo '==> documentation'
 	@$(BIN)/python docs/make.py
+
+# Kernels and replicas of this machine are measured too, what runs in pods is not.
+coverage: $(VENV)/.test  ## which lines and branches the tests of TIERS reach
+	@rm -rf build/coverage && mkdir -p build/coverage $(RESULTS)
+	@$(call pytest,$(VENV),unit,tests/unit) --quiet
+	@$(during) together alone RUN='$(RUN)'
+	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
+coverage: RUN := coverage run
 
 screenshots: $(VENV)/.test  ## make the pictures of README.md and docs/ again
 	@$(BIN)/python -m tests.browser.screenshots
@@ -75,7 +133,11 @@ bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
 	@$(BIN)/python -m benchmarks $(BENCHFLAGS)
 
-# What takes minutes the first time, in sight of who waits for it.
+# What takes minutes the first time, side by side: downloads wait for the network, builds do not.
+ready:
+	@rm -rf $(RESULTS)
+	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.test $(OLDEST)/.test cluster-built
+
 cluster-built: $(VENV)/.made
 	@$(BIN)/python -m tests.cluster build
 

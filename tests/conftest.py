@@ -12,24 +12,53 @@ import pytest
 
 from tests.browser import chromium, fixtures
 from tests.browser.fixtures import browser, installed, open_lab, serve
+from tests.suites import durations, groups, tiers, told
 
 __all__ = ["browser", "installed", "open_lab", "serve"]
 
-_FIGURES = pytest.StashKey[list[str]]()
-_LEFT_OUT = pytest.StashKey[str]()
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run choose tiers."""
+    text = "tiers to run: first, a slice of the second, rest, all (tests/README.md)"
+    parser.addoption("--tiers", default="", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the tiers' markers known."""
+    for text in tiers.MARKERS:
+        config.addinivalue_line("markers", text)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests with a browser out where there is none, which the summary says in a line.
+    """Keep the tests of the tiers asked for, and those that need no browser where there is none.
 
-    In continuous integration they stay, and fail: .ci/run installs one, or says that it cannot.
+    In continuous integration those with a browser stay, and fail: .ci/run installs one, or says
+    that it cannot.
     """
+    tiers.choose(config, items)
     wanted = os.environ.get("CI") and os.environ.get("CIAO_TEST_BROWSER") != "none"
     left_out = [] if wanted else fixtures.without_browser(items)
     if left_out:
-        config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a browser"
+        told.left_out(config, f"{len(left_out)} tests that need a browser: {chromium.missing()}")
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    groups.form(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Note what was used before a test."""
+    durations.begin(item)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Note what a test has used, its fixtures' ends with it."""
+    try:
+        return (yield)
+    finally:
+        durations.end(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,15 +113,24 @@ def kernel(start_kernel: Callable[..., Any]) -> Any:
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Keeps a measured figure for the end of the run."""
-    figures = request.config.stash.setdefault(_FIGURES, [])
-    return lambda text: figures.append(f"{request.node.name}: {text}")
+    return lambda text: told.figure(request.config, f"{request.node.name}: {text}")
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Show what was measured, and say what was left out."""
-    if figures := config.stash.get(_FIGURES, []):
-        terminalreporter.section("figures")
-        for line in figures:
-            terminalreporter.write_line(line)
-    if said := config.stash.get(_LEFT_OUT, None):
-        terminalreporter.write_line(f"LEFT OUT {said}: {chromium.missing()}")
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Tell the controller what there is to tell; no test of these tiers is no failure."""
+    told.send(session.config)
+    nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+    if nothing and session.config.getoption("--tiers"):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker of pytest-xdist tells at its end; one that crashed tells nothing."""
+    told.receive(node.config, getattr(node, "workeroutput", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what was measured, where the time went, and what was left out."""
+    durations.write(terminalreporter)
+    told.write(terminalreporter)

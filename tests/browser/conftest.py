@@ -1,4 +1,4 @@
-"""Both front ends, one after the other, for tests that hold in each."""
+"""Both front ends, one after the other, for tests that hold in each; ports of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.browser.server import Server
+from tests.helpers.loopback import pytest_runtest_protocol
+
+__all__ = ["home", "pytest_runtest_protocol"]
 
 
 @pytest.fixture(scope="session", params=["lab", "notebook"])

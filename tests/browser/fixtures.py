@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,14 +29,15 @@ SHOWN = pytest.StashKey[list["Lab"]]()
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment in which pip has installed ciao's wheel."""
+    """An environment in which pip has installed ciao's wheel; the same for all workers."""
     from tests.helpers.installed import Environment, build
+    from tests.helpers.once import once
 
-    folder = tmp_path_factory.mktemp("installed")
-    (wheel,) = build(folder, "--wheel").glob("*.whl")
-    environment = Environment(folder / "env")
-    environment.install(wheel)
-    return environment
+    def make(folder: Path) -> None:
+        (wheel,) = build(folder, "--wheel").glob("*.whl")
+        Environment(folder / "env").install(wheel)
+
+    return Environment(once(tmp_path_factory, "installed", make) / "env")
 
 
 @pytest.fixture(scope="module")

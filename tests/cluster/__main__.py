@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from tests.cluster import ground
+from tests.cluster import during, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import layout
@@ -31,6 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     verbs.add_parser("status", help="tell how each part is and where its log lies")
     shell = verbs.add_parser("exec", help="run a program on the node")
     shell.add_argument("argv", nargs=argparse.REMAINDER)
+    while_up = verbs.add_parser("during", help="raise it, run a command, and lower it again")
+    while_up.add_argument("argv", nargs=argparse.REMAINDER)
     for verb, text in _PART.items():
         verbs.add_parser(verb, help=text).add_argument("part")
     options = parser.parse_args(argv)
@@ -50,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
             print("==> the cluster is down")
         elif options.verb == "status":
             return print_status(cluster)
+        elif options.verb == "during":
+            return during.run(cluster, options.argv)
         elif options.verb == "exec":
             print(cluster.node.run(options.argv), end="")
         else:

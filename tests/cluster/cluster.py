@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import addons, build, certificates, ground, images, operators, recipes
+from tests.cluster.api import Api, api_of
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import Layout, cache, layout
@@ -197,6 +198,11 @@ class Cluster:
     def kubectl_argv(self, *arguments: str) -> list[str]:
         """Return the command line of a kubectl of this cluster's version."""
         return [str(programs("kubernetes") / "kubectl"), *arguments]
+
+    @property
+    def api(self) -> Api:
+        """The API as the administrator, without a process for each question."""
+        return api_of(self.at.kubeconfig, self.kubectl)
 
     @property
     def environment(self) -> dict[str, str]:

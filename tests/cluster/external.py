@@ -1,7 +1,9 @@
 """Somebody else's cluster, which CIAO_TEST_KUBECONFIG names. Its parts are not ours to break."""
 
 import os
+from pathlib import Path
 
+from tests.cluster.api import Api, api_of
 from tests.cluster.commands import run
 
 # What stands in for the images of tests/cluster/recipes.py; CIAO_TEST_IMAGE_NAME changes one.
@@ -24,6 +26,11 @@ class ExternalCluster:
     def kubectl_argv(self, *arguments: str) -> list[str]:
         """Return the command line of the kubectl on PATH."""
         return ["kubectl", *arguments]
+
+    @property
+    def api(self) -> Api:
+        """The API as the kubeconfig's user, without a process for each question if that can be."""
+        return api_of(Path(os.environ["CIAO_TEST_KUBECONFIG"]), self.kubectl)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from typing import Any, Protocol
 
+from tests.cluster.api import Api
 from tests.cluster.errors import ClusterError
 from tests.cluster.waiting import until
 
@@ -19,6 +19,10 @@ class Kubernetes(Protocol):
 
     def kubectl_argv(self, *arguments: str) -> list[str]:
         """Return the command line of kubectl."""
+
+    @property
+    def api(self) -> Api:
+        """The API as an administrator, without a process for each question."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -51,32 +55,39 @@ class Namespace:
     def create(self) -> None:
         """Create it, and wait until pods can be created in it."""
         meta = {"name": self.name, "labels": {"ciao-test": "true", **self._labels}}
-        self.cluster.kubectl(
-            "create", "-f", "-",
-            text=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}),
-        )  # fmt: skip
+        self.cluster.api.create("", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         # Its default service account comes a moment later, and pods are refused before.
         until(lambda: self.find("serviceaccount/default"), "the service account", 30)
 
     def delete(self) -> None:
         """Delete it and all that is in it; does not wait for the end."""
-        self.cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
+        self.cluster.api.delete("", f"namespace/{self.name}")
+
+    def label(self, labels: dict[str, str]) -> None:
+        """Give it further labels, such as those of Pod Security."""
+        change = {"metadata": {"labels": labels}}
+        self.cluster.api.patch("", f"namespace/{self.name}", change)
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl in this namespace and return what it printed."""
         return self.cluster.kubectl("-n", self.name, *arguments, text=text)
 
     def create_objects(self, *manifests: dict[str, Any]) -> None:
-        """Create objects in it."""
-        self.kubectl("create", "-f", "-", text=json.dumps(_list(manifests)))
+        """Create objects in it, one after another; unknown fields are errors.
+
+        Raises:
+            ClusterError: the server's words about the first that it refused.
+        """
+        for manifest in manifests:
+            self.cluster.api.create(self.name, manifest)
 
     def get(self, *what: str) -> Any:
         """Return what `kubectl get` finds, as values.
 
         Raises:
-            ClusterError: kubectl's words.
+            ClusterError: the server's words.
         """
-        return json.loads(self.kubectl("get", *what, "-o", "json"))
+        return self.cluster.api.get(self.name, *what)
 
     def find(self, *what: str) -> Any:
         """Return what `kubectl get` finds, or None if there is no such object."""
@@ -89,19 +100,23 @@ class Namespace:
 
     def condition(self, job: str, kind: str) -> bool:
         """Tell whether a job has a condition, such as `Succeeded`."""
+        return kind in self._conditions(job)
+
+    def _conditions(self, job: str) -> set[str]:
         conditions = self.get(job).get("status", {}).get("conditions") or []
-        return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+        return {str(c["type"]) for c in conditions if c["status"] == "True"}
 
     def wait_for_job(self, job: str, kind: str = "Succeeded", seconds: float = 120) -> None:
         """Wait until a job (`tfjob/NAME`) has a condition; a failed job is not waited for."""
         other = "Failed" if kind == "Succeeded" else "Succeeded"
 
         def over() -> bool:
-            if self.condition(job, other):
+            conditions = self._conditions(job)
+            if other in conditions:
                 raise ClusterError(f"{job} is {other}:\n{self.log_text()}")
-            return self.condition(job, kind)
+            return kind in conditions
 
-        until(over, f"{job} to be {kind}", seconds, every=0.3)
+        until(over, f"{job} to be {kind}", seconds)
 
     def wait_for_pod(self, pod: str, phase: str, seconds: float = 60) -> None:
         """Wait until a pod is in a phase, such as `Running`."""
@@ -117,9 +132,7 @@ class Namespace:
         for pod in self.get("pods")["items"]:
             name = pod["metadata"]["name"]
             try:
-                log = self.kubectl(
-                    "logs", name, "--all-containers", "--tail=100", "--request-timeout=10s"
-                )
+                log = self.cluster.api.log(pod, 100)
             except ClusterError as error:  # it did not start yet
                 log = str(error).splitlines()[-1]
             text += [f"[{name}] {line}" for line in log.splitlines()]
@@ -140,7 +153,3 @@ class Namespace:
             except ClusterError as error:
                 found[title] = f"not to be had: {error}"
         return found
-
-
-def _list(manifests: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "List", "items": list(manifests)}

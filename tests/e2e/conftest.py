@@ -21,9 +21,9 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
+from tests.suites import told
 
 _NAMESPACE = pytest.StashKey[Namespace]()
-_LEFT_OUT = pytest.StashKey[str]()
 _OURS = pytest.StashKey[Cluster]()
 
 
@@ -39,7 +39,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = [item for item in items if _asks(item, "cluster", "raisable")]
     if left_out:
-        config.stash[_LEFT_OUT] = f"{len(left_out)} tests that need a cluster: {reason}"
+        told.left_out(
+            config,
+            f"{len(left_out)} tests that need a cluster: {reason}; or name one: "
+            "CIAO_TEST_KUBECONFIG=FILE (docs/cluster.md)",
+        )
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 
@@ -62,14 +66,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail who is not marked right before any harm is done, for workers cannot fail to collect."""
     if _mismarked(item):
         pytest.fail(_MISMARKED, pytrace=False)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, and what would run it."""
-    if said := terminalreporter.config.stash.get(_LEFT_OUT, None):
-        terminalreporter.write_line(
-            f"LEFT OUT {said}; or name one: CIAO_TEST_KUBECONFIG=FILE (docs/cluster.md)"
-        )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -42,23 +42,25 @@ def build(folder: Path, *options: str) -> Path:
 
 
 class Environment:
-    """A fresh virtual environment.
+    """A virtual environment, fresh unless it was made before.
 
     Args:
-        folder: Where it is made.
+        folder: Where it is, or is made.
     """
 
     def __init__(self, folder: Path) -> None:
         self.prefix = folder
         self.python = folder / "bin" / "python"
         self.env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        venv.create(folder, with_pip=False, symlinks=True)
-        # The dependencies are those of the running tests, by a .pth file: their folder comes
-        # after the environment's own, so what pip installs here wins, and nothing is downloaded.
-        # (.pth files in *that* folder, such as the editable install's, are not read.)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.packages = folder / "lib" / version / "site-packages"
-        (self.packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        if not (folder / "pyvenv.cfg").exists():
+            venv.create(folder, with_pip=False, symlinks=True)
+            # The dependencies are those of the running tests, by a .pth file: their folder comes
+            # after the environment's own, so what pip installs here wins, and nothing is
+            # downloaded. (.pth files in *that* folder, such as the editable install's, are not
+            # read.)
+            (self.packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
     def pip(self, *arguments: str | Path) -> str:
         """Run pip for this environment."""

@@ -13,6 +13,7 @@ import pytest
 
 from ciao_kernel import kernelspec
 from tests.helpers.installed import ROOT, Environment, build
+from tests.helpers.once import once
 
 SPEC_FILES = {"kernel.json", "logo-32x32.png", "logo-64x64.png", "logo-svg.svg"}
 
@@ -39,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdist of a copy of the sources, and the wheel made *from that sdist*."""
-    return build(tmp_path_factory.mktemp("dist"))
+    return once(tmp_path_factory, "package", build) / "dist"
 
 
 @pytest.fixture(scope="session")

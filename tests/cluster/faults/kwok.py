@@ -6,7 +6,6 @@ no exec.
 
 from __future__ import annotations
 
-import json
 from types import TracebackType
 from typing import Any
 
@@ -36,9 +35,9 @@ class FakeNodes:
 
     def __enter__(self) -> FakeNodes:
         self._cluster.start("kwok")
-        items = {"apiVersion": "v1", "kind": "List", "items": [self._node(n) for n in self.names]}
-        self._cluster.kubectl("create", "-f", "-", text=json.dumps(items))
-        until(lambda: self.ready() == len(self.names), "the fake nodes to be ready", 60, every=0.3)
+        for name in self.names:
+            self._cluster.api.create("", self._node(name))
+        until(lambda: self.ready() == len(self.names), "the fake nodes to be ready", 60)
         return self
 
     def __exit__(
@@ -62,10 +61,10 @@ class FakeNodes:
 
     def ready(self) -> int:
         """Return how many of them are ready."""
-        found = self._cluster.kubectl("get", "nodes", "-l", f"{_MARK}=kwok", "-o", "json")
+        found = self._cluster.api.get("", "nodes", "-l", f"{_MARK}=kwok")
         return sum(
             condition["status"] == "True"
-            for node in json.loads(found)["items"]
+            for node in found["items"]
             for condition in node["status"].get("conditions", ())
             if condition["type"] == "Ready"
         )

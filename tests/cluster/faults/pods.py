@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from typing import Any
 
@@ -56,21 +55,20 @@ class PodPart:
 
     def stop(self) -> None:
         """Take its pod away (no replicas), and wait until it has gone."""
-        self._kubectl("scale", f"deployment/{self.name}", "--replicas=0")
+        self._scale(0)
         until(lambda: not self.pods(), f"{self.name} to stop", 60)
 
     def start(self) -> None:
         """Bring its pod back, and wait until it does its work."""
-        self._kubectl("scale", f"deployment/{self.name}", "--replicas=1")
+        self._scale(1)
         self.wait()
 
     def restart(self) -> None:
         """Put a fresh pod in the place of whatever is there, and wait until it does its work."""
-        self._kubectl("scale", f"deployment/{self.name}", "--replicas=0")
+        self._scale(0)
         for pod in self.pods():  # by force: one that stands still does not end by itself
             name = pod["metadata"]["name"]
-            self._kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false",
-                          "--ignore-not-found")  # fmt: skip
+            self._cluster.api.delete(self._namespace, f"pod/{name}", now=True)
         until(lambda: not self.pods(), f"{self.name} to stop", 60)
         self.start()
 
@@ -80,10 +78,10 @@ class PodPart:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return its pods, those that are ending too."""
-        deployment = json.loads(self._kubectl("get", f"deployment/{self.name}", "-o", "json"))
+        deployment = self._cluster.api.get(self._namespace, f"deployment/{self.name}")
         labels = deployment["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        found = json.loads(self._kubectl("get", "pods", "-l", selector, "-o", "json"))
+        found = self._cluster.api.get(self._namespace, "pods", "-l", selector)
         pods: list[dict[str, Any]] = found["items"]
         return pods
 
@@ -100,5 +98,6 @@ class PodPart:
             raise ClusterError(f"{self.name} does not run")
         send(self._cluster, container, number)
 
-    def _kubectl(self, *arguments: str) -> str:
-        return self._cluster.kubectl("-n", self._namespace, *arguments)
+    def _scale(self, replicas: int) -> None:
+        change = {"spec": {"replicas": replicas}}
+        self._cluster.api.patch(self._namespace, f"deployment/{self.name}", change)

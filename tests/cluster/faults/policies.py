@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
@@ -25,10 +26,10 @@ def restricted_container() -> dict[str, Any]:
 
 
 def put_quota(namespace: Namespace, name: str = "quota", **hard: str) -> None:
-    """Put a ResourceQuota on a namespace, and wait until it is counted.
+    """Put a ResourceQuota on a namespace, and wait until the API server goes by it.
 
-    Until then the API server refuses everything that the quota concerns (`status unknown for
-    quota`), not only what is too much.
+    Until it is counted the API server refuses everything that the quota concerns (`status unknown
+    for quota`), not only what is too much; and it reads of quotas by a watch, as everybody else.
 
     Args:
         namespace: where.
@@ -36,19 +37,34 @@ def put_quota(namespace: Namespace, name: str = "quota", **hard: str) -> None:
         hard: limits by resource, with `_` for each `.`: `requests_cpu="2"`, `pods="4"`.
     """
     limits = {resource.replace("_", "."): value for resource, value in hard.items()}
-    namespace.create_objects(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": name},
-            "spec": {"hard": limits},
-        }
-    )
+    namespace.create_objects(_quota(name, limits))
     until(
         lambda: namespace.get(f"resourcequota/{name}").get("status", {}).get("used"),
         f"the quota {name} to be counted",
         30,
     )
+    # A later one that has its effect: what was counted before has been read before.
+    namespace.create_objects(_quota("mark", {"count/leases.coordination.k8s.io": "0"}))
+    until(lambda: _refused(namespace), f"the quota {name} to be in force", 30)
+    namespace.cluster.api.delete(namespace.name, "resourcequota/mark")
+
+
+def _quota(name: str, hard: dict[str, str]) -> dict[str, Any]:
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
+    return {**head, "spec": {"hard": hard}}
+
+
+def _refused(namespace: Namespace) -> bool:
+    """Tell whether the quota `mark` has its effect."""
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "mark"}}
+    try:
+        namespace.cluster.api.create(namespace.name, lease, dry_run=True)
+    except ClusterError as error:
+        if "exceeded quota" in str(error):
+            return True
+        if "status unknown for quota" not in str(error):
+            raise
+    return False
 
 
 def put_limits(

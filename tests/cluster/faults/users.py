@@ -6,6 +6,7 @@ when it runs in a pod.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
-from tests.cluster.rights import account, may
+from tests.cluster.rights import account, wait_until_may
 from tests.cluster.waiting import until
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -59,15 +60,15 @@ class User:
         self._tokens = self._changes = 0
 
     def create(self) -> None:
-        """Create the account and its rights."""
-        meta = {"name": self.name}
+        """Create the account and its rights; they are in force when it returns."""
+        meta, mark = {"name": self.name}, self._mark()
         self.namespace.create_objects(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
             {
                 "apiVersion": f"{_RBAC}/v1",
                 "kind": "Role",
                 "metadata": meta,
-                "rules": [rule.manifest() for rule in self._rules],
+                "rules": [rule.manifest() for rule in (*self._rules, mark)],
             },
             {
                 "apiVersion": f"{_RBAC}/v1",
@@ -77,21 +78,24 @@ class User:
                 "subjects": [{"kind": "ServiceAccount", **meta}],
             },
         )
+        self._wait_for(mark)
 
     def allow(self, *rules: Rule) -> None:
-        """Replace all rights by these; none takes all away.
+        """Replace all rights by these; none takes all away. They are in force when it returns."""
+        mark = self._mark()
+        patch = {"rules": [rule.manifest() for rule in (*rules, mark)]}
+        self.namespace.cluster.api.patch(self.namespace.name, f"role/{self.name}", patch)
+        self._wait_for(mark)
 
-        Returns when the API server goes by them: it reads of Roles as everybody else, by a watch.
-        """
+    def _mark(self) -> Rule:
+        """A right to nothing that nobody has yet: once it counts, so does all of its Role."""
         self._changes += 1
-        mark = f"mark-{self._changes}"
-        patch = {"rules": [rule.manifest() for rule in (*rules, Rule([mark], ["get"]))]}
-        self.namespace.kubectl("patch", "role", self.name, "--type=merge", "-p", json.dumps(patch))
+        return Rule([f"mark-{self._changes}"], ["get"])
+
+    def _wait_for(self, mark: Rule) -> None:
         namespace, user = self.namespace, account(self.namespace.name, self.name)
-        until(
-            lambda: may(namespace.cluster, user, "get", mark, namespace.name),
-            "the rights to be in force", 30,
-        )  # fmt: skip
+        given = [(verb, resource) for resource in mark.resources for verb in mark.verbs]
+        wait_until_may(namespace.cluster, user, given, namespace.name)
 
     def token(self) -> Token:
         """Return a fresh token of the user."""
@@ -113,21 +117,37 @@ class Token:
     """
 
     def __init__(self, user: User, name: str) -> None:
-        self._user, self._name = user, name
+        self._user, self._name, self._asked = user, name, 0
         namespace = user.namespace
         namespace.create_objects({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
-        self.text = namespace.kubectl(
-            "create", "token", user.name, "--duration=1h",
-            "--bound-object-kind=Secret", f"--bound-object-name={name}",
-        ).strip()  # fmt: skip
+        self.text = namespace.cluster.api.token(namespace.name, user.name, name)
 
     def invalidate(self) -> None:
         """End it: the API server answers 401 from now on.
 
         A token that was used goes on for up to ten seconds: so long the API server remembers whom
-        it believed. One that was not used is refused at once.
+        it believed. One that was not used is refused at once: it is known that the Secret has gone.
         """
-        self._user.namespace.kubectl("delete", "secret", self._name)
+        namespace = self._user.namespace
+        namespace.cluster.api.delete(namespace.name, f"secret/{self._name}")
+        until(lambda: not self._believed(), "the token to end", 30)
+
+    def _believed(self) -> bool:
+        """Tell whether somebody who comes with it for the first time would be let in.
+
+        Asked for an audience more each time: the API server remembers a token's by all of them, so
+        that it looks anew, and does not take the answer for the token's user.
+        """
+        self._asked += 1
+        payload = self.text.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": self.text, "audiences": [*claims["aud"], f"asked-{self._asked}"]},
+        }
+        status = self._user.namespace.cluster.api.create("", review)["status"]
+        return bool(status.get("authenticated"))
 
     def kubeconfig(self, file: Path, like: Path) -> Path:
         """Write a kubeconfig with this token, and return its path.

@@ -15,6 +15,7 @@ import yaml
 from tests.cluster import recipes
 from tests.cluster.layout import cache
 from tests.cluster.programs import programs
+from tests.cluster.rights import settle
 from tests.e2e.docs.ground import Ground
 from tests.e2e.gateway.place import wheel
 from tests.integration.docs import blocks, commands
@@ -114,6 +115,10 @@ class ClusterReader(Reader):
         filled = self.ground.filled(line)
         assert "github.com" not in filled, f"{block.place}: another version than the tests' own"
         self.shell(block, filled, ROOT if "kubectl" in line else self.checkout(), env)
+        team = self.ground.namespace
+        made = line.startswith(("kubectl apply", "kubectl create"))
+        if made and team.cluster.kubectl("get", "namespace", team.name, "--ignore-not-found"):
+            settle(team.cluster, team.name)  # what the page does next may need what it gave
 
     def docker(self, words: list[str]) -> None:
         """There is no docker: builds by what the tests have, or by the page's next cell."""

@@ -296,7 +296,7 @@ def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
 
     def ending() -> bool:
         try:
-            found = json.loads(gateway.cluster.kubectl("get", f"namespace/{place}", "-o", "json"))
+            found = gateway.cluster.api.get("", f"namespace/{place}")
         except ClusterError:
             return True
         return found["status"]["phase"] == "Terminating"

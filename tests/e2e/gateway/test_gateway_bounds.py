@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
-from tests.cluster.rights import account, may
+from tests.cluster.rights import account, may, wait_until_may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
 
@@ -114,7 +114,8 @@ def gateway(local_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     try:
         local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)
         made = Account(local_cluster, home.name)
-        # It takes a moment until a policy is in force.
+        # It takes a moment until rights and a policy are in force.
+        wait_until_may(local_cluster, made.name, [("create", "namespaces"), ("create", "pods")])
         rule = "ciao-kernel/kernels=allowed"
         until(lambda: rule in made.refusal(pod(), "kube-system"), "the policy to be in force", 30)
         yield made
@@ -129,8 +130,8 @@ def made(gateway: Account) -> Iterator[str]:
     name = f"ada-{secrets.token_hex(4)}"
     labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": name}
     gateway.make({"apiVersion": "v1", "kind": "Namespace", "metadata": meta(name, labels)})
-    own = ("get", "serviceaccount/default", "-n", name)
-    until(lambda: not said(lambda: gateway.cluster.kubectl(*own)), "its service account", 30)
+    api = gateway.cluster.api
+    until(lambda: not said(lambda: api.get(name, "serviceaccount/default")), "its account", 30)
     yield name
     # As the gateway does when the kernel ends.
     gateway.kubectl("delete", "namespace", name, "--wait=false")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.cluster.rights import account, may
+from tests.cluster.rights import account, may, wait_until_may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import cell, detached, running
 from tests.e2e.gateway.client import Api
@@ -94,12 +94,8 @@ def test_a_kernel_enters_no_pod_unless_an_administrator_lets_it(server: Gateway,
     assert len(given) == 2
     for line in given:
         server.cluster.kubectl(*shlex.split(line.replace("team-a", team.name))[1:])
-    until(
-        lambda: may(
-            server.cluster, account(team.name, "ciao-kernel"), "create", "pods/exec", team.name
-        ),
-        "the right to enter", 30,
-    )  # fmt: skip
+    entering = [("create", "pods/exec")]
+    wait_until_may(server.cluster, account(team.name, "ciao-kernel"), entering, team.name)
     assert other.run(enter).text.endswith("inside\n")
     for one in (kernel, other):
         one.delete()

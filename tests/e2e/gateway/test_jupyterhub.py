@@ -15,12 +15,13 @@ import yaml
 from tests.cluster import recipes
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
-from tests.cluster.rights import account, may
+from tests.cluster.rights import account, may, wait_until_may
 from tests.e2e.gateway.place import DEPLOY, RESTRICTED, wheel
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.second("gateway")]
 CHART = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())
 USERS = CHART["singleuser"]["serviceAccountName"]
+GIVEN = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log")]
 FORBIDDEN = [
     ("create", "tfjobs.kubeflow.org"),
     ("create", "pytorchjobs.kubeflow.org"),
@@ -63,6 +64,7 @@ def jobs(hub: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     try:
         namespace.cluster.kubectl("apply", "-k", str(folder))
+        wait_until_may(namespace.cluster, account(hub.name, USERS), GIVEN, namespace.name)
         yield namespace
     finally:
         namespace.delete()
@@ -72,7 +74,7 @@ def test_users_have_rights_in_the_jobs_namespace_and_none_in_the_hubs(
     local_cluster: Cluster, hub: Namespace, jobs: Namespace
 ) -> None:
     users = account(hub.name, USERS)
-    for verb, resource in (("create", "tfjobs.kubeflow.org"), ("get", "pods/log")):
+    for verb, resource in GIVEN:
         assert may(local_cluster, users, verb, resource, jobs.name)
     assert not may(local_cluster, users, "get", "secrets", jobs.name)
     for verb, resource in FORBIDDEN:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.errors import ClusterError
+from tests.cluster.rights import account, wait_until_may
 from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import SHORT, cell, detached, running
 from tests.e2e.gateway.client import Api, RemoteKernel
@@ -63,8 +64,10 @@ def elsewhere(gateway: Gateway, api: Api) -> Iterator[Team]:
     made = Team(gateway.cluster, "elsewhere")
     try:
         made.namespace.kubectl("apply", "-f", str(DEPLOY / "rbac/role.yaml"))
-        account = f"--serviceaccount={gateway.team.name}:ciao-kernel"
-        made.namespace.kubectl("create", "rolebinding", "ciao", "--role=ciao-user", account)
+        who = f"--serviceaccount={gateway.team.name}:ciao-kernel"
+        made.namespace.kubectl("create", "rolebinding", "ciao", "--role=ciao-user", who)
+        kernels, given = account(gateway.team.name, "ciao-kernel"), [("get", "pods/log")]
+        wait_until_may(gateway.cluster, kernels, given, made.name)
         yield made
     finally:
         made.namespace.delete()

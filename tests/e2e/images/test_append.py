@@ -226,8 +226,7 @@ def test_cells_with_packages_and_modules(kernel: Kernel, team: Team) -> None:
 
 def test_pod_security_and_a_file_of_requirements(kernel: Kernel, team: Team) -> None:
     """No pod builds anything; the image's user is not root."""
-    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
-    team.namespace.cluster.kubectl("label", "namespace", team.namespace.name, *labels)
+    team.namespace.label(policies.pod_security("restricted"))
     (team.folder / "requirements.txt").write_text("app>=1\nlib==2.0\n")
     base = f"%base={team.namespace.cluster.image('s2i-python')}"
     text = kernel.cell(CODE.format("closed"), "%requirements=requirements.txt", base)

@@ -53,9 +53,7 @@ def blobs(maker: Maker, image: str) -> bytes:
 
 def enforce(maker: Maker, level: str) -> None:
     """Put a level of Pod Security on the namespace."""
-    labels = [f"{key}={value}" for key, value in policies.pod_security(level).items()]
-    namespace = maker.team.namespace
-    namespace.cluster.kubectl("label", "namespace", namespace.name, *labels)
+    maker.team.namespace.label(policies.pod_security(level))
 
 
 def test_an_environment_is_built_once_and_its_secrets_stay_outside(maker: Maker) -> None:

@@ -137,7 +137,8 @@ def test_a_name_that_is_taken_gets_a_number(team: Team) -> None:
 
 
 def test_what_a_cell_asks_for_stands_in_its_pods(team: Team) -> None:
-    team.namespace.kubectl("create", "secret", "generic", "keys", "--from-literal=TOKEN=s3cret")
+    keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}}
+    team.namespace.create_objects({**keys, "stringData": {"TOKEN": "s3cret"}})
     ended = team.run(
         "%framework=tensorflow\n%name=asked\n%ps=1;%memory=32Mi\n%worker=1;%cpu=0.1\n"
         "%labels=team=vision\n%annotations=note='a b'\n%envsecret=keys\n%deadline=1h\n%ttl=2h\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -24,8 +23,8 @@ CELL = (
 
 
 async def patch(team: Team, spec: dict[str, Any]) -> None:
-    argv = ("patch", "tfjob/mine", "--type=merge", "-p", json.dumps({"spec": spec}))
-    await asyncio.to_thread(team.namespace.kubectl, *argv)
+    api, name = team.namespace.cluster.api, team.namespace.name
+    await asyncio.to_thread(api.patch, name, "tfjob/mine", {"spec": spec})
 
 
 async def says(display: Recorder, replica: str) -> None:

@@ -280,7 +280,7 @@ def test_a_replica_that_starts_long_after_the_others(
 def without_webhooks(broken: Cluster, team: Team) -> Iterator[None]:
     """The operator's webhooks do not ask about this namespace: else it cannot be away."""
     name = "validatingwebhookconfiguration/validator.training-operator.kubeflow.org"
-    webhooks = json.loads(broken.kubectl("get", name, "-o", "json"))["webhooks"]
+    webhooks = broken.api.get("", name)["webhooks"]
 
     def select(selector: object) -> None:
         patch = [

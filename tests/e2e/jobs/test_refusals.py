@@ -63,8 +63,7 @@ def test_a_quota_of_what_is_beside_the_job_leaves_no_job_behind(team: Team) -> N
 @pytest.fixture
 def restricted(team: Team) -> Team:
     """The team, in a namespace of Pod Security's strictest level."""
-    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
-    team.namespace.cluster.kubectl("label", "namespace", team.namespace.name, *labels)
+    team.namespace.label(policies.pod_security("restricted"))
     return team
 
 
@@ -120,12 +119,12 @@ def test_a_namespace_that_is_going_takes_no_job(team: Team) -> None:
     name = team.namespace.name
     meta = {"name": "holds", "finalizers": ["ciao-kernel/test"]}
     team.namespace.create_objects({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    team.namespace.cluster.kubectl("delete", "namespace", name, "--wait=false")
+    team.namespace.delete()
     try:
         ended = team.run(CELL)
     finally:
-        patch = json.dumps({"metadata": {"finalizers": None}})
-        team.namespace.kubectl("patch", "configmap", "holds", "--type=merge", "-p", patch)
+        free = {"metadata": {"finalizers": None}}
+        team.namespace.cluster.api.patch(name, "configmap/holds", free)
     assert isinstance(ended.error, ClusterFault)
     # The rights go first: whichever it was, nothing was created and the namespace is named.
     assert name in ended.error.message

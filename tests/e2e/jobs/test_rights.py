@@ -16,6 +16,7 @@ from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
+from tests.cluster.rights import account, wait_until_may
 from tests.e2e.jobs.conftest import Team, rules
 
 pytestmark = pytest.mark.timeout(180)
@@ -87,6 +88,9 @@ def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it
     ]
     assert binding["subjects"][0]["name"].endswith(f":{team.namespace.name}:user")
     team.namespace.kubectl("apply", "-f", "-", text=shown)
+    given = [(verb, f"{resource}.{group}".rstrip(".")) for group, resource, verb in taken]
+    user = account(team.namespace.name, team.user.name)
+    wait_until_may(team.namespace.cluster, user, given, team.namespace.name)
     ended = team.run(CELL.format("tensorflow"))
     assert ended.error is None, ended.error
 
@@ -115,9 +119,7 @@ def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -
 
 
 def test_without_the_namespace_pod_security_is_found_out_later(team: Team) -> None:
-    name = team.namespace.name
-    labels = [f"{key}={value}" for key, value in policies.pod_security("restricted").items()]
-    team.namespace.cluster.kubectl("label", "namespace", name, *labels)
+    team.namespace.label(policies.pod_security("restricted"))
     team.user.allow(*without(("", "namespaces", "get")))
     assert team.run("%name=plain\n%detach\n" + CELL.format("tensorflow")).error is None
     team.user.allow(*rules())

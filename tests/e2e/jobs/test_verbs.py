@@ -30,8 +30,10 @@ from ciao_kernel.model import Owner
 from ciao_kernel.owner import me
 from ciao_kernel.registry import Registry
 from ciao_kernel.session import Session
+from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
+from tests.cluster.rights import account, wait_until_may
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import ROLE, Team, rules
 from tests.helpers.jobs import Recorder
@@ -104,8 +106,10 @@ def other(team: Team) -> Iterator[Namespace]:
     made = Namespace(team.namespace.cluster, "test_other")
     made.create()
     made.create_objects({**yaml.safe_load(ROLE.read_text())})
-    account = f"--serviceaccount={team.namespace.name}:{team.user.name}"
-    made.kubectl("create", "rolebinding", "ciao", "--role=ciao-user", account)
+    who = f"{team.namespace.name}:{team.user.name}"
+    made.kubectl("create", "rolebinding", "ciao", "--role=ciao-user", f"--serviceaccount={who}")
+    own = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log")]
+    wait_until_may(made.cluster, account(*who.split(":")), own, made.name)
     yield made
     made.delete()
 
@@ -242,14 +246,11 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     assert terminal.wait() == 7
 
     team.user.allow(*[rule for rule in rules() if "pods/exec" not in rule.resources])
-    until(
-        lambda: isinstance(refused(team, "exec", "two/worker-0", "--", "false"), Refused),
-        "the right to go", 20,
-    )  # fmt: skip
     error = refused(team, "exec", "two/worker-0", "--", "true")
+    assert isinstance(error, Refused)
     assert "create pods/exec" in error.message
     assert "Role" in error.hint
-    team.namespace.kubectl("delete", "tfjob/two", "--wait=false")
+    team.namespace.cluster.api.delete(team.namespace.name, "tfjob/two")
 
 
 def test_the_log_before_a_restart(team: Team) -> None:
@@ -315,20 +316,12 @@ def test_rights_that_are_missing_are_named(team: Team) -> None:
     wait_for(team, "[worker-0] first")
     team.user.allow(*[rule for rule in rules() if "events" not in rule.resources])
 
-    def described() -> str:
-        return ciao(team, "describe", "two")
-
-    until(lambda: "events cannot be shown" in described(), "the right to go", 20)
-    assert "not allowed is list events" in described()
+    described = ciao(team, "describe", "two")
+    assert "events cannot be shown" in described
+    assert "not allowed is list events" in described
     team.user.allow(Rule(["pods"], ["list"]))
-
-    def listed() -> str:
-        try:
-            return ciao(team, "jobs")
-        except CiaoError as error:
-            return error.message
-
-    until(lambda: "list tfjobs and pytorchjobs" in listed(), "the right to go", 20)
+    error = refused(team, "jobs")
+    assert "list tfjobs and pytorchjobs" in error.message
     error = refused(team, "jobs", "-n", team.namespace.name)
     assert "list tfjobs and pytorchjobs" in error.message
     error = refused(team, "describe", "two")
@@ -344,7 +337,7 @@ def test_a_dry_run_asks_the_server(team: Team) -> None:
     assert [item["kind"] for item in items] == ["ConfigMap", "TFJob"]
     assert shown.display.notices.rstrip().endswith("would accept it.")
     assert team.left() == []
-    team.namespace.kubectl("create", "quota", "small", "--hard=pods=1")
+    policies.put_quota(team.namespace, "small", pods="1")
     tried, ran = (team.run(cell + line + "print()\n").error for line in ("%dryrun=server\n", ""))
     assert isinstance(tried, UsageError)
     assert ran is not None

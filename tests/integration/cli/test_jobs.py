@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -137,19 +139,33 @@ def test_a_command_runs_beside_a_replica(ciao: User) -> None:
     assert ciao.finish(process).code == 137
 
 
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    """A user with a job ``far`` that runs, for commands beside its replicas."""
+    user = User(tmp_path_factory.mktemp("far"))
+    user.detach("far")
+    yield user
+    user.clean()
+
+
 def _commands() -> list[str]:
     """What runs on this machine."""
     return [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
 
 
-def test_an_interrupt_ends_the_command(ciao: User) -> None:
-    ciao.detach("far")
-    process = ciao.start("exec", "far/worker-0", "--", "sh", "-c", "echo here; exec sleep 613")
+def _own_sleep() -> str:
+    """A command that no other run of these tests has on this machine."""
+    return f"sleep {600_000_000 + os.getpid()}"
+
+
+def test_an_interrupt_ends_the_command(far: User) -> None:
+    sleep = _own_sleep()
+    process = far.start("exec", "far/worker-0", "--", "sh", "-c", f"echo here; exec {sleep}")
     assert process.stdout
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)
-    assert ciao.finish(process).code == 130
-    assert "sleep 613" not in _commands()
+    assert far.finish(process).code == 130
+    assert sleep not in _commands()
 
 
 ENDS = "timeout -k 5 20 ciao exec -i far/worker-0 -- cat"
@@ -157,33 +173,29 @@ ENDS = "timeout -k 5 20 ciao exec -i far/worker-0 -- cat"
 
 
 @pytest.mark.parametrize("empty", ["</dev/null", "0>/dev/null", "<&-"])
-def test_an_input_that_cannot_be_read_is_an_empty_one(ciao: User, empty: str) -> None:
+def test_an_input_that_cannot_be_read_is_an_empty_one(far: User, empty: str) -> None:
     """``nohup`` gives a command of a terminal one that is open for writing alone."""
-    ciao.detach("far")
-    done = ciao.shell(f"{ENDS} {empty}")
+    done = far.shell(f"{ENDS} {empty}")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc")
-def test_an_input_that_breaks_is_said_and_is_no_end(ciao: User) -> None:
-    ciao.detach("far")
+def test_an_input_that_breaks_is_said_and_is_no_end(far: User) -> None:
     copy = "sh -c 'cat > copy && touch whole'"
-    done = ciao.shell(f"exec 3< /proc/self/mem; {ENDS.replace('cat', copy)} <&3; exit $?")
+    done = far.shell(f"exec 3< /proc/self/mem; {ENDS.replace('cat', copy)} <&3; exit $?")
     assert (done.code, done.out) == (1, "")
     assert done.err == "EnvironmentFault: standard input cannot be read: Input/output error.\n"
-    assert not list(ciao.storage.rglob("whole"))
+    assert not list(far.storage.rglob("whole"))
 
 
-def test_a_terminal_is_asked_for_where_there_is_no_input(ciao: User) -> None:
-    ciao.detach("far")
-    done = ciao.shell("ciao exec -i -t far/worker-0 -- cat <&-")
+def test_a_terminal_is_asked_for_where_there_is_no_input(far: User) -> None:
+    done = far.shell("ciao exec -i -t far/worker-0 -- cat <&-")
     assert done.code == 2
     assert "-t joins this terminal" in done.err
 
 
-def test_a_command_that_has_read_enough_ends_quietly(ciao: User) -> None:
-    ciao.detach("far")
-    done = ciao.shell("yes | ciao exec -i far/worker-0 -- head -1")
+def test_a_command_that_has_read_enough_ends_quietly(far: User) -> None:
+    done = far.shell("yes | ciao exec -i far/worker-0 -- head -1")
     assert (done.code, done.out, done.err) == (0, "y\n", "")
 
 
@@ -192,46 +204,43 @@ def test_a_command_that_has_read_enough_ends_quietly(ciao: User) -> None:
     ["echo $$ > pid; exec yes", "trap '' TERM; echo $$ > pid; yes", "yes & echo $! > pid; exit 3"],
     ids=["plain", "stubborn", "left-behind"],
 )
-def test_a_reader_that_has_enough_ends_the_command(ciao: User, script: str) -> None:
-    job = ciao.detach("far")
+def test_a_reader_that_has_enough_ends_the_command(far: User, script: str) -> None:
+    job = far.describe("far")
     command = f"timeout -k 5 20 ciao exec far/worker-0 -- sh -c {shlex.quote(script)}"
-    done = ciao.shell(f"{command} | head -1; echo ${{PIPESTATUS[0]}}")
+    done = far.shell(f"{command} | head -1; echo ${{PIPESTATUS[0]}}")
     assert done.out.splitlines() == ["y", "141"]  # as any program whose reader went away
     assert done.err == ""
     pid = int((Path(job["folder"]) / "pid").read_text())
     until(lambda: not psutil.pid_exists(pid), "the end of the command")
 
 
-def test_the_errors_of_a_command_may_lose_their_reader_too(ciao: User) -> None:
-    ciao.detach("far")
+def test_the_errors_of_a_command_may_lose_their_reader_too(far: User) -> None:
     command = "timeout -k 5 20 ciao exec far/worker-0 -- sh -c 'yes >&2'"
-    done = ciao.shell(f"{{ {command} 2>&1 >&3 | head -1; echo ${{PIPESTATUS[0]}}; }} 3>&1")
+    done = far.shell(f"{{ {command} 2>&1 >&3 | head -1; echo ${{PIPESTATUS[0]}}; }} 3>&1")
     assert done.out.splitlines() == ["y", "141"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_not_the_commands_fault(ciao: User) -> None:
-    ciao.detach("far")
-    done = ciao.shell("timeout -k 5 20 ciao exec far/worker-0 -- yes > /dev/full")
+def test_a_full_disk_is_not_the_commands_fault(far: User) -> None:
+    done = far.shell("timeout -k 5 20 ciao exec far/worker-0 -- yes > /dev/full")
     assert done.code == 1
     assert done.err == "ciao: the output cannot be written: No space left on device.\n"
 
 
-def test_a_command_gets_the_terminal(ciao: User) -> None:
-    ciao.detach("far")
-    terminal = ciao.terminal("exec", "-i", "-t", "far/worker-0", "--", "sh", columns=90, rows=25)
-    terminal.press("stty size; sleep 6007\r")
+def test_a_command_gets_the_terminal(far: User) -> None:
+    terminal = far.terminal("exec", "-i", "-t", "far/worker-0", "--", "sh", columns=90, rows=25)
+    sleep = _own_sleep()
+    terminal.press(f"stty size; {sleep}\r")
     until(lambda: "25 90" in terminal.raw, "the size of the window")
     # A shell's child that is not a program yet may lose a signal.
-    until(lambda: "sleep 6007" in _commands(), "the program")
+    until(lambda: sleep in _commands(), "the program")
     terminal.press("\x03")  # the command's, not ours
     terminal.press("exit 7\r")
     assert terminal.wait() == 7
 
 
-def test_a_command_starts_in_a_window_of_the_right_size(ciao: User) -> None:
-    ciao.detach("far")
-    terminal = ciao.terminal(
+def test_a_command_starts_in_a_window_of_the_right_size(far: User) -> None:
+    terminal = far.terminal(
         "exec", "-i", "-t", "far/worker-0", "--", "stty", "size", columns=90, rows=25
     )
     assert terminal.wait() == 0

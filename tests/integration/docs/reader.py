@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -33,13 +33,14 @@ class Reader:
     Args:
         place: The reader's folders (tests.helpers.kernels.Place).
         start_kernel: Starts kernels by the names of their kernelspecs.
+        run: A folder that the readers of all pages share; without it this one is the first.
     """
 
-    made: ClassVar[set[str]] = set()
-    """Targets that make has run for an earlier page: `make demo` trains, and once is enough."""
-
-    def __init__(self, place: Any, start_kernel: Callable[[str], Any]) -> None:
+    def __init__(
+        self, place: Any, start_kernel: Callable[[str], Any], run: Path | None = None
+    ) -> None:
         self.place, self.start_kernel = place, start_kernel
+        self.run = run or place.folder
         self.kernels: dict[str, Any] = {}
         self.output = ""
         home = place.folder / "home"
@@ -110,10 +111,17 @@ class Reader:
             self.place.env |= checkout.installing(self.place.folder / "env", self.place.env["PATH"])
         if program == "make":
             target = line.split()[1]
-            if target in self.made | commands.ONLY_SHOWN.keys():
+            if target in commands.ONLY_SHOWN or not self.first(target):
                 line = line.replace("make ", "make -n ", 1)
-            self.made.add(target)
         self.shell(block, line, folder)
+
+    def first(self, target: str) -> bool:
+        """Whether no reader has run a target: `make demo` trains, and once is enough."""
+        try:
+            (self.run / f"make-{target}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def shell(
         self, block: Block, line: str, folder: Path, env: dict[str, str] | None = None

@@ -16,6 +16,7 @@ import nbformat
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SettingError, SourceError, UsageError
+from tests.helpers import once
 from tests.integration.docs import blocks, commands, manifests
 from tests.integration.docs.blocks import PAGES, ROOT, Block
 from tests.integration.docs.reader import Reader
@@ -37,8 +38,10 @@ def _with_marks(page: Path) -> Any:
 
 
 @pytest.mark.parametrize("page", [_with_marks(page) for page in PAGES])
-def test_its_blocks_do_what_it_says(page: Path, place: Any, start_kernel: Any) -> None:
-    reader = Reader(place, start_kernel)
+def test_its_blocks_do_what_it_says(
+    page: Path, place: Any, start_kernel: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    reader = Reader(place, start_kernel, once.folder(tmp_path_factory))
     for block in blocks.read(page):
         reader.take(block)
 

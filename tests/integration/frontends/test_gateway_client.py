@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pytest
 from jupyter_server.services.kernels.connection import base
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -83,9 +82,8 @@ async def _open(server: Server, kernel: str, protocol: str) -> Browser:
     return Browser(await websocket_connect(request, subprotocols=[protocol] if protocol else None))
 
 
-@pytest.mark.parametrize("protocol", [V1, ""], ids=["newer", "older"])
-def test_buffers_of_widgets_pass_in_both_directions(place: Place, protocol: str) -> None:
-    async def main(client: Server) -> None:
+def test_buffers_of_widgets_pass_in_both_directions(place: Place) -> None:
+    async def talk(client: Server, protocol: str) -> None:
         kernel = client.start_kernel()
         page = await _open(client, kernel, protocol)
         code = {"code": WIDGET, "silent": False, "store_history": True, "allow_stdin": False}
@@ -102,6 +100,10 @@ def test_buffers_of_widgets_pass_in_both_directions(place: Place, protocol: str)
         await page.wait("kernel_info_reply")
         page.socket.close()
         client.ask(f"/api/kernels/{kernel}", method="DELETE")
+
+    async def main(client: Server) -> None:
+        for protocol in (V1, ""):
+            await talk(client, protocol)
 
     _as_client(place, main)
 

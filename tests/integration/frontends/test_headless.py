@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -117,13 +118,11 @@ def test_jupyter_console(place: Place) -> None:
     assert "<div>" not in said
 
 
-@pytest.mark.parametrize("cell", [GOOD, BAD, "%ciao jobs", "%ciao describe x", "%ciao magics"])
-def test_every_output_has_plain_text(place: Place, cell: str, start_kernel: Callable) -> None:
-    kernel = start_kernel()
-    kernel.run(GOOD)
-    request = kernel.run(cell)
-    shown = request.of("display_data", "update_display_data", "execute_result")
-    for content in shown:
-        assert content["data"]["text/plain"].strip()
-        assert "<div" not in content["data"]["text/plain"]
-    assert shown or request.text or request.of("error")
+def test_every_output_has_plain_text(kernel: Any) -> None:
+    for cell in (GOOD, BAD, "%ciao jobs", "%ciao describe x", "%ciao magics"):
+        request = kernel.run(cell)
+        shown = request.of("display_data", "update_display_data", "execute_result")
+        for content in shown:
+            assert content["data"]["text/plain"].strip(), cell
+            assert "<div" not in content["data"]["text/plain"], cell
+        assert shown or request.text or request.of("error"), cell

@@ -16,3 +16,4 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     assert kernel.run("%load_ext ciao_kernel").status == "ok"
     yield kernel
     kernel.shutdown(now=True)
+    kernel.place.kill_all()

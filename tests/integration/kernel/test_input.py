@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.kernels import Kernel, Place
 
 READ = "import json\nprint('read', json.load(open('input/sizes.json')))\n"
 
 
-def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Any) -> None:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A ciao kernel for the tests of this file."""
+    kernel = Kernel(Place(tmp_path_factory.mktemp("place")))
+    yield kernel
+    kernel.shutdown(now=True)
+
+
+@pytest.fixture
+def kernel(own: Kernel) -> Kernel:
+    """It, with no variable of a test before."""
+    assert own.run("%reset -f").status == "ok"
+    return own
+
+
+def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Kernel) -> None:
     kernel.run("sizes = {'hidden': [64, 10]}")
 
     done = kernel.run("%framework=tensorflow\n%worker=2\n%input=sizes\n" + READ)
@@ -17,7 +36,7 @@ def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Any) -> None:
     assert "taking along, because %input names them: input/sizes.json" in done.text
 
 
-def test_a_job_gets_the_value_of_the_moment(kernel: Any) -> None:
+def test_a_job_gets_the_value_of_the_moment(kernel: Kernel) -> None:
     job = "%framework=tensorflow\n%worker=1\n%input=sizes\n" + READ
     kernel.run("sizes = 1")
     assert "read 1" in kernel.run(job).text
@@ -27,7 +46,8 @@ def test_a_job_gets_the_value_of_the_moment(kernel: Any) -> None:
     assert "read 2" in kernel.run(job).text
 
 
-def test_an_unknown_variable_is_an_error_with_its_line(kernel: Any, place: Any) -> None:
+def test_an_unknown_variable_is_an_error_with_its_line(kernel: Kernel) -> None:
+    before = kernel.place.job_folders()
     kernel.run("sizes = 1")
 
     done = kernel.run("%framework=tensorflow\n%worker=1\n%input=size\nprint()\n")
@@ -36,20 +56,19 @@ def test_an_unknown_variable_is_an_error_with_its_line(kernel: Any, place: Any) 
     shown = "\n".join(done.reply["content"]["traceback"])
     assert "line 3: %input=size" in shown
     assert "Did you mean sizes?" in shown
-    assert not place.job_folders()
+    assert kernel.place.job_folders() == before
 
 
-def test_the_extension_knows_the_variables_too(start_kernel: Any) -> None:
-    kernel = start_kernel("python3")
-    kernel.run("%load_ext ciao_kernel\nsizes = [1, 2]")
+def test_the_extension_knows_the_variables_too(lasting: Kernel) -> None:
+    lasting.run("sizes = [1, 2]")
 
-    done = kernel.run("%%ciao\n%framework=tensorflow\n%worker=1\n%input=sizes\n" + READ)
+    done = lasting.run("%%ciao\n%framework=tensorflow\n%worker=1\n%input=sizes\n" + READ)
 
     assert done.status == "ok", done.text
     assert "read [1, 2]" in done.text
 
 
-def test_tab_completes_a_variable(kernel: Any) -> None:
+def test_tab_completes_a_variable(kernel: Kernel) -> None:
     kernel.run("training_data = 1")
     code = "%framework=tensorflow\n%input=training_d"
 
@@ -58,7 +77,7 @@ def test_tab_completes_a_variable(kernel: Any) -> None:
     assert reply["matches"] == ["training_data"]
 
 
-def test_tab_offers_what_can_travel(kernel: Any) -> None:
+def test_tab_offers_what_can_travel(kernel: Kernel) -> None:
     kernel.run(
         "import json\nclass Closed:\n"
         "    def __getattr__(self, name): raise RuntimeError('not connected')\n"
@@ -76,8 +95,9 @@ def test_tab_offers_what_can_travel(kernel: Any) -> None:
     assert reply["matches"] == ["rates", "sizes"]
 
 
-def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Any, place: Any) -> None:
-    (place.work / "input").write_text("1")
+def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Kernel) -> None:
+    before = kernel.place.job_folders()
+    (kernel.place.work / "input").write_text("1")
     kernel.run("sizes = 1")
     header = "%framework=tensorflow\n%worker=1\n%files=input\n%input=sizes\n"
 
@@ -87,4 +107,4 @@ def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Any, place:
     shown = "\n".join(done.reply["content"]["traceback"])
     assert "line 4: %input=sizes" in shown
     assert "input is one of %files, and %input makes a folder of that name." in shown
-    assert not place.job_folders()
+    assert kernel.place.job_folders() == before

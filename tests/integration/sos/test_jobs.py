@@ -15,54 +15,64 @@ from tests.helpers.kernels import JOB, SILENT
 FAILED = "KernelDied"
 
 
-def test_a_job_shows_its_lines_and_its_table(sos: Any) -> None:
-    done = sos.ok(JOB + "print('here', flush=True)")
+@pytest.fixture
+def lasting(shared: Any) -> Any:
+    """The file's kernel, for what leaves it as it was; the next cell is Ciao's."""
+    shared.ok("%use Ciao")
+    return shared
+
+
+def test_a_job_shows_its_lines_and_its_table(lasting: Any) -> None:
+    done = lasting.ok(JOB + "print('here', flush=True)")
     assert done.text.count("here\n") == 2
     assert "Succeeded" in done.tables[-1]
-    assert "6" in sos.ok("print(2 * 3)").text
+    assert "6" in lasting.ok("print(2 * 3)").text
 
 
-def test_a_job_that_fails_fails_the_cell_with_its_line(sos: Any) -> None:
-    done = sos.run("%use Ciao\n" + JOB + "\n1 / 0")
+def test_a_job_that_fails_fails_the_cell_with_its_line(lasting: Any) -> None:
+    done = lasting.run("%use Ciao\n" + JOB + "\n1 / 0")
     assert done.error == "JobFailed"
     assert "Cell, line 4" in "\n".join(done.reply["content"]["traceback"])
 
 
-def test_a_mistake_in_the_header_is_shown_and_nothing_starts(sos: Any, place: Any) -> None:
-    done = sos.run("%framework=tensorflow\n%wroker=2\nprint()")
+def test_a_mistake_in_the_header_is_shown_and_nothing_starts(lasting: Any) -> None:
+    before = lasting.place.job_folders()
+    done = lasting.run("%framework=tensorflow\n%wroker=2\nprint()")
     assert done.error == "DirectiveError"
-    assert not place.job_folders()
+    assert lasting.place.job_folders() == before
 
 
-def test_the_stop_button_stops_the_job(sos: Any, place: Any, figure: Callable[[str], None]) -> None:
-    sos.ok("kept = 1")
-    running = sos.execute(SILENT)
-    sos.wait_running(running, place)
+def test_the_stop_button_stops_the_job(lasting: Any, figure: Callable[[str], None]) -> None:
+    lasting.ok("kept = 1")
+    running = lasting.execute(SILENT)
+    lasting.wait_running(running, lasting.place)
     started = time.monotonic()
-    sos.interrupt()
-    sos.finish(running)
+    lasting.interrupt()
+    lasting.finish(running)
     figure(f"stopped in {time.monotonic() - started:.2f} s")
     assert running.error == "KeyboardInterrupt"
-    place.wait_empty()
-    assert "kept 1" in sos.ok("print('kept', kept)").text
+    lasting.place.wait_empty()
+    assert "kept 1" in lasting.ok("print('kept', kept)").text
 
 
-def test_silent_and_unkept_cells_start_nothing(sos: Any, place: Any) -> None:
-    probe = sos.run(JOB + "print('here')", silent=True)
+def test_silent_and_unkept_cells_start_nothing(lasting: Any) -> None:
+    before = lasting.place.job_folders()
+    probe = lasting.run(JOB + "print('here')", silent=True)
     assert probe.status == "ok"
-    probe = sos.run(JOB + "print('here')", store_history=False)
+    probe = lasting.run(JOB + "print('here')", store_history=False)
     assert probe.error == "UsageError"
-    assert not place.job_folders()
+    assert lasting.place.job_folders() == before
 
 
-def test_the_magics_start_nothing(sos: Any, place: Any) -> None:
+def test_the_magics_start_nothing(lasting: Any) -> None:
     """Also where what they are to look at is the text of a job."""
-    sos.ok(f"cell = {JOB + 'print()'!r}")
+    before = lasting.place.job_folders()
+    lasting.ok(f"cell = {JOB + 'print()'!r}")
     for code in ("%preview cell", "%put cell", "%sessioninfo", "%use SoS", "%get cell --from Ciao"):
-        sos.ok(code)
-    sos.ok("%use Ciao\n%get cell")
-    sos.ok("%expand --in Ciao\nprint('''{cell}''')")
-    assert not place.job_folders()
+        lasting.ok(code)
+    lasting.ok("%use Ciao\n%get cell")
+    lasting.ok("%expand --in Ciao\nprint('''{cell}''')")
+    assert lasting.place.job_folders() == before
 
 
 def test_a_job_of_which_the_kernel_is_killed_ends_the_cell_with_an_error(
@@ -101,13 +111,13 @@ def test_a_dead_kernel_holds_nothing_up(sos: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_cell_of_a_kernel_shows_its_output(sos: Any) -> None:
+def test_the_first_cell_of_a_kernel_shows_its_output(lasting: Any) -> None:
     for number in range(4):
         # So large that the reply overtakes it.
-        done = sos.ok(f"%use Other{number} -k ciao -l Ciao\nprint('x' * 8_000_000)")
+        done = lasting.ok(f"%use Other{number} -k ciao -l Ciao\nprint('x' * 8_000_000)")
         assert len(done.text) == 8_000_001
-        sos.ok("%use SoS")
-        sos.ok(f"%shutdown Other{number}")
+        lasting.ok("%use SoS")
+        lasting.ok(f"%shutdown Other{number}")
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""How the tests are parted and run: tiers, what runs side by side, what a run tells (README.md)."""

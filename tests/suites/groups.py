@@ -1,0 +1,38 @@
+"""Which tests stay together when several workers run side by side.
+
+Tests of a file that share a fixture stay on one worker, so that it is made once; any other test
+may run anywhere. Long ones come first: nobody waits for one that began last.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_SHARED = ("class", "module", "package")
+
+
+def form(items: list[pytest.Item]) -> None:
+    """Name groups for `--dist loadgroup`, and put the long tests to the front.
+
+    The order is the same in all workers, as it has to be.
+    """
+    for item in items:
+        if not item.get_closest_marker("xdist_group") and (shared := _shared(item)):
+            file = item.nodeid.split("::")[0]
+            item.add_marker(pytest.mark.xdist_group(" ".join([file, *shared])))
+    long = {_group(item) for item in items if item.get_closest_marker("slow")} - {""}
+    items.sort(key=lambda item: not (item.get_closest_marker("slow") or _group(item) in long))
+
+
+def _group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark and mark.args else ""
+
+
+def _shared(item: pytest.Item) -> list[str]:
+    """Return the fixtures that it shares with other tests of its file, with their parameters."""
+    info = getattr(item, "_fixtureinfo", None)
+    fixtures = info.name2fixturedefs if info else {}
+    names = sorted(n for n, defs in fixtures.items() if defs and defs[-1].scope in _SHARED)
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    return [f"{name}={given[name]}" if name in given else name for name in names]
