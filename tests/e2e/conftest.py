@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     In continuous integration they stay, and fail: there a cluster has to be.
     """
-    _check_marks(items)
+    if (wrong := [item.nodeid for item in items if _mismarked(item)]) and not _worker():
+        raise pytest.UsageError(f"{_MISMARKED}: {', '.join(wrong)}")
     reason = ground.unfit()
     if not reason or os.environ.get("CI") or os.environ.get("CIAO_TEST_KUBECONFIG"):
         return
@@ -52,22 +53,19 @@ def _asks(item: pytest.Item, *fixtures: str) -> bool:
     return not set(fixtures).isdisjoint(getattr(item, "fixturenames", ()))
 
 
-def _check_marks(items: list[pytest.Item]) -> None:
-    """Make sure that who may break the cluster is marked, and nobody else.
+def _mismarked(item: pytest.Item) -> bool:
+    """Whether a test may break the cluster and does not say so, or the other way round."""
+    return _asks(item, "own_cluster") != bool(item.get_closest_marker("breaks_cluster"))
 
-    Raises:
-        pytest.UsageError: names the tests for which that is not so.
-    """
-    wrong = [
-        item.nodeid
-        for item in items
-        if _asks(item, "own_cluster") != bool(item.get_closest_marker("breaks_cluster"))
-    ]
-    if wrong:
-        raise pytest.UsageError(
-            "a test asks for own_cluster or broken if and only if it is marked breaks_cluster: "
-            + ", ".join(wrong)
-        )
+
+_MISMARKED = "a test asks for own_cluster or broken if and only if it is marked breaks_cluster"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail who is not marked right before any harm is done, for workers cannot fail to collect."""
+    if _mismarked(item):
+        pytest.fail(_MISMARKED, pytrace=False)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -82,12 +80,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     Not in a fixture, where it would count as the first test's time and nobody saw how far it is.
     """
-    if not any(_asks(item, "cluster") for item in session.items):
-        return
-    if not _worker():
+    if any(_asks(item, "cluster") for item in session.items) and not _worker():
         _raise(session)
-    elif not os.environ.get("CIAO_TEST_KUBECONFIG") and Cluster().node.pid is None:
-        pytest.exit("the tests' cluster is not up: `make cluster` raises it", returncode=1)
 
 
 def _worker() -> bool:
@@ -121,7 +115,10 @@ def cluster() -> Cluster | ExternalCluster:
     """The cluster of CIAO_TEST_KUBECONFIG, or this machine's own."""
     if os.environ.get("CIAO_TEST_KUBECONFIG"):
         return ExternalCluster()
-    return Cluster()
+    own = Cluster()
+    if own.node.pid is None:
+        pytest.fail("the tests' cluster is not up: `make cluster` raises it", pytrace=False)
+    return own
 
 
 @pytest.fixture(scope="session")

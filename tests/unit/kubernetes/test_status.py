@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ciao_kernel.backends.kubernetes import marks, status
-from ciao_kernel.model import Job, Replica, ReplicaStatus, State
+from ciao_kernel.backends.kubernetes.reasons import Reasons
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 WORKER = Replica("worker", 0)
 JOB = Job("job", "kubernetes", "tensorflow", (Replica("ps", 0), WORKER), 0.0, "team")
@@ -50,6 +56,208 @@ def ended(code: int, reason: str = "Error") -> dict[str, Any]:
 def test_a_pod(item: dict[str, Any], state: State, code: int | None, reason: str) -> None:
     one = status.of_pod(item, WORKER)
     assert (one.state, one.exit_code, one.reason) == (state, code, reason)
+
+
+CREATED, STARTED, FINISHED = (status.stamp(f"2026-11-21T10:00:0{n}Z") for n in (0, 1, 5))
+RUNNING = {"running": {"startedAt": "2026-11-21T10:00:01Z"}}
+
+
+@pytest.mark.parametrize(
+    ("item", "since"),
+    [
+        (pod("Pending"), CREATED),
+        (pod("Failed", reason="Evicted"), CREATED),
+        (pod("Running", RUNNING), STARTED),
+        (pod("Running", {"running": {}}), CREATED),
+        (pod("Failed", ended(1)), FINISHED),
+        (pod("Failed", {"terminated": {"exitCode": 1}}), CREATED),
+    ],
+)
+def test_since_when_a_replica_is_in_its_state(item: dict[str, Any], since: float) -> None:
+    assert status.of_pod(item, WORKER).since == since
+
+
+def test_a_pod_that_succeeded_needs_no_container_to_say_so() -> None:
+    assert status.of_pod(pod("Succeeded"), WORKER).state is State.SUCCEEDED
+    unsaid = status.of_pod(pod("Succeeded", {"terminated": {}}), WORKER)
+    assert (unsaid.state, unsaid.exit_code) == (State.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"), [("Never", State.FAILED), ("OnFailure", State.PENDING)]
+)
+def test_a_program_has_ended_for_good_where_nobody_starts_it_again(
+    policy: str, state: State
+) -> None:
+    """The phase of its pod says so late, or not at all while another container runs."""
+    item = pod("Running", ended(3)) | {"spec": {"restartPolicy": policy}}
+    assert status.of_pod(item, WORKER).state is state
+
+
+@pytest.mark.parametrize("named", ["by its order", "by an annotation"])
+def test_what_runs_beside_the_program_says_nothing_of_it(named: str) -> None:
+    containers = [
+        {"name": "proxy", "restartCount": 4, "state": RUNNING},
+        {"name": "train", "restartCount": 1, "state": ended(3)},
+    ]
+    order = ["train", "proxy"] if named == "by its order" else ["proxy", "train"]
+    spec = {"restartPolicy": "Never", "containers": [{"name": one} for one in order]}
+    item = pod("Running") | {"spec": spec}
+    item["status"]["containerStatuses"] = containers
+    if named == "by an annotation":
+        item["metadata"]["annotations"] = {DEFAULT_CONTAINER: "train"}
+    one = status.of_pod(item, WORKER)
+    assert (one.state, one.exit_code, one.restarts) == (State.FAILED, 3, 1)
+
+
+def test_restarts_of_containers_add_up_where_none_is_known_as_the_program() -> None:
+    item = pod("Running") | {"spec": {"nodeName": "node-1"}}
+    counts: list[Any] = [1, 2, None]
+    item["status"]["containerStatuses"] = [{"name": "a", "restartCount": n} for n in counts]
+    one = status.of_pod(item, WORKER)
+    assert (one.restarts, one.node) == (3, "node-1")
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"), [(2, 2), (128, 128), (129, -1), (192, -64), (193, 193), (255, 255)]
+)
+def test_codes_above_128_are_signals_as_a_shell_tells_them(code: int, shown: int) -> None:
+    assert status.of_pod(pod("Failed", ended(code)), WORKER).exit_code == shown
+
+
+@pytest.mark.parametrize("reason", ["OOMKilled", "ContainerStatusUnknown", "StartError"])
+def test_a_containers_own_reason_is_told(reason: str) -> None:
+    assert status.of_pod(pod("Failed", ended(128, reason)), WORKER).reason == reason
+
+
+def test_what_is_said_of_the_pod_is_told_before_what_is_said_of_its_container() -> None:
+    item = pod("Failed", ended(137, "OOMKilled"), reason="Evicted", message="low on memory")
+    assert status.of_pod(item, WORKER).reason == "Evicted: low on memory"
+
+
+def leaving(item: dict[str, Any], second: int, grace: int | None) -> dict[str, Any]:
+    """The same pod, which was asked to go ``grace`` seconds before this second."""
+    item["metadata"]["deletionTimestamp"] = f"2026-11-21T10:00:{second:02d}Z"
+    if grace is not None:
+        item["metadata"]["deletionGracePeriodSeconds"] = grace
+    return item
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "second", "grace", "state"),
+    [
+        (143, "Error", 34, 30, State.STOPPED),
+        (137, "Error", 35, 30, State.STOPPED),  # in the very second
+        (137, "Error", 36, 30, State.FAILED),  # before it was asked to
+        (137, "Error", 5, None, State.STOPPED),
+        (137, "Error", 6, None, State.FAILED),
+        (137, "OOMKilled", 34, 30, State.FAILED),
+        (1, "Error", 34, 30, State.FAILED),
+        (0, "Completed", 34, 30, State.SUCCEEDED),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_a_program_is_stopped_if_a_signal_ends_it_after_its_pod_was_deleted(
+    phase: str, code: int, reason: str, second: int, grace: int | None, state: State
+) -> None:
+    one = status.of_pod(leaving(pod(phase, ended(code, reason)), second, grace), WORKER)
+    assert one.state is state
+    assert (one.reason == status.DELETED) == (state is State.STOPPED)
+
+
+def test_a_signal_is_a_failure_where_nobody_deleted_the_pod() -> None:
+    one = status.of_pod(pod("Failed", ended(143)), WORKER)
+    assert (one.state, one.exit_code, one.reason) == (State.FAILED, -15, "")
+
+
+def test_a_program_that_still_runs_in_a_deleted_pod_is_ending() -> None:
+    one = status.of_pod(leaving(pod("Running", RUNNING), 35, 30), WORKER)
+    assert (one.state, one.reason) == (State.RUNNING, "ending")
+    assert status.of_pod(pod("Running", RUNNING), WORKER).reason == ""
+
+
+INIT = {"name": "fetch", "state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "word", "words"),
+    [
+        ({"initContainerStatuses": [INIT]}, "", "its init container fetch runs"),
+        ({"initContainerStatuses": [INIT | {"state": ended(2)}]}, "",
+         "its init container fetch ended with exit code 2"),
+        # The first that is not done is the one that others wait for.
+        ({"initContainerStatuses": [{"name": "a", "state": ended(0)}, INIT]}, "",
+         "its init container fetch runs"),
+        ({"initContainerStatuses": [{"name": "a", "state": ended(0)}]}, "", ""),
+        ({"initContainerStatuses": [{"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}},
+                                    INIT]}, "ErrImagePull", "ErrImagePull"),
+        ({"initContainerStatuses": [INIT], "containerStatuses": [
+            {"name": "c", "state": {"waiting": {"reason": "PodInitializing"}}}]}, "",
+         "its init container fetch runs"),
+        # What keeps a container is said though another one is well.
+        ({"containerStatuses": [
+            {"name": "a", "state": ended(0)},
+            {"name": "b", "state": {"waiting": {"reason": "PodInitializing"}}},
+            {"name": "c", "state": {"waiting": {"reason": "ContainerCreating", "message": "x"}}},
+            {"name": "d", "state": {"waiting": {"message": "no reason"}}},
+            {"name": "e", "state": {"waiting": {"reason": "InvalidImageName"}}}]},
+         "InvalidImageName", "InvalidImageName"),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"},
+                         {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]},
+         "", ""),
+    ],
+)  # fmt: skip
+def test_why_a_pod_does_not_run_yet(said: dict[str, Any], word: str, words: str) -> None:
+    item = pod("Pending")
+    item["status"] |= said
+    assert status.waits_for(item) == (word, words)
+    assert status.of_pod(item, WORKER).reason == words
+
+
+@pytest.mark.parametrize(
+    ("word", "given_up"),
+    [
+        ("ErrImagePull", True),
+        ("ImagePullBackOff", True),
+        ("ErrImageNeverPull", True),
+        ("InvalidImageName", True),
+        ("CreateContainerConfigError", True),
+        ("CreateContainerError", True),
+        ("RunContainerError", True),
+        ("CrashLoopBackOff", False),
+    ],
+)
+def test_a_job_is_given_up_for_what_does_not_come_by_waiting(word: str, given_up: bool) -> None:
+    class Server:
+        async def get(self, path: str, **query: str) -> dict[str, Any]:
+            return {"items": []}
+
+    async def main() -> Status:
+        reasons = Reasons(cast(Client, Server()), JOB, 0.0, lambda: None)
+        item = pod("Pending", {"waiting": {"reason": word}})
+        now = status.of_job(JOB, job("Created"), {WORKER: status.of_pod(item, WORKER)})
+        found = reasons.explain(now, {WORKER: item, Replica("ps", 0): None}, "j")
+        await reasons.close()
+        return found
+
+    found = asyncio.run(main())
+    assert (found.state is State.FAILED, found.hopeless) == (given_up, given_up)
+    assert found.message == (f"worker-0 cannot start: {word}" if given_up else "")
+
+
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_east")
+def test_times_are_the_servers_wherever_this_machine_is() -> None:
+    assert status.text(CREATED + 0.25) == "2026-11-21T10:00:00.250000Z"
+    assert status.stamp("2026-11-21T10:00:00Z") == CREATED
 
 
 def job(*conditions: str, **more: Any) -> dict[str, Any]:
@@ -137,12 +345,77 @@ def test_the_replica_that_failed_first_is_to_blame() -> None:
     assert found.decided_by == WORKER
 
 
+def test_a_condition_that_holds_no_more_decides_nothing() -> None:
+    item = job("Suspended", "Failed", "Succeeded")
+    for one in item["status"]["conditions"]:
+        one["status"] = "False"
+    assert status.of_job(JOB, item, {}).state is State.PENDING
+
+
+def test_the_end_of_a_job_is_told_with_its_time_and_the_operators_reason() -> None:
+    failed = status.of_job(JOB, job("Failed", reason="PodFailed"), {})
+    assert (failed.since, failed.reason) == (CREATED + 9, "PodFailed")
+    assert status.of_job(JOB, job("Failed"), {}).reason == ""
+    assert status.of_job(JOB, job("Succeeded"), {}).since == CREATED + 9
+
+
+def test_a_suspended_job_says_who_suspended_it_if_anybody_said() -> None:
+    said = status.of_job(JOB, job("Suspended", message="the queue is full"), {})
+    assert (said.state, said.message) == (State.PENDING, "the queue is full")
+    assert status.of_job(JOB, job("Suspended"), {}).message == "someone suspended it"
+
+
+def test_a_job_is_as_old_as_the_oldest_of_its_replicas() -> None:
+    seen = {
+        WORKER: ReplicaStatus(WORKER, State.RUNNING, 7.0),
+        Replica("ps", 0): ReplicaStatus(Replica("ps", 0), State.PENDING, 6.0),
+    }
+    assert status.of_job(JOB, job("Running"), seen).since == 6.0
+    seen[WORKER] = ReplicaStatus(WORKER)  # nothing is known of it
+    assert status.of_job(JOB, job("Created"), seen).since == 6.0
+    assert status.of_job(JOB, job("Created"), {}).since == 0.0
+
+
+def test_replicas_that_somebody_added_come_behind_the_jobs_own() -> None:
+    added = [Replica("worker", 2), Replica("worker", 1)]
+    seen = {one: ReplicaStatus(one, State.RUNNING) for one in added}
+    found = status.of_job(JOB, job("Running"), seen)
+    assert [one.replica for one in found.replicas] == [*JOB.replicas, *reversed(added)]
+
+
+def test_what_still_runs_when_a_job_is_over_is_being_stopped() -> None:
+    states = (State.RUNNING, State.FAILED)
+    replicas = tuple(map(ReplicaStatus, JOB.replicas, states))
+    last = status.settled(Status(State.FAILED, replicas))
+    assert last.settled
+    assert [one.state for one in last.replicas] == [State.STOPPED, State.FAILED]
+
+
+@pytest.mark.parametrize(
+    ("second", "told"), [(8, "somebody deleted the pod of worker-0."), (10, "the operator's")]
+)
+def test_pods_that_go_after_the_jobs_end_were_deleted_by_the_operator(
+    second: int, told: str
+) -> None:
+    one = ReplicaStatus(WORKER, State.STOPPED, CREATED + second, None, status.DELETED)
+    found = status.of_job(JOB, job("Failed", message="the operator's"), {WORKER: one})
+    assert found.message == told
+
+
+def test_replicas_that_a_deadline_ends_are_not_to_blame() -> None:
+    one = ReplicaStatus(WORKER, State.FAILED, CREATED + 10, 1)
+    said = "Job job has failed because it was active longer than specified deadline"
+    found = status.of_job(JOB, job("Failed", message=said), {WORKER: one})
+    assert (found.replicas[1].state, found.decided_by) == (State.STOPPED, None)
+
+
 def test_a_deadline_is_named() -> None:
     failed = ReplicaStatus(WORKER, State.FAILED, 5.0, None, "DeadlineExceeded: too long")
     found = status.of_job(JOB, job("Failed"), {WORKER: failed})
     assert "%deadline" in found.message
     said = "Job job has failed because it was active longer than specified deadline"
     assert status.of_job(JOB, job("Failed", message=said), {}).message == found.message
+    assert status.of_job(JOB, job("Failed", reason="DeadlineExceeded"), {}).message == found.message
 
 
 @pytest.mark.parametrize(
