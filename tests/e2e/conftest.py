@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster import ground
+from tests.cluster import extras, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
@@ -55,7 +55,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print()
         try:
-            own.up()
+            own.up(extras.wanted(session.items))
         except ClusterError as error:
             pytest.exit(f"the tests' cluster cannot be raised: {error}", returncode=1)
 
@@ -80,6 +80,19 @@ def own_cluster(cluster: Cluster | ExternalCluster) -> Cluster:
     if isinstance(cluster, ExternalCluster):
         pytest.skip("it breaks parts of the cluster, and that of CIAO_TEST_KUBECONFIG is not ours")
     return cluster
+
+
+def _asks_for(name: str) -> Callable[..., None]:
+    @pytest.fixture(scope="session", name=f"{extras.FIXTURE}{name}")
+    def asks(cluster: Cluster | ExternalCluster) -> None:
+        if isinstance(cluster, Cluster):
+            cluster.bring(name)
+
+    return asks
+
+
+# `with_kaniko` and so on: a test or a fixture that lists one has that extra.
+globals().update({f"{extras.FIXTURE}{name}": _asks_for(name) for name in extras.EXTRAS})
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ def job(kind: str, spec: dict[str, Any], name: str = "digits") -> dict[str, Any]
     }
 
 
+@pytest.mark.usefixtures("with_frameworks")
 def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_model(
     namespace: Namespace,
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_
     assert "serving the model's variables" in namespace.kubectl("logs", "digits-ps-0")
 
 
+@pytest.mark.usefixtures("with_frameworks")
 def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Namespace) -> None:
     command = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "/program/cell.py"]
     one = ("pytorch", namespace.cluster.image("pytorch"), command)
@@ -97,6 +99,7 @@ def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Names
     assert losses[-1] < losses[0] / 2, log
 
 
+@pytest.mark.usefixtures("with_mpi")
 def test_an_mpijob_runs_mpirun_over_two_workers(namespace: Namespace) -> None:
     source = "from mpi4py import MPI\nw = MPI.COMM_WORLD\nprint('rank', w.rank, 'of', w.size)\n"
     image = namespace.cluster.image("mpi")

@@ -16,7 +16,7 @@ PODS = 1000
 
 
 @pytest.fixture
-def nodes(own_cluster: Cluster) -> Iterator[kwok.FakeNodes]:
+def nodes(own_cluster: Cluster, with_kwok: None) -> Iterator[kwok.FakeNodes]:
     with kwok.FakeNodes(own_cluster, 4, {"nvidia.com/gpu": "8"}) as made:
         yield made
 

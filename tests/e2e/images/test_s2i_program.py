@@ -80,7 +80,7 @@ def as_wanted(made: Made, builder: Builder) -> tuple[Made, set[str]]:
 
 
 @pytest.fixture
-def both(own_cluster: Cluster, tmp_path: Path) -> Both:
+def both(own_cluster: Cluster, with_s2i: None, tmp_path: Path) -> Both:
     (tmp_path / "source").mkdir()
     return Both(own_cluster, tmp_path, tmp_path / "source")
 
