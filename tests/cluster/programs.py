@@ -44,9 +44,9 @@ _EXTRA = {
     "older-operator": ("github.com/kubeflow/training-operator", "manifests"),
 }
 
-FOR_TESTS = ("older-operator", "s2i")
+NAMES = ("kubernetes", "operator", "coredns")
+"""Those that every cluster is made of; extras.py names those that some tests need."""
 FOR_BENCHMARKS = ("stern", "crane")
-NAMES = tuple(n for n in _PACKAGES if n not in (*FOR_TESTS, *FOR_BENCHMARKS))
 
 
 def key(name: str) -> str:
@@ -85,8 +85,6 @@ def programs(name: str, log: Path | None = None) -> Path:
 
 def on_demand(name: str) -> Path:
     """Return the folder with programs that no cluster is made of, built by whoever is first.
-
-    Not by a process that holds the lock of the cache: `programs` is for that one.
 
     Raises:
         ClusterError: it cannot be built; names the log.
