@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import build, extras, images, pins, programs, recipes, store
+from tests.cluster import addons, build, extras, images, pins, programs, recipes, store
 from tests.cluster.commands import run
 from tests.cluster.debian import Layer
 from tests.cluster.errors import ClusterError
@@ -114,6 +115,30 @@ def test_names_of_images_and_layers_are_all_different() -> None:
     assert len({image.name for image in every}) == len(every)
     layers = {layer.name: layer for i in every if i.layer for layer in i.layer.stack}
     assert len({layer.key for layer in layers.values()}) == len(layers)
+
+
+@pytest.mark.parametrize("name", ["coredns", "kwok"])
+def test_what_a_module_shares_with_kubernetes_has_its_version_and_is_compiled_once(
+    name: str,
+) -> None:
+    shared = ("k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi")
+    shared += ("golang.org/x/net", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text")
+    shared += ("google.golang.org/protobuf", "google.golang.org/grpc", "github.com/go-logr/logr")
+    for module in shared:
+        assert _required(name, module) == _required("kubernetes", module)
+
+
+def _required(name: str, module: str) -> str:
+    text = (pins.MODULES / name / "go.mod").read_text()
+    blocks = re.findall(r"^require \((.*?)^\)", text, re.M | re.S)  # what it excludes is no such
+    (found,) = re.findall(rf"^\t{re.escape(module)} (v\S+)", "".join(blocks), re.M)
+    return str(found)
+
+
+def test_coredns_has_the_plugins_that_its_settings_name() -> None:
+    named = set(re.findall(r"^    (\w+)", addons._COREFILE, re.M))
+    program = (pins.MODULES / "coredns" / "coredns" / "main.go").read_text()
+    assert named == set(re.findall(r"coredns/plugin/(\w+)", program))
 
 
 class _Test:
