@@ -14,7 +14,7 @@ import pytest
 from tests.browser import chromium, fixtures
 from tests.browser.fixtures import browser, installed, open_lab, serve
 from tests.helpers import loopback
-from tests.suites import durations, groups, tiers, told
+from tests.suites import durations, groups, tiers, told, workers
 
 __all__ = ["browser", "installed", "open_lab", "serve"]
 
@@ -148,6 +148,24 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
     if nothing and session.config.getoption("--tiers"):
         session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start a worker of pytest-xdist."""
+    workers.prepare(node)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the controller which tests stay together, before it hears of the tests."""
+    workers.write(session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share tests out by their groups."""
+    return workers.scheduler(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,6 +21,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
+from tests.e2e import evidence
 from tests.suites import told
 
 _NAMESPACE = pytest.StashKey[Namespace]()
@@ -192,6 +193,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Add to a failure what the cluster knew at that moment: the namespace goes right after."""
     report = yield
     if report.when == "call" and report.failed and (made := item.stash.get(_NAMESPACE, None)):
-        for title, text in made.evidence().items():
-            report.sections.append((title, text))
+        evidence.add(report, lambda: made.evidence().items())
     return report

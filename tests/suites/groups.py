@@ -20,11 +20,12 @@ def form(items: list[pytest.Item]) -> None:
         if not item.get_closest_marker("xdist_group") and (shared := _shared(item)):
             file = item.nodeid.split("::")[0]
             item.add_marker(pytest.mark.xdist_group(" ".join([file, *shared])))
-    long = {_group(item) for item in items if item.get_closest_marker("slow")} - {""}
-    items.sort(key=lambda item: not (item.get_closest_marker("slow") or _group(item) in long))
+    long = {of(item) for item in items if item.get_closest_marker("slow")} - {""}
+    items.sort(key=lambda item: not (item.get_closest_marker("slow") or of(item) in long))
 
 
-def _group(item: pytest.Item) -> str:
+def of(item: pytest.Item) -> str:
+    """Return the name of a test's group; "" is none."""
     mark = item.get_closest_marker("xdist_group")
     return str(mark.args[0]) if mark and mark.args else ""
 

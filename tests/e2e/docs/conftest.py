@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
+from tests.e2e import evidence
 from tests.e2e.docs.ground import Ground, Shelf
 from tests.helpers import debs, packages
 
@@ -41,5 +42,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     arguments = getattr(item, "funcargs", {})
     if report.when == "call" and report.failed and "ground" in arguments:
-        report.sections.extend(arguments["ground"].namespace.evidence().items())
+        evidence.add(report, lambda: arguments["ground"].namespace.evidence().items())
     return report

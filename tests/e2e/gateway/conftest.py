@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.errors import ClusterError
+from tests.e2e import evidence
 from tests.e2e.gateway import place
 from tests.e2e.gateway.client import Api, RemoteKernel
 from tests.e2e.gateway.place import Gateway
@@ -65,10 +65,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Add to a failure what the gateway and the kernels' pods wrote."""
     report = yield
     if report.failed and (made := item.config.stash.get(_GATEWAY, None)):
-        try:
-            report.sections.append(("the gateway", made.log()))
-            found = made.team.namespace.evidence()
-            report.sections += [pair for pair in found.items() if not pair[0].startswith("parts")]
-        except ClusterError as error:
-            report.sections.append(("the gateway", str(error)))
+        evidence.add(report, lambda: [("the gateway", made.log())])
+        evidence.add(
+            report,
+            lambda: [
+                pair
+                for pair in made.team.namespace.evidence().items()
+                if not pair[0].startswith("parts")
+            ],
+        )
     return report
