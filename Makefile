@@ -139,7 +139,7 @@ ready:
 	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.test $(OLDEST)/.test cluster-built
 
 cluster-built: $(VENV)/.made
-	@$(BIN)/python -m tests.cluster build
+	@$(BIN)/python -m tests.cluster build all
 
 cluster: $(VENV)/.made  ## raise the tests' Kubernetes on this machine (root; docs/cluster.md)
 	@$(BIN)/python -m tests.cluster up

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,15 @@ import pytest
 
 from tests.browser import chromium, fixtures
 from tests.browser.fixtures import browser, installed, open_lab, serve
+from tests.helpers import loopback
 from tests.suites import durations, groups, tiers, told
 
 __all__ = ["browser", "installed", "open_lab", "serve"]
+
+TESTS = Path(__file__).parent
+# jsonschema, and so nbformat, compiles 39 grammars with it, three seconds in each process, to check
+# addresses that no notebook has. It does without where it is missing.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +56,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     groups.form(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Give the tests of this machine a network of their own; those of a cluster need the common.
+
+    Here and not beside them: pytest asks this hook of every conftest.py for every test.
+    """
+    own = any(item.path.is_relative_to(TESTS / name) for name in ("integration", "browser"))
+    with loopback.entered() if own else contextlib.nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

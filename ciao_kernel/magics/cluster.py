@@ -17,11 +17,11 @@ _KEY = re.compile(
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 # Host, path, tag and digest as in the OCI distribution specification; loose about the host.
 _IMAGE = re.compile(
-    r"[A-Za-z0-9.-]*(:\d+)?/?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"([A-Za-z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
 _TOLERATION = re.compile(
-    r"[A-Za-z0-9][-A-Za-z0-9_./]*(=[A-Za-z0-9]?[-A-Za-z0-9_.]*)?"
+    r"[A-Za-z0-9][-A-Za-z0-9_./]*(=([A-Za-z0-9][-A-Za-z0-9_.]*)?)?"
     r"(:(NoSchedule|PreferNoSchedule|NoExecute))?"
 )
 

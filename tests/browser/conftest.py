@@ -7,10 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.browser.server import Server
-from tests.helpers.loopback import pytest_runtest_protocol
-
-__all__ = ["home", "pytest_runtest_protocol"]
-
 
 HOMES = [
     pytest.param(name, marks=pytest.mark.xdist_group(f"tests/browser {name}"))

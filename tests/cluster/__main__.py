@@ -8,6 +8,7 @@ import time
 from tests.cluster import during, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
+from tests.cluster.extras import EXTRAS
 from tests.cluster.layout import layout
 from tests.cluster.status import print_status, print_use
 
@@ -25,8 +26,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("--name", default="main", choices=["main", "scratch"])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("up", help="raise it, or start again what does not run")
-    verbs.add_parser("build", help="only fill the cache; no error where no cluster can be")
+    raising = verbs.add_parser("up", help="raise it, or start again what does not run")
+    building = verbs.add_parser("build", help="only fill the cache; no error where none can be")
+    for verb in (raising, building):
+        text = f"what only some tests need: {', '.join(EXTRAS)}; or all of it: all"
+        verb.add_argument("extras", nargs="*", metavar="EXTRA", help=text)
     verbs.add_parser("down", help="lower it and remove all that it left but the cache")
     verbs.add_parser("status", help="tell how each part is and where its log lies")
     shell = verbs.add_parser("exec", help="run a program on the node")
@@ -37,16 +41,17 @@ def main(argv: list[str] | None = None) -> int:
         verbs.add_parser(verb, help=text).add_argument("part")
     options = parser.parse_args(argv)
     cluster = Cluster(layout(options.name))
+    extras = list(EXTRAS) if "all" in (asked := getattr(options, "extras", ())) else asked
     began = time.monotonic()
     try:
         if options.verb == "up":
-            cluster.up()
+            cluster.up(extras)
             print_use(cluster, time.monotonic() - began)
         elif options.verb == "build":
             if (reason := ground.unfit()) and not os.environ.get("CI"):
                 print(f"==> no cluster on this machine: {reason}; its tests will be left out")
             else:
-                cluster.build()
+                cluster.build(extras)
         elif options.verb == "down":
             cluster.down()
             print("==> the cluster is down")

@@ -4,19 +4,20 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import addons, build, certificates, ground, images, operators, recipes
+from tests.cluster import addons, build, certificates, extras, ground, images, operators, recipes
 from tests.cluster.api import Api, api_of
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
+from tests.cluster.extras import EXTRAS, Extra
 from tests.cluster.layout import Layout, cache, layout
 from tests.cluster.node import Node
 from tests.cluster.parts import ENVIRONMENT, Part, parts
-from tests.cluster.programs import FOR_TESTS, on_demand, programs
+from tests.cluster.programs import programs
 from tests.cluster.store import lock, sweep
 from tests.cluster.waiting import until
 
@@ -33,51 +34,84 @@ class Cluster:
         self.node = Node(self.at)
         self.parts: Mapping[str, Part] = parts(self.at)
 
-    def up(self) -> None:
+    def up(self, names: Iterable[str] = ()) -> None:
         """Raise it; or, if it is up, start again what does not run. A no-op if all is well.
+
+        Args:
+            names: of extras that it shall have; any other comes when somebody asks for it.
 
         Raises:
             ClusterError: with the reason; a cluster that was not up is gone then.
         """
+        asked = extras.find(names)
         with lock():
             if self.node.pid is not None:
                 self._mend()
+                self._bring(asked)
                 return
-            self._build()
+            self._build(asked)
             self.node.stop()  # the folder that a crash of the machine left
             print("==> raising it", flush=True)
             try:
-                self._raise()
+                self._raise(asked)
             except BaseException:
                 self._keep_logs()
                 self.node.stop()
                 raise
 
-    def build(self) -> None:
-        """Put all that it and its tests need into the cache, and leave it down if it is down."""
+    def build(self, names: Iterable[str] = ()) -> None:
+        """Put what it is made of into the cache, with these extras; leave it down if it is down."""
+        asked = extras.find(names)
         with lock():
-            self._build(FOR_TESTS)
-            for layer in recipes.ON_DEMAND:
-                if not images.packed_ready(layer):
-                    print(f"==> building the layer {layer.name}", flush=True)
-                    for one in reversed(layer.stack):
-                        images.packed(one, cache() / "logs" / f"layer-{one.name}.log")
+            self._build(asked)
 
-    def _build(self, also: tuple[str, ...] = ()) -> None:
-        built = build.ready(also)
+    def bring(self, *names: str) -> None:
+        """Have extras in the cache and in the running cluster, built by whoever is first.
+
+        Costs next to nothing where they are.
+
+        Raises:
+            ClusterError: one cannot be built; names the log.
+        """
+        if missing := [extra for extra in extras.find(names) if not self._has(extra)]:
+            with lock():
+                self._bring(missing)
+
+    def _has(self, extra: Extra) -> bool:
+        return extra.ready() and (self.node.pid is None or not self._absent(extra))
+
+    def _absent(self, extra: Extra) -> list[recipes.Image]:
+        return [image for image in extra.images if not images.written(image, self._storage)]
+
+    def _bring(self, asked: Sequence[Extra]) -> None:
+        if missing := [extra for extra in asked if not extra.ready()]:
+            print("==> building what some tests need (the first time: minutes)", flush=True)
+            build.everything(missing, node=False)
+        if self.node.pid is None:
+            return
+        for extra in asked:
+            absent = self._absent(extra)
+            for image in absent:
+                images.write(image, self._storage)
+            if absent:  # unpacked now, and not while a test waits for its pod
+                build.pull(self.node, absent)
+
+    def _build(self, asked: Sequence[Extra]) -> None:
+        built = build.ready(asked)
         if self.node.pid is None:
             ground.check(self.at, building=not built)
         sweep()
         if not built:
             print("==> building what the cluster is made of (the first time: minutes)", flush=True)
-            build.everything(also)
+            build.everything(asked)
 
-    def _raise(self) -> None:
-        build.prepare(self.at)
+    def _raise(self, asked: Sequence[Extra]) -> None:
+        build.prepare(self.at, [image for extra in asked for image in extra.images])
         with ThreadPoolExecutor() as pool:
             # Links instead of copies: what containerd has unpacked is only ever read.
             copied = pool.submit(
-                run, ["cp", "-a", "--link", build.store() / "root", self.at.folder / "containerd"]
+                run,
+                ["cp", "-a", "--link", build.store(asked) / "root", self.at.folder / "containerd"],
             )
             certificates.issue(self.at)
             (self.at.folder / "etc" / "pki").mkdir()
@@ -163,9 +197,8 @@ class Cluster:
         The usual one is back afterwards. An `up` of another process waits for that; it mends the
         cluster if this process is killed.
         """
-        on_demand("older-operator")
+        self.bring("older_operator")
         with lock():
-            images.write(recipes.OLDER_OPERATOR, self._storage)
             try:
                 self._replace_operator(recipes.OLDER_OPERATOR)
                 yield
@@ -179,13 +212,16 @@ class Cluster:
 
     def put(self, image: recipes.Image) -> str:
         """Put an image into the running registry, built by whoever is first; return its name."""
+        name = f"{self.at.registry}/{image.name}"
+        if images.written(image, self._storage):
+            return name
         with lock():
             for layer in reversed(image.layer.stack if image.layer else ()):
                 if not images.packed_ready(layer):
                     print(f"==> building the layer {layer.name} of {image.name}", flush=True)
                     images.packed(layer, cache() / "logs" / f"layer-{layer.name}.log")
             images.write(image, self._storage)
-        return f"{self.at.registry}/{image.name}"
+        return name
 
     def _replace_operator(self, image: recipes.Image) -> None:
         operators.replace(self.at, self.kubectl, image)
@@ -210,9 +246,15 @@ class Cluster:
         return os.environ | {"KUBECONFIG": str(self.at.kubeconfig)}
 
     def image(self, name: str) -> str:
-        """Return the full name of an image of recipes.py, by its first word."""
-        for image in recipes.IMAGES:
+        """Return the full name of an image of recipes.py, by its first word.
+
+        A running cluster has it then: an image of an extra is brought.
+        """
+        every = (*recipes.IMAGES, *(image for extra in EXTRAS.values() for image in extra.images))
+        for image in every:
             if image.name.partition(":")[0] == name:
+                if (extra := extras.owner(image)) and self.node.pid is not None:
+                    self.bring(extra)
                 return f"{self.at.registry}/{image.name}"
         raise LookupError(f"no image is named {name}")
 
@@ -238,6 +280,10 @@ class Cluster:
 
     def start(self, name: str) -> None:
         """Start a part that does not run, and wait until it does its work."""
+        if name in EXTRAS:
+            self.bring(name)
+            for module in EXTRAS[name].modules:
+                build.lend(self.at, module)
         self._launch([name])
 
     def _signal(self, name: str, number: signal.Signals) -> None:

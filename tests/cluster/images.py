@@ -12,14 +12,14 @@ import platform
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from tests.cluster.debian import Layer
 from tests.cluster.programs import key as program_key
 from tests.cluster.programs import programs
-from tests.cluster.recipes import IMAGES, KEPT, KEPT_ON_DEMAND, Image
+from tests.cluster.recipes import IMAGES, TREES, Image
 from tests.cluster.store import digest, made, make
 
 _TIME = 1_000_000_000  # of every file, so that equal trees get equal digests
@@ -31,25 +31,25 @@ _FORMAT = 1  # raise it when what is written here changes
 
 
 def registry_ready() -> bool:
-    """Tell whether all images are in the cache."""
-    return made("registry", key()) is not None
+    """Tell whether the images that every cluster has are in the cache."""
+    return made("registry", key(IMAGES)) is not None
 
 
 def registry(log: Path | None = None) -> Path:
-    """Return the storage of a registry that holds all images, written unless it is there."""
+    """Return the storage of a registry with the images that every cluster has."""
 
     def build(folder: Path) -> None:
         for image in IMAGES:
             write(image, folder, log)
 
-    return make("registry", key(), build)
+    return make("registry", key(IMAGES), build)
 
 
 def packed(layer: Layer, log: Path | None = None) -> Path:
     """Return the folder with `layer.tar` and its digest, packed unless it is there."""
 
     def build(folder: Path) -> None:
-        if layer in (*KEPT, *KEPT_ON_DEMAND):
+        if layer in TREES:
             tree = layer.folder(log)
             _pack(tree, folder)
         else:
@@ -67,8 +67,8 @@ def packed_ready(layer: Layer) -> bool:
     return made(f"blob-{layer.name}", digest(layer.key, _FORMAT)) is not None
 
 
-def key() -> str:
-    """Return the digest of all that decides what the registry holds."""
+def key(images: Sequence[Image]) -> str:
+    """Return the digest of all that decides what these images hold."""
     return digest(
         _FORMAT,
         [
@@ -78,7 +78,7 @@ def key() -> str:
                 [program_key(module) for module, _, _ in image.programs],
                 repr(image),
             )
-            for image in IMAGES
+            for image in images
         ],
     )
 
@@ -143,7 +143,10 @@ def _opaque(folder: Path) -> bool:
 
 
 def write(image: Image, storage: Path, log: Path | None = None) -> None:
-    """Write one image into a registry's storage, which a registry may be using."""
+    """Write one image into a registry's storage, which a registry may be using.
+
+    No file that is there is changed: it may be a link to one in the cache.
+    """
     name, _, tag = image.name.partition(":")
     layers = [
         ((folder / "digest").read_text(), folder / "layer.tar")
@@ -154,7 +157,7 @@ def write(image: Image, storage: Path, log: Path | None = None) -> None:
         layers.append((_put(storage, data), data))
     for sha, content in layers:
         if isinstance(content, Path) and not (target := _blob(storage, sha)).exists():
-            target.parent.mkdir(parents=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             _place(content, target)
     config = _json(
         {
@@ -186,8 +189,19 @@ def write(image: Image, storage: Path, log: Path | None = None) -> None:
     for sha in [sha for sha, _ in layers] + [_sha(config)]:
         _link(repository / "_layers" / sha.replace(":", "/"), sha)
     _link(repository / "_manifests/revisions" / revision.replace(":", "/"), revision)
-    _link(repository / "_manifests/tags" / tag / "current", revision)
     _link(repository / "_manifests/tags" / tag / "index" / revision.replace(":", "/"), revision)
+    _link(_current(image, storage), revision)  # last: `written` asks for it
+
+
+def written(image: Image, storage: Path) -> bool:
+    """Tell whether a registry's storage has an image, all of it."""
+    return (_current(image, storage) / "link").exists()
+
+
+def _current(image: Image, storage: Path) -> Path:
+    name, _, tag = image.name.partition(":")
+    repository = storage / "docker/registry/v2/repositories" / name
+    return repository / "_manifests/tags" / tag / "current"
 
 
 def _place(content: Path, target: Path) -> None:
@@ -245,16 +259,19 @@ def _blob(storage: Path, sha: str) -> Path:
 def _put(storage: Path, data: bytes) -> str:
     sha = _sha(data)
     target = _blob(storage, sha)
-    if not target.exists():  # a registry may be reading it
+    if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name("part")
-        part.write_bytes(data)
-        part.rename(target)
+        _whole(target, data)
     return sha
 
 
 def _link(folder: Path, sha: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / "part"
-    part.write_text(sha)
-    part.rename(folder / "link")
+    _whole(folder / "link", sha.encode())
+
+
+def _whole(target: Path, data: bytes) -> None:
+    """Write a file of which nobody sees a part."""
+    part = target.with_name("part")
+    part.write_bytes(data)
+    part.rename(target)

@@ -75,8 +75,6 @@ NODE = Layer(
     ),
 )  # fmt: skip
 
-# Those whose trees others stand on; of the rest only the packed form is kept.
-KEPT = (BASE, PYTHON, SCIENCE, NODE)
 
 # A kernel's pod under a gateway, but for ciao itself, which `kernel` puts on top.
 KERNEL_FILE = dockerfile.read(_DEPLOY / "enterprise-gateway" / "Dockerfile", _PATH)
@@ -101,7 +99,6 @@ class Image:
         programs: (module folder, program, path in the image) of what is added on top.
         files: further empty folders (path ending in /) and files, by path.
         config: the `config` of the OCI image configuration.
-        preload: whether the node has it from the start.
     """
 
     name: str
@@ -109,7 +106,6 @@ class Image:
     programs: tuple[tuple[str, str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     config: Mapping[str, object] = field(default_factory=dict)
-    preload: bool = True
 
 
 def kernel(wheel: Path) -> Image:
@@ -138,7 +134,6 @@ OPERATOR = Image(
     programs=(("operator", "training-operator.v1", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
-# Not in the registry from the start: cluster.py puts it there when a test asks for it.
 OLDER_OPERATOR = Image(
     f"training-operator:{pins.OLDER_OPERATOR.removeprefix('v')}",
     programs=(("older-operator", "training-operator.v1", "manager"),),
@@ -147,17 +142,40 @@ OLDER_OPERATOR = Image(
 ENTERPRISE_GATEWAY = Image(
     f"enterprise-gateway:{GATEWAY.key}", GATEWAY, config=_config(["jupyter"])
 )
-KEPT_ON_DEMAND = (BOOKWORM, KERNEL, JUPYTER)
-ON_DEMAND = (KERNEL, GATEWAY, JUPYTER)
-"""What lies in the cache for images that only some tests put into the registry."""
+# Those whose trees others stand on; of the rest only the packed form is kept.
+TREES = (BASE, PYTHON, SCIENCE, NODE, BOOKWORM, KERNEL, JUPYTER)
 
+# Images that only some tests use: extras.py says which belong together.
+FRAMEWORKS = (
+    Image("tensorflow:2.21", TENSORFLOW, config=_config(["python3"])),
+    Image("pytorch:2.6", PYTORCH, config=_config(["python3"])),
+)
+MPI_IMAGE = Image("mpi:1", MPI, config=_config(["/bin/sh"]))
+KANIKO = Image(
+    "kaniko:1",
+    programs=(("kaniko", "executor", "kaniko/executor"),),
+    files=(
+        ("kaniko/.docker/", ""),
+        ("kaniko/ssl/certs/", ""),
+        ("workspace/", ""),
+        # Without it a static program may not look into /etc/hosts.
+        ("etc/nsswitch.conf", "hosts: files dns\n"),
+    ),
+    config={
+        "Entrypoint": ["/kaniko/executor"],
+        "WorkingDir": "/workspace",
+        "Env": [
+            "HOME=/root", "USER=root", "PATH=/usr/local/bin:/kaniko",
+            "SSL_CERT_DIR=/kaniko/ssl/certs", "DOCKER_CONFIG=/kaniko/.docker/",
+        ],
+    },
+)  # fmt: skip
+
+# Those that every cluster has in its registry and on its node.
 IMAGES = (
     Image("tools:1", TOOLS, config=_config(["/bin/sh"])),
     Image("pause:1", BASE, config=_config(["/bin/busybox", "sleep", "2147483647"])),
     Image("python:3.13", PYTHON, config=_config(["python3"])),
-    Image("tensorflow:2.21", TENSORFLOW, config=_config(["python3"])),
-    Image("pytorch:2.6", PYTORCH, config=_config(["python3"])),
-    Image("mpi:1", MPI, config=_config(["/bin/sh"])),
     Image(
         "s2i-python:3.13",
         S2I,
@@ -185,23 +203,4 @@ IMAGES = (
         config={"Entrypoint": ["/coredns"], "Env": [_PATH]},
     ),
     OPERATOR,
-    Image(
-        "kaniko:1",
-        programs=(("kaniko", "executor", "kaniko/executor"),),
-        files=(
-            ("kaniko/.docker/", ""),
-            ("kaniko/ssl/certs/", ""),
-            ("workspace/", ""),
-            # Without it a static program may not look into /etc/hosts.
-            ("etc/nsswitch.conf", "hosts: files dns\n"),
-        ),
-        config={
-            "Entrypoint": ["/kaniko/executor"],
-            "WorkingDir": "/workspace",
-            "Env": [
-                "HOME=/root", "USER=root", "PATH=/usr/local/bin:/kaniko",
-                "SSL_CERT_DIR=/kaniko/ssl/certs", "DOCKER_CONFIG=/kaniko/.docker/",
-            ],
-        },
-    ),
-)  # fmt: skip
+)

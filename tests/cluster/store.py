@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,14 +59,30 @@ def sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+_THREADS = threading.RLock()
+_held = False
+
+
 @contextmanager
 def lock() -> Iterator[None]:
-    """Let one process at a time build or raise. Others wait; the kernel frees it at any end."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("==> another process builds or raises a cluster; waiting for it", flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Let one process at a time build or raise. Others wait; the kernel frees it at any end.
+
+    Who holds it may ask for it again: so may what is built while an older operator runs.
+    """
+    global _held
+    with _THREADS:
+        if _held:
+            yield
+            return
+        cache().mkdir(parents=True, exist_ok=True)
+        with (cache() / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("==> another process builds or raises a cluster; waiting for it", flush=True)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            _held = True
+            try:
+                yield
+            finally:
+                _held = False

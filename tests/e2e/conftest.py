@@ -11,11 +11,11 @@ A test says by its fixture what it does to the cluster, and all but the last kin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster import ground
+from tests.cluster import extras, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
@@ -98,7 +98,7 @@ def _raise(session: pytest.Session) -> None:
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print()
         try:
-            own.up()
+            own.up(extras.wanted(session.items))
         except ClusterError as error:
             pytest.exit(f"the tests' cluster cannot be raised: {error}", returncode=1)
 
@@ -143,6 +143,19 @@ def proxy(local_cluster: Cluster) -> Iterator[Proxy]:
     """A proxy before the API server, which harms those alone who go through it."""
     with Proxy(local_cluster.at) as made:
         yield made
+
+
+def _asks_for(name: str) -> Callable[..., None]:
+    @pytest.fixture(scope="session", name=f"{extras.FIXTURE}{name}")
+    def asks(cluster: Cluster | ExternalCluster) -> None:
+        if isinstance(cluster, Cluster):
+            cluster.bring(name)
+
+    return asks
+
+
+# `with_kaniko` and so on: a test or a fixture that lists one has that extra.
+globals().update({f"{extras.FIXTURE}{name}": _asks_for(name) for name in extras.EXTRAS})
 
 
 @pytest.fixture

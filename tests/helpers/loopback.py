@@ -5,8 +5,8 @@ In between another test may get the same one from the system: rarely, but a run 
 With a network of its own a worker of pytest-xdist has all ports to itself. That takes root; without
 it ports are shared, as they are on any machine.
 
-A conftest.py imports the hook for the tests beside and below it. It is not for tests of a cluster,
-which may follow on the same worker: after each test this process is where it was.
+tests/conftest.py runs the tests of this machine in it, and those of a cluster outside: they may
+follow on the same worker.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 _NETWORK = 0x40000000  # CLONE_NEWNET
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP
@@ -29,13 +26,6 @@ _HERE = "/proc/thread-self/ns/net"
 
 _own: int | None = None
 """The network of this process' tests, once there is one."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, Any, Any]:
-    """Run a test, its fixtures too, in this process' own network; what it starts is in it."""
-    with entered():
-        return (yield)
 
 
 def here() -> int:

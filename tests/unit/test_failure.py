@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import html
+import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.errors import JobFailed
+from ciao_kernel.errors import JobError, JobFailed, JobStopped
+from ciao_kernel.failure import judge
 from ciao_kernel.failure.explanation import explain
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from tests.helpers.growth import is_linear
@@ -257,6 +261,14 @@ ValueError: real
     assert "step 7" not in text(error)
 
 
+@pytest.mark.parametrize("word", ["DEBUG", "INFO", "WARNING", "WARN", "NOTE", "I", "W"])
+def test_what_a_logger_says_within_a_traceback_is_no_error(word: str) -> None:
+    said = VICTIM.format(f"{word}: low memory\nValueError: real")
+    error = failed({"worker-0": said})
+    assert error.message.endswith("exit code 1: ValueError: real")
+    assert word not in error.traceback[-2]
+
+
 def test_a_traceback_that_is_cut_off_is_none() -> None:
     error = failed({"worker-0": 'Traceback (most recent call last):\n  File "x.py", line 1\n'})
     assert error.message == "worker-0 ended with exit code 1."
@@ -319,6 +331,8 @@ BEHIND = {
     ),
     "progress": "step 9: 30%|███ | 3/10\n" * 8 + "\rEpoch 1: 1%|\rEpoch 1: 2%|" * 500,
     "wandb": "wandb: Run summary: loss 0.1\n" * 100,
+    "faulthandler": "Thread 0x00007f01 (most recent call first):\n" * 60
+    + "Current thread 0x00007f02 (most recent call first):\n" * 60,
     "atexit": "closing the cache\nflushing\nError in atexit._run_exitfuncs:\n"
     + VICTIM.format("OSError: late"),
     "del": "Exception ignored in: <function Pool.__del__ at 0x7f>\n"
@@ -434,6 +448,45 @@ def test_the_whole_message_is_shown_and_nothing_after_it(said: str, after: str) 
     assert error.message == f"worker-0 ended with exit code 1: {said.splitlines()[0]}"
 
 
+@pytest.mark.parametrize(
+    "after",
+    [
+        *("2026-01-01 12:00:00 step\n", "12:00:00 step\n", "[2026-01-01 12:00:00] step\n"),
+        *("I1121 14:02:28 step\n", "[W1121 14:02:28] step\n", "F1121 step\n", "D1121 step\n"),
+        *("DEBUG x\n", "INFO x\n", "WARNING x\n", "WARN x\n", "ERROR x\n", "CRITICAL x\n"),
+        *("FATAL x\n", "[ERROR] x\n", "[rank1] step\n", "[worker-1]: step\n", "********\n"),
+        *("30%|███ | 3/10\n", " 30%| x\n", "step: 3\n", "EPOCH 3\n", "Step = 7\n"),
+        *("Exception in thread Thread-1:\n", "Error in atexit._run_exitfuncs:\n"),
+        *("Error in sys.excepthook:\n", "Fatal Python error: Aborted\n"),
+        *("terminate called without an active exception\n", "Aborted (core dumped)\n"),
+        *("Killed\n", "Terminated\n", "Segmentation fault (core dumped)\n"),
+        *("x.py:3: DeprecationWarning: old\n", "x.py:3: Warning: old\n"),
+    ],
+)
+def test_what_comes_after_an_error_is_no_part_of_its_message(after: str) -> None:
+    said = VICTIM.format("ValueError: x\nmore of it")
+    assert failed({"worker-0": said + after}).traceback[-1] == "more of it"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Information",
+        "WARNINGS",
+        "steps 3",
+        "epochs",
+        "30% of it",
+        "Killedby",
+        "[x] y",
+        "3/4",
+        "===",
+    ],
+)
+def test_what_only_looks_like_an_end_of_a_message_is_a_part_of_it(more: str) -> None:
+    said = VICTIM.format(f"ValueError: x\n{more}")
+    assert failed({"worker-0": said}).traceback[-1] == more
+
+
 def test_a_message_has_its_limit() -> None:
     error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 60})
     assert text(error).count("more") == 20
@@ -530,6 +583,32 @@ def test_equal_tracebacks_are_counted_once() -> None:
     assert error.traceback[-1] == "The same error came from worker-1 (2 replicas in all)."
 
 
+def test_equal_tracebacks_of_other_connections_are_equal_too() -> None:
+    trace = VICTIM.format("RuntimeError: [10.0.0.{}:4021{}] timed out")
+    error = failed({"worker-0": trace.format(1, 7), "worker-1": trace.format(22, 85)})
+    assert error.traceback[-1].endswith("(2 replicas in all).")
+    error = failed({"worker-0": trace.format(1, 7), "worker-1": VICTIM.format("ValueError: x")})
+    assert error.traceback[-1] == "RuntimeError: [10.0.0.1:40217] timed out"
+
+
+@pytest.mark.parametrize("lines", [100, 101, 160])
+def test_a_very_long_traceback_is_cut_in_its_middle(lines: int) -> None:
+    frames = [f'  File "x.py", line {n}, in f' for n in range(lines - 2)]
+    whole = ["Traceback (most recent call last):", *frames, "ValueError: x"]
+    shown = list(failed({"worker-0": "\n".join(whole)}).traceback)
+    if lines == 100:
+        assert shown == whole
+    else:
+        note = f"  … {lines - 100} lines left out …"
+        assert shown == [*whole[:50], note, *whole[-50:]]
+
+
+def test_a_very_long_line_is_cut_and_says_so() -> None:
+    for length, shown in ((988, "y" * 988), (989, "y" * 988 + " …")):
+        error = failed({"worker-0": VICTIM.format(f"ValueError: {'y' * length}")})
+        assert error.traceback[-1] == f"ValueError: {shown}"
+
+
 # --------------------------------------------------------------------------------- culprits
 
 
@@ -551,6 +630,95 @@ def test_the_culprit_is_named_and_not_its_victim(said: str) -> None:
     assert error.message == "worker-1 ended with exit code 1: ValueError: the cause"
     # Nobody else to blame: then it is the one that failed.
     assert failed({"worker-0": VICTIM.format(said)}).message.startswith("worker-0 ended")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ConnectionAbortedError: [Errno 103] Software caused connection abort",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "RuntimeError: Connection reset by peer",
+        "tensorflow.python.framework.errors_impl.AbortedError: step 7",
+        "tensorflow.python.framework.errors_impl.CancelledError: RPC",
+        "tensorflow.python.framework.errors_impl.UnavailableError: x",
+        "tensorflow.python.framework.errors_impl.UnknownError: Socket closed",
+        "torch.distributed.DistNetworkError: x",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: got signal: 15",
+        "RuntimeError: StoreTimeout",
+    ],
+)
+def test_what_a_replica_says_when_another_is_gone(said: str) -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format(said),
+        "worker-1": VICTIM.format("ValueError: the cause"),
+    }
+    assert failed(logs).message.startswith("worker-1")
+
+
+def ends(
+    *replicas: ReplicaStatus, by: Replica | None = None, message: str = "", **said: str
+) -> JobFailed:
+    """Explain a job whose replicas ended like this; ``said`` is what they wrote, by place."""
+    status = Status(State.FAILED, replicas, message=message, settled=True, decided_by=by)
+    tails = {replicas[int(place[1:])].replica: words.encode() for place, words in said.items()}
+    return explain(JOB, status, tails, Path("/nowhere"))
+
+
+def end(number: int, code: int | None, reason: str = "") -> ReplicaStatus:
+    return ReplicaStatus(Replica("worker", number), State.FAILED, 0.0, code, reason)
+
+
+RESET = VICTIM.format("ConnectionResetError: x")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "how"),
+    [
+        (1, "", "ended with exit code 1"),
+        (1, "Error of its own", "ended with exit code 1"),
+        (-9, "", "was killed by SIGKILL"),
+        (-9, "OOMKilled", "was killed because it used more memory than it may (OOMKilled)"),
+        (None, "OOMKilled", "was killed because it used more memory than it may (OOMKilled)"),
+        (None, "Evicted: low on memory", "failed: Evicted: low on memory"),
+        (None, "", "failed"),
+        (0, "", "failed"),
+    ],
+)
+def test_how_a_replica_failed(code: int | None, reason: str, how: str) -> None:
+    assert ends(end(0, code, reason)).message == f"worker-0 {how}."
+
+
+def test_who_failed_first_is_told_by_order_where_nobody_decided() -> None:
+    assert ends(end(0, 3), end(1, 4)).message == "worker-0 ended with exit code 3."
+
+
+def test_a_victim_is_to_blame_where_others_only_ended() -> None:
+    """Another's exit code alone tells nothing of who was first, as a signal does."""
+    first = Replica("worker", 0)
+    assert ends(end(0, 1), end(1, 3), by=first, _0=RESET).message.startswith("worker-0")
+    assert ends(end(0, 1), end(1, None), by=first, _0=RESET).message.startswith("worker-0")
+    found = ends(end(0, 1), end(1, -9), by=first, _0=RESET).message
+    assert found == "worker-1 was killed by SIGKILL."
+
+
+def test_a_job_can_fail_without_a_replica_that_is_known() -> None:
+    unknown = Replica("launcher", 0)
+    found = ends(end(0, 1), by=unknown, _0=RESET)
+    assert (found.message, found.job) == ("the job failed.", "mnist")
+    assert ends(by=unknown, message="the operator's words.").message == "the operator's words."
+
+
+def test_what_is_said_of_the_job_is_said_first() -> None:
+    found = ends(end(0, 1), message="the job ran longer than its %deadline.", _0=RESET)
+    assert found.message == "the job ran longer than its %deadline."
+    assert found.traceback[-1] == "ConnectionResetError: x"
+
+
+def test_a_failure_without_a_code_may_be_pythons() -> None:
+    """The container is gone, and with it the code: much may be behind its traceback."""
+    said = VICTIM.format("ValueError: x") + "INFO: on\n" * 30
+    assert ends(end(0, None), _0=said).message == "worker-0 failed: ValueError: x"
 
 
 def test_a_crash_without_a_traceback_is_a_cause_too() -> None:
@@ -738,6 +906,89 @@ def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
 )
 def test_hints_of_libraries_that_say_the_cause_elsewhere(said: str, hint: str) -> None:
     assert hint in failed({"worker-0": said}).hint
+
+
+def test_the_file_that_was_missing_last_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cache.bin").touch()
+    (tmp_path / "data.csv").touch()
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '{}'"
+    said = f"WARNING {missing.format('cache.bin')}\n" + VICTIM.format(missing.format("data.csv"))
+    assert "%files=data.csv" in failed({"worker-0": said}, folder=tmp_path).hint
+    # What cannot be delivered is passed over.
+    said = f"{missing.format('data.csv')}\n{VICTIM.format(missing.format('/etc/other'))}"
+    assert "%files=data.csv" in failed({"worker-0": said}, folder=tmp_path).hint
+    said = VICTIM.format(missing.format("x" * 5000))
+    assert failed({"worker-0": said}, folder=tmp_path).hint == WHOLE_LOG
+
+
+def test_the_module_that_was_missing_last_is_named(tmp_path: Path) -> None:
+    missing = "ModuleNotFoundError: No module named '{}'"
+    link = "\nThe above exception was the direct cause of the following exception:\n\n"
+    said = link.join(VICTIM.format(missing.format(name)) for name in ("speedups", "pkg"))
+    assert "pip install pkg," in failed({"worker-0": said}, folder=tmp_path).hint
+
+
+def test_words_far_above_the_end_give_no_hint() -> None:
+    said = "OSError: [Errno 28] No space left on device\n" + "step\n" * 300
+    assert failed({"worker-0": said}, codes={"worker-0": 3}).hint == WHOLE_LOG
+
+
+def test_a_disk_may_be_too_full_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(place: str) -> SimpleNamespace:
+        assert place == JOB.files
+        return SimpleNamespace(free=0)
+
+    monkeypatch.setattr(shutil, "disk_usage", full)
+    assert failed({"worker-0": ""}).hint.startswith("The disk is full.")
+
+
+def test_where_no_log_is_kept_none_is_named() -> None:
+    assert failed({"worker-0": ""}, log="").hint == ""
+
+
+# ---------------------------------------------------------------------------------- verdicts
+
+
+def judged(
+    state: State, message: str = "", remains: Callable[[Job], str] | None = None
+) -> JobError | None:
+    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 1, log="/jobs/mnist/worker-0.log")
+    status = Status(state, (one,), message=message, settled=True)
+    return judge(JOB, status, {}, Path("/nowhere"), remains)
+
+
+def test_a_job_that_went_well_is_no_error() -> None:
+    assert judged(State.SUCCEEDED) is None
+    assert judged(State.RUNNING) is None
+
+
+def test_a_job_that_was_stopped_says_by_whom_and_what_is_left() -> None:
+    found = judged(State.STOPPED, "by you", lambda job: f"the logs of {job.name} are kept")
+    assert isinstance(found, JobStopped)
+    assert found.message == "mnist was stopped (by you)."
+    assert found.hint == "The logs of mnist are kept."
+    assert str(judged(State.STOPPED)) == "mnist was stopped."
+
+
+@pytest.mark.parametrize(
+    ("message", "remains"),
+    [("deleted", lambda job: "its logs"), ("by you", None), ("by you", lambda job: "")],
+)
+def test_nothing_is_said_to_be_left_of_a_job_of_which_nothing_is(
+    message: str, remains: Callable[[Job], str] | None
+) -> None:
+    found = judged(State.STOPPED, message, remains)
+    assert isinstance(found, JobStopped)
+    assert found.hint == ""
+
+
+def test_a_log_that_is_removed_next_is_not_named() -> None:
+    kept = judged(State.FAILED, remains=lambda job: "its logs")
+    assert kept is not None
+    assert kept.hint == "The whole log is in /jobs/mnist/worker-0.log."
+    removed = judged(State.FAILED)
+    assert isinstance(removed, JobFailed)
+    assert (removed.message, removed.hint) == ("worker-0 ended with exit code 1.", "")
 
 
 # ------------------------------------------------------------------------------ hostile text

@@ -130,7 +130,9 @@ def waits_for(pod: Manifest) -> tuple[str, str]:
     """Why a pod does not run yet: a word, and words for the user; empty where nothing is said."""
     for one in many(pod, "status", "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return str(one.get("reason", "")), f"unschedulable: {one.get('message', '')}"
+            message = str(one.get("message") or "")
+            words = f"unschedulable: {message}" if message else "unschedulable"
+            return str(one.get("reason") or ""), words
     for key in ("initContainerStatuses", "containerStatuses"):
         for one in many(pod, "status", key):
             waiting = get(one, "state", "waiting")

@@ -70,6 +70,7 @@ def job(kind: str, spec: dict[str, Any], name: str = "digits") -> dict[str, Any]
 
 @second
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("with_frameworks")
 def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_model(
     namespace: Namespace,
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_
 
 @second
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("with_frameworks")
 def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Namespace) -> None:
     command = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "/program/cell.py"]
     one = ("pytorch", namespace.cluster.image("pytorch"), command)
@@ -116,6 +118,7 @@ print('rank', world.rank, 'of', world.size, 'on', socket.gethostname())
 
 
 @second
+@pytest.mark.usefixtures("with_mpi")
 def test_an_mpijobs_mpirun_starts_each_rank_in_a_worker_and_none_in_the_launcher(
     namespace: Namespace,
 ) -> None:

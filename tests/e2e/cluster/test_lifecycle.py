@@ -172,6 +172,7 @@ def test_up_and_status_on_a_cluster_that_is_down_and_up(lowered: Cluster) -> Non
     assert again == pids
 
 
+@pytest.mark.usefixtures("with_older_operator")
 def test_an_older_operator_that_was_left_is_put_back_by_up(lowered: Cluster) -> None:
     told("up")
     on_demand("older-operator")

@@ -16,7 +16,7 @@ from tests.helpers import debs, packages
 
 
 @pytest.fixture(scope="module")
-def shelf(local_cluster: Cluster) -> Iterator[Shelf]:
+def shelf(local_cluster: Cluster, with_kaniko: None, with_kernel: None) -> Iterator[Shelf]:
     """Images and packages that the examples ask for, as long as the module's tests run."""
     host, name = local_cluster.at.host_address, f"docs/{secrets.token_hex(4)}"
     with packages.serving(host) as index, debs.serving(host) as repository:

@@ -18,7 +18,7 @@ PODS = 1000
 
 
 @pytest.fixture
-def nodes(local_cluster: Cluster) -> Iterator[kwok.FakeNodes]:
+def nodes(local_cluster: Cluster, with_kwok: None) -> Iterator[kwok.FakeNodes]:
     with kwok.FakeNodes(local_cluster, 4, {"nvidia.com/gpu": "8"}) as made:
         yield made
 

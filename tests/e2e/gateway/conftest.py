@@ -19,7 +19,9 @@ _GATEWAY = pytest.StashKey[Gateway]()
 
 
 @pytest.fixture(scope="module")
-def gateway(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+def gateway(
+    local_cluster: Cluster, with_enterprise_gateway: None, request: pytest.FixtureRequest
+) -> Iterator[Gateway]:
     """Enterprise Gateway as deploy/ has it."""
     with place.serving(local_cluster, place.ENTERPRISE_GATEWAY) as made:
         request.config.stash[_GATEWAY] = made
@@ -27,7 +29,9 @@ def gateway(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def provisioners(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+def provisioners(
+    local_cluster: Cluster, with_jupyter: None, request: pytest.FixtureRequest
+) -> Iterator[Gateway]:
     """JupyterLab with gateway_provisioners as deploy/ has it."""
     with place.serving(local_cluster, place.PROVISIONERS) as made:
         request.config.stash[_GATEWAY] = made

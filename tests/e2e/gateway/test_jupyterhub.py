@@ -81,6 +81,7 @@ def test_users_have_rights_in_the_jobs_namespace_and_none_in_the_hubs(
         assert not may(local_cluster, users, verb, resource, hub.name), (verb, resource)
 
 
+@pytest.mark.usefixtures("with_jupyter")
 def test_a_cell_in_the_users_own_pod_runs_in_the_jobs_namespace(
     local_cluster: Cluster, hub: Namespace, jobs: Namespace
 ) -> None:

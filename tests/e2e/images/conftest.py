@@ -97,7 +97,11 @@ class Maker:
 
 @pytest.fixture
 def maker(
-    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_cluster: Cluster
+    namespace: Namespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    local_cluster: Cluster,
+    with_kaniko: None,
 ) -> Maker:
     # The last is a comment there: whoever applies it names the Secrets.
     secret = Rule(["secrets"], ["get"])

@@ -81,7 +81,7 @@ def as_wanted(made: Made, builder: Builder) -> tuple[Made, set[str]]:
 
 
 @pytest.fixture
-def both(local_cluster: Cluster, tmp_path: Path) -> Both:
+def both(local_cluster: Cluster, with_s2i: None, tmp_path: Path) -> Both:
     (tmp_path / "source").mkdir()
     return Both(local_cluster, tmp_path, tmp_path / "source")
 

@@ -24,6 +24,7 @@ def job_cell(notebook: str) -> str:
 
 
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("with_frameworks")
 @pytest.mark.parametrize(
     ("notebook", "image", "said"),
     [

@@ -53,6 +53,7 @@ def ciao(team: Team, *words: str) -> str:
 
 
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("with_frameworks")
 @pytest.mark.parametrize(
     ("notebook", "framework", "kind", "said", "result"),
     [

@@ -24,7 +24,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _older(own_cluster: Cluster) -> Iterator[None]:
+def _older(own_cluster: Cluster, with_older_operator: None) -> Iterator[None]:
     """The older operator, as long as this module's tests run."""
     with own_cluster.older_operator():
         yield

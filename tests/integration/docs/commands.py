@@ -23,6 +23,7 @@ IMAGES = {
 """Dockerfiles that the documentation builds, and what builds them in the tests."""
 ONLY_SHOWN = {
     "test": "it is what runs this test; .ci/run starts it",
+    "test-all": "the same with all tiers",
     "check": "a part of `make test`",
     "cluster-down": "tests/e2e/cluster lowers a cluster of its own",
 }

@@ -325,3 +325,122 @@ def test_older_lines_than_asked_for_are_left_out() -> None:
     (found,) = Replay(progress, since="2023-11-14T23:13:20.5+01:00").feed(node.answer(""))
     assert isinstance(found, Lines)
     assert found.data == b"10\n"
+
+
+def line(milliseconds: int, text: bytes) -> bytes:
+    return stamp(START + milliseconds * MS) + text + b"\n"
+
+
+def said(found: list[Lines | Gap]) -> bytes:
+    return b"".join(one.data for one in found if isinstance(one, Lines))
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_kubelets_words_are_kept_to_be_told(end: bytes) -> None:
+    for words in (b"failed to open it", b"x" * 5000):
+        replay = Replay(Progress())
+        assert not replay.feed(words + end)
+        assert not replay.end()
+        assert replay.broken
+        assert replay.words == words[:4096]
+        assert not replay.finish()
+
+
+def test_words_behind_lines_cost_none_of_them() -> None:
+    replay = Replay(Progress())
+    assert said(replay.feed(line(0, b"one") + b"failed to open it\n" + line(1, b"two"))) == b"one\n"
+    assert (replay.broken, replay.words) == (True, b"failed to open it")
+
+
+def test_the_end_of_a_long_line_whose_beginning_is_older_is_no_words() -> None:
+    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    assert not replay.feed(b"of a long line\n")
+    assert not replay.broken
+    assert said(replay.feed(line(0, b"one"))) == b"one\n"
+    assert not replay.end()
+    assert (replay.broken, replay.words) == (False, b"")
+    # Where no line follows, it may as well be words.
+    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    assert not replay.feed(b"failed to open it\n")
+    assert not replay.end()
+    assert replay.broken
+
+
+def test_nothing_is_handed_out_of_lines_that_are_all_too_old() -> None:
+    replay = Replay(Progress(), since="2023-11-14T22:13:21Z")
+    assert replay.feed(line(0, b"old") + line(1, b"old")) == []
+    assert said(replay.feed(line(1000, b"new"))) == b"new\n"
+
+
+def test_a_long_line_that_is_too_old_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10_000)
+    replay = Replay(Progress(), since="2023-11-14T22:13:21Z")
+    long = line(0, b"x" * 50_000)
+    assert not replay.feed(long[:30_000])
+    assert not replay.feed(long[30_000:])
+    assert said(replay.feed(line(1000, b"new"))) == b"new\n"
+
+
+def test_pieces_of_a_long_line_have_its_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10_000)
+    found = Replay(Progress()).feed(line(0, b"x" * 25_000)[:-1])
+    assert found == [Lines(b"x" * 10_000 + b"\n", 1, "2023-11-14T22:13:20.000000000Z")] * 2
+
+
+def test_a_new_file_that_shows_nothing_yet_may_have_cost_lines() -> None:
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a"))
+    replay = Replay(progress, Mode.ANEW)
+    assert not replay.end()
+    (gap,) = replay.finish()
+    assert isinstance(gap, Gap)
+    assert gap.text == (
+        "Lines after 22:13:20 UTC may be lost: the node began a new log file meanwhile."
+    )
+    assert not replay.finish(), "it is said once"
+
+
+def test_what_was_known_before_a_new_file_is_kept() -> None:
+    """It may be another container's after all."""
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a"))
+    for text in (b"b", b"c"):
+        Replay(progress, Mode.ANEW).feed(line(5000, text))
+    assert progress.first == line(5000, b"c")[:-1]
+    assert progress.before is not None
+    assert progress.before.first == line(5000, b"b")[:-1]
+    assert progress.before.before is None
+
+
+def test_a_file_that_is_not_the_same_is_noticed_at_its_first_line() -> None:
+    """A connection that follows may bring no second one for hours."""
+    progress = Progress()
+    Replay(progress).feed(b"".join(line(number, b"old") for number in range(5)))
+    with pytest.raises(Mismatch):
+        Replay(progress).feed(line(5000, b"new"))
+
+
+def test_what_is_unfinished_in_a_file_that_is_not_the_same_is_not_delivered() -> None:
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a"))
+    replay = Replay(progress, Mode.SEARCH)
+    assert not replay.feed(line(5000, b"b")[:-1])
+    assert not replay.finish()
+
+
+def test_once_the_clock_was_set_back_lines_come_at_once_again() -> None:
+    replay = Replay(Progress())
+    assert said(replay.feed(line(1000, b"a") + line(0, b"b"))) == b"a\n"
+    assert said(replay.release()) == b"b\n"
+    assert said(replay.feed(line(1, b"c"))) == b"c\n"
+    assert not replay.holding
+
+
+def test_no_more_than_a_megabyte_is_held_back() -> None:
+    replay = Replay(Progress())
+    replay.feed(line(1000, b"a"))
+    half = b"x" * 600_000
+    assert not replay.feed(line(0, half))
+    assert replay.holding
+    assert said(replay.feed(line(1, half))) == (half + b"\n") * 2
+    assert not replay.holding

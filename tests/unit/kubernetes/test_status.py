@@ -168,6 +168,14 @@ def test_a_program_is_stopped_if_a_signal_ends_it_after_its_pod_was_deleted(
 def test_a_signal_is_a_failure_where_nobody_deleted_the_pod() -> None:
     one = status.of_pod(pod("Failed", ended(143)), WORKER)
     assert (one.state, one.exit_code, one.reason) == (State.FAILED, -15, "")
+    one = status.of_pod(pod("Failed", {"terminated": {"exitCode": 137}}), WORKER)
+    assert (one.state, one.exit_code, one.reason) == (State.FAILED, -9, "")
+
+
+def test_a_program_whose_code_is_lost_with_its_deleted_pod_was_stopped() -> None:
+    """As where its node is gone."""
+    item = leaving(pod("Failed", {"terminated": {"reason": "ContainerStatusUnknown"}}), 0, None)
+    assert status.of_pod(item, WORKER).state is State.STOPPED
 
 
 def test_a_program_that_still_runs_in_a_deleted_pod_is_ending() -> None:
@@ -196,12 +204,15 @@ INIT = {"name": "fetch", "state": {"running": {}}}
          "its init container fetch runs"),
         # What keeps a container is said though another one is well.
         ({"containerStatuses": [
-            {"name": "a", "state": ended(0)},
+            {"name": "a", "state": ended(3)},
             {"name": "b", "state": {"waiting": {"reason": "PodInitializing"}}},
             {"name": "c", "state": {"waiting": {"reason": "ContainerCreating", "message": "x"}}},
             {"name": "d", "state": {"waiting": {"message": "no reason"}}},
             {"name": "e", "state": {"waiting": {"reason": "InvalidImageName"}}}]},
          "InvalidImageName", "InvalidImageName"),
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                          "message": "0/1 nodes"}]}, "Unschedulable", "unschedulable: 0/1 nodes"),
+        ({"conditions": [{"type": "PodScheduled", "status": "False"}]}, "", "unschedulable"),
         ({"conditions": [{"type": "PodScheduled", "status": "True"},
                          {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]},
          "", ""),
@@ -300,6 +311,12 @@ def test_a_replica_that_ends_with_its_job_has_not_failed(
     assert (found.state, found.exit_code) == (state, 1)
 
 
+def test_a_replica_that_succeeds_after_its_jobs_end_has_succeeded() -> None:
+    late = ReplicaStatus(WORKER, State.SUCCEEDED, CREATED + 30, 0)
+    found = status.of_job(JOB, job("Succeeded"), {WORKER: late})
+    assert found.replicas[1] == late
+
+
 def test_who_failed_first_has_failed_whatever_its_nodes_clock_says() -> None:
     late = status.stamp("2026-11-21T10:00:30Z")
     seen = {WORKER: ReplicaStatus(WORKER, State.FAILED, late, 1)}
@@ -355,7 +372,8 @@ def test_a_condition_that_holds_no_more_decides_nothing() -> None:
 def test_the_end_of_a_job_is_told_with_its_time_and_the_operators_reason() -> None:
     failed = status.of_job(JOB, job("Failed", reason="PodFailed"), {})
     assert (failed.since, failed.reason) == (CREATED + 9, "PodFailed")
-    assert status.of_job(JOB, job("Failed"), {}).reason == ""
+    unsaid = status.of_job(JOB, job("Failed"), {})
+    assert (unsaid.reason, unsaid.message) == ("", "")
     assert status.of_job(JOB, job("Succeeded"), {}).since == CREATED + 9
 
 
@@ -377,7 +395,7 @@ def test_a_job_is_as_old_as_the_oldest_of_its_replicas() -> None:
 
 
 def test_replicas_that_somebody_added_come_behind_the_jobs_own() -> None:
-    added = [Replica("worker", 2), Replica("worker", 1)]
+    added = [Replica("worker", index) for index in range(6, 0, -1)]
     seen = {one: ReplicaStatus(one, State.RUNNING) for one in added}
     found = status.of_job(JOB, job("Running"), seen)
     assert [one.replica for one in found.replicas] == [*JOB.replicas, *reversed(added)]
@@ -412,7 +430,7 @@ def test_replicas_that_a_deadline_ends_are_not_to_blame() -> None:
 def test_a_deadline_is_named() -> None:
     failed = ReplicaStatus(WORKER, State.FAILED, 5.0, None, "DeadlineExceeded: too long")
     found = status.of_job(JOB, job("Failed"), {WORKER: failed})
-    assert "%deadline" in found.message
+    assert found.message == "the job ran longer than its %deadline."
     said = "Job job has failed because it was active longer than specified deadline"
     assert status.of_job(JOB, job("Failed", message=said), {}).message == found.message
     assert status.of_job(JOB, job("Failed", reason="DeadlineExceeded"), {}).message == found.message

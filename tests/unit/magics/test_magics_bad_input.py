@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError, UsageError, describe
-from ciao_kernel.magics import body, parse
+from ciao_kernel.magics import body, parse, values
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.registry import Registry
 
@@ -236,6 +237,37 @@ def test_how_an_error_is_shown() -> None:
         "expected processors as Kubernetes writes them, such as 2, 0.5 or 500m.",
         "For example: %worker=2;%cpu=2",
     ]
+
+
+def unknown(follow: str, *options: str, groups: str = "%ps=1;%worker=2\n") -> DirectiveError | None:
+    """What is wrong with a ``%follow`` of the header, or of the command line."""
+    parsed = parse.parse(f"{TF}{groups}%follow={follow}\nx", TABLE)
+    tokens = parsed.tokens + parse.option_tokens({"follow": list(options)} if options else {})
+    spec = replace(parsed.spec, follow=options or parsed.spec.follow)
+    try:
+        values.check_follow(spec, tokens, TABLE)
+    except DirectiveError as error:
+        return error
+    return None
+
+
+def test_followed_roles_and_replicas_are_the_jobs() -> None:
+    assert unknown("ps worker worker-0 worker-1 ps-0") is None
+    for name, near in (("worker-2", "worker-0"), ("wroker", "worker"), ("chief", "")):
+        error = unknown(f"ps {name}")
+        assert error is not None
+        assert error.message == f"this job has no role or replica {name!r}."
+        assert error.text[error.column :] == f"ps {name}"
+        hint = "It has ps (ps-0) and worker (worker-0 to worker-1)."
+        assert error.hint.endswith(hint)
+        assert error.hint.startswith("Did you mean " if near else hint)
+
+
+def test_an_option_that_follows_what_is_not_there_is_to_blame_itself() -> None:
+    error = unknown("worker-9", "worker-9")
+    assert error is not None
+    assert error.line == 0
+    assert (unknown("worker-9") or error).line == 3
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,27 @@ def test_help_of_a_role() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("marked", "row"),
+    [
+        ("%gp|u", "Place:   behind a role, for that role; in a line of its own, for all roles"),
+        ("%ar|gs", "Place:   a line of its own, or behind another directive and ;"),
+        ("%ar|gs", "Several: more lines add to it"),
+        ("%back|end=local", "Default: auto"),
+        ("%ps|", "For:     tensorflow"),
+    ],
+)
+def test_a_row_of_help(marked: str, row: str) -> None:
+    assert row in (at(marked) or "").splitlines()
+
+
+def test_help_has_no_rows_without_words() -> None:
+    rows = [line.partition(":")[0] for line in (at("%name|=x") or "").splitlines()[3:]]
+    assert rows == ["Value", "Default", "Place", "Example"]
+    rows = [line.partition(":")[0] for line in (at("%deadline|=9") or "").splitlines()[3:]]
+    assert rows == ["Value", "Place", "Example"]
+
+
 @pytest.mark.parametrize("entry", TABLE.entries, ids=lambda entry: entry.name)
 def test_every_directive_has_help(entry: object) -> None:
     name, example = entry.name, entry.example  # type: ignore[attr-defined]

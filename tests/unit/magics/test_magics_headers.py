@@ -9,6 +9,7 @@ import pytest
 from ciao_kernel.errors import DirectiveError, SourceError, UsageError
 from ciao_kernel.magics import body, header, parse, values
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.render import render
 from ciao_kernel.model import Gpu, Replica, ReplicaGroup, Resources
 from ciao_kernel.registry import Registry
 
@@ -346,6 +347,14 @@ def test_errors_of_options_name_the_option_and_no_line(
         values.read(parse.option_tokens(options), TABLE, "tensorflow")
     assert message in caught.value.message
     assert caught.value.line == 0
+
+
+def test_a_header_for_eyes_has_no_values_of_variables() -> None:
+    text = "%framework=pytorch\n%cpu=1\n%worker=2;%cpu=2;%gpu=1\n%envvar=A=1 B=x\n%args='a b'\n"
+    spec = parse.parse(text + "x", TABLE).spec
+    assert render(spec, TABLE) == text
+    assert render(spec, TABLE, secrets=False) == text.replace("A=1 B=x", "A=… B=…")
+    assert render(spec, TABLE, Style.FILE) == "".join(f"#{line}\n" for line in text.splitlines())
 
 
 def test_another_interpreter_compiles_for_itself() -> None:
