@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,9 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the tiers' markers known."""
+    """Make the tiers' markers known, and be as a terminal is for what the tests start."""
     for text in tiers.MARKERS:
         config.addinivalue_line("markers", text)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        # In a shell's background and by nohup it is ignored, which programs inherit, and not so
+        # where a function does as much.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

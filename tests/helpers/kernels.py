@@ -22,7 +22,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT = 30.0
+WAIT = 100.0
 """Seconds that any single thing may take; a test that waits so long has failed."""
 
 JOB = "%framework=tensorflow\n%worker=2\n"
@@ -124,7 +124,7 @@ class Place:
 def _living(wanted: Callable[[str], bool]) -> list[psutil.Process]:
     """Processes that are wanted by their folders in /proc.
 
-    Not by psutil, which takes thrice as long: tests ask all the time. What has ended has no
+    Not by psutil, which takes twice as long: tests ask all the time. What has ended has no
     variables and no command, also where nobody has reaped it yet.
     """
     with os.scandir("/proc") as entries:
