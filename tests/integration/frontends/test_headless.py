@@ -127,3 +127,5 @@ def test_every_output_has_plain_text(place: Place, cell: str, start_kernel: Call
         assert content["data"]["text/plain"].strip()
         assert "<div" not in content["data"]["text/plain"]
     assert shown or request.text or request.of("error")
+    if cell in (GOOD, BAD):
+        assert [one for one in shown if "worker-1" in one["data"]["text/plain"]], "no table"
