@@ -22,7 +22,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT = 30.0
+WAIT = 60.0
 """Seconds that any single thing may take; a test that waits so long has failed."""
 
 JOB = "%framework=tensorflow\n%worker=2\n"
