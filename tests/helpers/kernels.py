@@ -87,6 +87,19 @@ class Place:
     def supervisors(self) -> list[psutil.Process]:
         return _living(self._supervises)
 
+    def judged(self) -> dict[str, str]:
+        """The states of the jobs by name, once each supervisor has looked whether to end its."""
+        for one in self.supervisors():
+            for _ in range(2):
+                slept = one.num_ctx_switches().voluntary
+                until = time.monotonic() + WAIT
+                one.send_signal(signal.SIGCHLD)  # as at the end of a replica
+                while one.is_running() and one.num_ctx_switches().voluntary == slept:
+                    assert time.monotonic() < until, "a supervisor does nothing"
+                    time.sleep(0.01)
+        files = [folder / "status.json" for folder in self.job_folders()]
+        return {file.parent.name: json.loads(file.read_text())["state"] for file in files}
+
     def all_processes(self) -> list[psutil.Process]:
         """Replicas, supervisors, and whatever else a job may have started."""
         return _living(lambda one: self._has(one, "CIAO_JOB_ID") or self._supervises(one))

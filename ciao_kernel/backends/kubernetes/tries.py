@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
@@ -19,19 +20,24 @@ _BY_HEART = {"resourceVersion": "0"}
 async def taken(target: Target, path: str, name: str) -> bool:
     """Whether a job of our kinds has that name, or pods of another kind have those of ours.
 
-    What the server knows by heart will do: of what came this very moment it tells at the creation.
+    What the server knows by heart will do where that is nothing: of what came this very moment it
+    tells at the creation. What is there is asked for again: it may have gone this very moment.
     """
+    return await _there(target, path, name, _BY_HEART) and await _there(target, path, name, {})
+
+
+async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -> bool:
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
-    query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", **_BY_HEART}
+    query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", **how}
     group = path.rpartition("/")[0]
-    others = [_seen(target, f"{group}/{kind}/{name}") for kind in marks.KINDS]
+    others = [_seen(target, f"{group}/{kind}/{name}", how) for kind in marks.KINDS]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *others)
     return any(jobs) or bool(status.many(listed, "items"))
 
 
-async def _seen(target: Target, path: str) -> bool:
+async def _seen(target: Target, path: str, how: Mapping[str, str]) -> bool:
     try:
-        return await target.client.find(path, **_BY_HEART) is not None
+        return await target.client.find(path, **how) is not None
     except Refused as error:
         if error.code != 403:  # a kind that this user has nothing to do with
             raise

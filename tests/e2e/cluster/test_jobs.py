@@ -123,8 +123,11 @@ def test_an_mpijobs_mpirun_starts_each_rank_in_a_worker_and_none_in_the_launcher
     namespace: Namespace,
 ) -> None:
     image = namespace.cluster.image("mpi")
+    # The variables that the operator sets are Open MPI 4's. Open MPI 5 heeds them no more, and
+    # would run both ranks in the launcher, without a word.
+    where = "--hostfile /etc/mpi/hostfile --prtemca plm_ssh_agent /etc/mpi/kubexec.sh"
     # The real kubectl-delivery image waits for the workers; this cluster's does not.
-    run = "mpirun --allow-run-as-root -np 2 python3 /program/cell.py"
+    run = f"mpirun --allow-run-as-root {where} -np 2 python3 /program/cell.py"
     mpirun = ["sh", "-c", f"echo mpirun on $(hostname); until {run}; do sleep 1; done"]
     wait = ["sh", "-c", "echo waits on $(hostname); exec sleep 600"]
     spec = {

@@ -138,7 +138,7 @@ def test_an_up_that_is_killed_half_way_is_cleaned_up_by_down(lowered: Cluster) -
     raising = subprocess.Popen(
         command("up"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    until(lambda: "etcd" in _parts(lowered), "the first part", 60)
+    until(lambda: "etcd" in _parts(lowered), "the first part", 150)
     raising.kill()
     raising.wait()
     assert machine() != before

@@ -80,7 +80,7 @@ def prepared(page: str, reader: ClusterReader) -> Iterator[None]:
             reader.write("mnist.py", MNIST)
             (block,) = [one for one in FOUND[page] if one.kind == "cluster"]
             reader.shell(block, "ciao run mnist.py", reader.place.work)
-            until(lambda: _restarts(team) == 1, "the job to start again", 60, every=0.3)
+            until(lambda: _restarts(team) == 1, "the job to start again", 120, every=0.3)
         elif page == "docs/coming-from.md":
             stack.callback(kubectl, "label", "node", cluster.at.node, "disk-")
             stack.callback(kubectl, "delete", "priorityclass", "low", "--ignore-not-found")

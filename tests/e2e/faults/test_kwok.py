@@ -64,12 +64,12 @@ def test_only_who_asks_lands_on_a_fake_node_with_gpus_to_give(
         start_pod(f"fake-{name}", container=gpus, **kwok.placement())
 
     namespace.wait_for_pod("real", "Running")
-    until(lambda: running(namespace) == 4, "four of five to run", 30)
+    until(lambda: running(namespace) == 4, "four of five to run", 60)
     assert namespace.get("pod/real")["spec"]["nodeName"] == local_cluster.at.node
     # Not its events: the first text of a series stays, whatever the next try says.
     until(
         lambda: "Insufficient nvidia.com/gpu" in json.dumps(namespace.get("pods")),
-        "the fifth to be refused", 30,
+        "the fifth to be refused", 60,
     )  # fmt: skip
 
 

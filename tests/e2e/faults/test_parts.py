@@ -98,7 +98,7 @@ def test_without_an_api_server_clients_wait_or_are_refused(broken: Cluster) -> N
 
     # It listens no more at once, but waits for its watches, a minute if need be.
     broken.node.send("apiserver", signal.SIGTERM)
-    until(lambda: not broken.well("apiserver"), "the API server to listen no more", 20)
+    until(lambda: not broken.well("apiserver"), "the API server to listen no more", 60)
 
     def refused() -> bool:
         try:
@@ -117,7 +117,7 @@ def test_without_kubelet_or_containerd_no_pod_starts_and_it_does_later(
     harm(broken, how, part)
 
     start_pod("waits")
-    until(lambda: namespace.get("pod/waits")["spec"].get("nodeName"), "the scheduler", 20)
+    until(lambda: namespace.get("pod/waits")["spec"].get("nodeName"), "the scheduler", 60)
     with pytest.raises(ClusterError, match="waited"):
         namespace.wait_for_pod("waits", "Running", seconds=2)
     broken.up()
@@ -131,7 +131,7 @@ def test_without_a_registry_images_cannot_be_pulled(
     broken.kill("registry")
 
     start_pod("pulls", container={"imagePullPolicy": "Always"})
-    until(lambda: "connection refused" in waiting(namespace, "pulls"), "the pull to fail", 30)
+    until(lambda: "connection refused" in waiting(namespace, "pulls"), "the pull to fail", 90)
     broken.up()
     namespace.wait_for_pod("pulls", "Running", seconds=90)
 
@@ -182,14 +182,14 @@ def test_without_coredns_no_name_resolves_and_all_do_when_it_is_back(
             return False
         return "10.96.0.1" in answer
 
-    until(resolves, "names to resolve before", 20)
+    until(resolves, "names to resolve before", 60)
     harm_pods(coredns, how)
     assert not resolves()
     if how == "freeze":
         coredns.thaw()
     else:
         coredns.start()
-    until(resolves, "names to resolve again", 30)
+    until(resolves, "names to resolve again", 60)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def refusal(namespace: Namespace, pod: str) -> str:
         found = message()
         return found
 
-    until(refused, f"{pod} to be refused", 30)
+    until(refused, f"{pod} to be refused", 90)
     return found
 
 
@@ -64,8 +64,10 @@ def test_a_pod_gets_an_image_with_the_right_secret_and_not_without(
     assert words[registry.kind.auth] in said
 
     with_secret = use(registry, READER, namespace)
-    start_pod("with", "echo pulled", container={"image": push(registry)}, **with_secret)
-    until(lambda: "pulled" in namespace.log_text(), "the pod's line", 60)
+    image = {"image": push(registry)}
+    start_pod("with", "echo pulled", container=image, restartPolicy="Never", **with_secret)
+    namespace.wait_for_pod("with", "Succeeded", 120)
+    assert namespace.kubectl("logs", "with") == "pulled\n"
 
 
 @pytest.mark.parametrize("registry", [registries.BASIC, registries.TOKEN], indirect=True)

@@ -77,6 +77,10 @@ class Team:
         found = self.namespace.get("pods", "-l", "component=kernel")["items"]
         return {one["metadata"]["labels"]["kernel_id"]: one for one in found}
 
+    def pods(self) -> set[str]:
+        """The uids of all pods, those that are ending too."""
+        return {one["metadata"]["uid"] for one in self.namespace.get("pods")["items"]}
+
     def pod(self, kernel: str) -> str:
         """The name of a kernel's pod."""
         name: str = self.kernels()[kernel]["metadata"]["name"]

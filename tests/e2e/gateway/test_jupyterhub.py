@@ -99,7 +99,7 @@ def test_a_cell_in_the_users_own_pod_runs_in_the_jobs_namespace(
         local_cluster.put(make(wheel())) for make in (recipes.kernel, recipes.jupyter)
     )
     hub.create_objects(_single_user(kernel, server, jobs.name, nbformat.writes(notebook)))
-    hub.wait_for_pod("jupyter-ada", "Failed", 90)
+    hub.wait_for_pod("jupyter-ada", "Failed", 200)
     job = jobs.get("tfjob/hub")
     assert job["metadata"]["annotations"]["ciao-kernel/owner"].startswith("ada@hub")
     assert jobs.condition("tfjob/hub", "Succeeded")

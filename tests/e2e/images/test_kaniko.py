@@ -26,7 +26,7 @@ from tests.e2e.images.conftest import Maker
 from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.conftest import team as team
 from tests.e2e.workers import own
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import Ended, Recorder, wait
 from tests.helpers.packages import serving
 
 pytestmark = pytest.mark.timeout(120)
@@ -119,9 +119,7 @@ def test_an_interrupt_takes_the_pod_along(maker: Maker, figure: Callable[[str], 
     maker.dockerfile("RUN echo begun && sleep 600")
 
     async def interrupt(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        until = time.monotonic() + 60
-        while "[build] begun" not in display.notices and time.monotonic() < until:
-            await asyncio.sleep(0.1)
+        await wait(lambda: "[build] begun" in display.notices, 60)
         assert len(maker.builds()) == 2  # the pod, and its context
         began.append(time.monotonic())
         work.cancel()

@@ -47,7 +47,7 @@ def test_page_on_the_cluster(
         lab.wait_status("busy", 60)
         pressed = time.monotonic()
         lab.stop()
-        lab.wait_idle(10)
+        lab.wait_idle()
         figure(f"{time.monotonic() - pressed:.1f} s from the stop button to idle")
         until(lambda: team.left() == [], "nothing left", 60)
         lab.run(1)
@@ -56,7 +56,7 @@ def test_page_on_the_cluster(
         lab.run(0)
         lab.wait_text(0, "[worker-1] step 3", 120)
         lab.stop()
-        lab.wait_done(0, 10)
+        lab.wait_done(0)
         table = lab.outputs(0)[0]["data"]["text/plain"]
         assert re.search(r"worker-1\s+Stopped", table)
         until(lambda: team.left() == [], "nothing left", 60)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, UsageError
-from ciao_kernel.model import State
+from ciao_kernel.model import State, Status
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -22,11 +22,7 @@ WAIT = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
 
 
 async def _wait_for(display: Recorder, replica: str, text: bytes) -> None:
-    for _ in range(600):
-        if text in display.data(replica):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{replica} never wrote {text!r}")
+    await wait(lambda: text in display.data(replica), 60)
 
 
 def test_a_replica_that_raises_fails_the_cell_with_its_traceback(team: Team) -> None:
@@ -55,8 +51,7 @@ def test_a_replica_that_is_killed_for_its_memory_is_said_to_be(team: Team) -> No
 def test_an_interrupt_leaves_nothing(team: Team, moment: str) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         if moment == "created":
-            while not display.begun:
-                await asyncio.sleep(0.01)
+            await wait(lambda: display.begun, 60)
         elif moment == "running":
             await _wait_for(display, "worker-0", b"here")
         else:
@@ -65,7 +60,7 @@ def test_an_interrupt_leaves_nothing(team: Team, moment: str) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         team.run(HEAD + WAIT, during=during)
-    until(lambda: not team.left(), "everything to be gone", 20)
+    until(lambda: not team.left(), "everything to be gone", 60)
 
 
 def test_a_job_that_someone_deletes_ends_its_cell(team: Team) -> None:
@@ -99,12 +94,12 @@ def test_why_a_replica_waits_is_said(team: Team) -> None:
     seen: list[str] = []
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        for _ in range(300):
-            if display.begun and any(hasattr(e, "replicas") for e in display.events):
+        def said() -> bool:
+            if any(isinstance(event, Status) for event in display.events):
                 seen.append(display.status.replicas[0].reason)
-                if "unschedulable" in seen[-1]:
-                    break
-            await asyncio.sleep(0.1)
+            return "unschedulable" in "".join(seen[-1:])
+
+        await wait(said, 60)
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -115,7 +110,7 @@ def test_why_a_replica_waits_is_said(team: Team) -> None:
 def test_clean_policy_all_removes_everything(team: Team) -> None:
     ended = team.run(HEAD + "%cleanPolicy=all\nprint(1)\n")
     assert ended.error is None, ended.error
-    until(lambda: not team.left(), "everything to be gone", 20)
+    until(lambda: not team.left(), "everything to be gone", 60)
 
 
 def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
@@ -145,6 +140,8 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
     assert [one.state for one in status.replicas] == [State.STOPPED, State.SUCCEEDED]
 
 
+PATIENT = {"stop_grace": 60.0}
+"""A cell reads on for `linger` and this after a job's end; a busy operator stops pods late."""
 # The others wait until the straggler runs: else it never would.
 STRAGGLER = """
 import json, os, signal, socket, time
@@ -173,7 +170,7 @@ def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
     team: Team, code: int, state: State
 ) -> None:
     """It has a second after worker-0's end, then SIGTERM; it writes a second after that."""
-    ended = team.run(HEAD + STRAGGLER.format(late="worker-1", more=1, code=code))
+    ended = team.run(HEAD + STRAGGLER.format(late="worker-1", more=1, code=code), **PATIENT)
     assert ended.error is None, ended.error
     assert ended.display.data("worker-1") == b"here\nat last\n"
     assert ended.display.state("worker-1") is state
@@ -182,7 +179,7 @@ def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
 def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team) -> None:
     """As one that writes a checkpoint when it is asked to end."""
     program = STRAGGLER.format(late="worker-1", more=1, code=1)
-    ended = team.run(HEAD + program + "raise ValueError('a bad batch')\n")
+    ended = team.run(HEAD + program + "raise ValueError('a bad batch')\n", **PATIENT)
     assert isinstance(ended.error, JobFailed)
     assert ended.error.message == "worker-0 ended with exit code 1: ValueError: a bad batch"
     assert ended.display.data("worker-1") == b"here\nat last\n"

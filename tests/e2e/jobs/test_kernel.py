@@ -98,13 +98,15 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     running = client.execute(CELL)
     client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
     kernel.interrupt()
-    client.finish(running, 30)
+    client.finish(running, 60)
     assert running.status == "error"
-    until(lambda: not team.left(), "everything to be gone", 30)
+    until(lambda: not team.left(), "everything to be gone", 60)
 
     again = client.execute(CELL)
     client.wait(lambda: again.text.count("here\n") == 2, "both replicas", 60)
+    process = kernel.process
     kernel.shutdown()
+    process.wait(60)
     assert "TFJob/mine" in team.left()
     listed = ciao(team, "jobs")
     assert "mine" in listed
@@ -112,7 +114,7 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     assert "[worker-1] here" in ciao(team, "logs", "mine")
     assert "worker-0" in ciao(team, "describe", "mine")
     ciao(team, "delete", "mine")
-    until(lambda: not team.left(), "everything to be gone", 30)
+    until(lambda: not team.left(), "everything to be gone", 60)
     assert "There are no jobs." in ciao(team, "jobs")
 
 
@@ -125,15 +127,16 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     def made() -> bool:
         return {"TFJob", "ConfigMap"} <= {one.partition("/")[0] for one in team.left()}
 
-    until(made, "the job and its source", 30)
+    until(made, "the job and its source", 60)
     kernel.kill()
-    until(lambda: "TFJob/mine" in team.left(), "the job", 5)
+    kernel.process.wait(60)
+    assert "TFJob/mine" in team.left()
     other = start_kernel(env=environment(team))
     client = other
     attached = client.execute("%ciao attach mine")
     client.wait(lambda: attached.text.count("here\n") == 2, "both replicas", 60)
     other.interrupt()
-    client.finish(attached, 20)
+    client.finish(attached, 60)
     assert "TFJob/mine" in team.left()
 
 
@@ -171,4 +174,4 @@ def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) 
     running = client.execute(CELL)
     client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
     kernel.shutdown()
-    until(lambda: not team.left(), "everything to be gone", 30)
+    until(lambda: not team.left(), "everything to be gone", 60)

@@ -19,6 +19,7 @@ from ciao_kernel.kube.logs import ContainerLog, Gap
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until as wait_until
 from tests.helpers.views import PolledPod, polled
 
 PRINT = """
@@ -218,9 +219,9 @@ def end(*_):
         print(f"{n:08d}")
     sys.stdout.write("00002000 no end")
     sys.exit()
+signal.signal(signal.SIGTERM, end)
 for n in range(1000):
     print(f"{n:08d}")
-signal.signal(signal.SIGTERM, end)
 time.sleep(600)
 """
     here.start("main", script, terminationGracePeriodSeconds=30, restartPolicy="Always")
@@ -228,7 +229,6 @@ time.sleep(600)
     async def main() -> Read:
         async with here.reading("main") as read:
             await until(lambda: read.lines == 1000)
-            await asyncio.sleep(0.5)
             await asyncio.to_thread(here.namespace.kubectl, "delete", "pod", "main", "--wait=false")
         return read
 
@@ -281,12 +281,20 @@ def test_shapes_of_output(here: Here) -> None:
     }
 
 
+def waits_for_a_node(namespace: Namespace) -> None:
+    def gated() -> bool:
+        conditions = namespace.get("pod/main")["status"].get("conditions", [])
+        return "SchedulingGated" in [one.get("reason") for one in conditions]
+
+    wait_until(gated, "the pod to wait for a node", 60)
+
+
 def test_a_pod_that_waits_for_a_node(here: Here) -> None:
     here.start("main", "print('here')", schedulingGates=[{"name": "ciao.test/wait"}])
 
     async def main() -> Read:
         async with here.reading("main") as read:
-            await asyncio.sleep(2)
+            await asyncio.to_thread(waits_for_a_node, here.namespace)
             assert not read.ended
             await asyncio.to_thread(
                 here.namespace.kubectl, "patch", "pod", "main", "--type=json",

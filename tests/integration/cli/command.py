@@ -28,7 +28,7 @@ import psutil
 
 from tests.helpers.kernels import LINGER
 
-WAIT = 30.0
+WAIT = 60.0
 """Seconds that any single thing may take; a test that waits so long has failed."""
 CIAO = str(Path(sys.executable).with_name("ciao"))
 

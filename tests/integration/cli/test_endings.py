@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, User, until
+from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, WAIT, User, until
 
 STUBBORN = (
     HEADER.replace("2", "1")
@@ -52,7 +52,7 @@ def test_a_second_interrupt_ends_at_once(ciao: User) -> None:
 
 def test_a_replica_that_does_not_stop_is_said_and_killed(ciao: User) -> None:
     ciao.file("train.py", STUBBORN)
-    process = follow(ciao, "run", "--name", "long", "train.py", env={"CIAO_STOP_GRACE": "3"})
+    process = follow(ciao, "run", "--name", "long", "train.py", env={"CIAO_STOP_GRACE": "8"})
     process.send_signal(signal.SIGINT)
     done = ciao.finish(process)
     assert done.code == 130
@@ -68,7 +68,7 @@ def test_interrupts_end_a_command_whose_reader_sleeps(ciao: User) -> None:
     process.send_signal(signal.SIGINT)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(WAIT) == 130
     ciao.nothing_left()
     assert process.stdout
     assert process.stderr
@@ -78,12 +78,18 @@ def test_interrupts_end_a_command_whose_reader_sleeps(ciao: User) -> None:
 
 def test_an_interrupt_that_is_ignored_stays_ignored(ciao: User) -> None:
     """As in a script: `ciao run FILE.py &` goes on when the script is interrupted."""
-    ciao.file("train.py", HEADER + "import time\nprint('ready', flush=True)\ntime.sleep(1)\n")
+    waits = "import os, time\nprint('ready', flush=True)\n"
+    waits += "while not os.path.exists('go-on'): time.sleep(.01)\n"
+    ciao.file("train.py", HEADER + waits)
     process = follow(
-        ciao, "run", "train.py", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-    )
+        ciao, "run", "--name", "long", "train.py",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
     process.send_signal(signal.SIGINT)
+    assert ciao.describe("long")["state"] == "Running"
+    (ciao.storage / "jobs" / "long" / "work" / "go-on").touch()
     assert ciao.finish(process).code == 0
+    assert ciao.describe("long")["state"] == "Succeeded"
 
 
 def test_the_job_ends_with_a_killed_command(ciao: User) -> None:

@@ -126,3 +126,5 @@ def test_every_output_has_plain_text(kernel: Any) -> None:
             assert content["data"]["text/plain"].strip(), cell
             assert "<div" not in content["data"]["text/plain"], cell
         assert shown or request.text or request.of("error"), cell
+        if cell in (GOOD, BAD):
+            assert [one for one in shown if "worker-1" in one["data"]["text/plain"]], "no table"

@@ -26,7 +26,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "comm_info_request": {},
 }
 STEADY = (
-    JOB + "import time\nfor i in range(600):\n    print('ready', i, flush=True)\n    time.sleep(.1)"
+    JOB
+    + "import time\nfor i in range(6000):\n    print('ready', i, flush=True)\n    time.sleep(.1)"
 )
 
 
@@ -80,6 +81,12 @@ def stop(kernel: Kernel, request: Request) -> None:
     assert request.error == "KeyboardInterrupt"
 
 
+def until_file(name: str, place: Place) -> str:
+    """Code that waits, as a cell may, until the test makes a file where the user works."""
+    path = str(place.work / name)
+    return f"import asyncio, os\nwhile not os.path.exists({path!r}): await asyncio.sleep(.01)\n"
+
+
 # ------------------------------------------------------------------------------- answers
 
 
@@ -90,8 +97,7 @@ def test_questions_are_answered(kernel: Kernel, place: Place, figure: Figure) ->
     # The best of five rounds: what others do on this machine is not the kernel's.
     rounds = sorted(ask_all(kernel) for _ in range(5))
     figure(f"slowest answer of a round {rounds[0] * 1000:.0f} to {rounds[-1] * 1000:.0f} ms")
-    assert rounds[0] < 10.0
-    assert request.reply is None
+    assert request.reply is None, "they were answered behind the job"
     stop(kernel, request)
 
 
@@ -100,7 +106,7 @@ def test_first_completion_is_answered_too(fresh: Kernel, figure: Figure) -> None
     fresh.wait_running(request, fresh.place)
     took = ask_all(fresh)  # It imports jedi, as in python3.
     figure(f"{took * 1000:.0f} ms")
-    assert took < 10.0
+    assert request.reply is None, "they were answered behind the job"
     stop(fresh, request)
 
 
@@ -141,17 +147,18 @@ def test_question_that_stands_in_line_before_the_job(kernel: Kernel, place: Plac
     job = kernel.execute(SILENT)
     asked = [kernel.send(kind, content) for kind, content in QUESTIONS.items()]
     kernel.wait_running(job, place)
-    kernel.wait(lambda: all(one.reply is not None for one in asked), "answers", 5)
+    kernel.wait(lambda: all(one.reply is not None for one in asked), "answers")
     assert first.status == "ok"
     assert job.reply is None
     stop(kernel, job)
 
 
-def test_question_keeps_its_turn_among_plain_cells(kernel: Kernel) -> None:
+def test_question_keeps_its_turn_among_plain_cells(kernel: Kernel, place: Place) -> None:
     """Only a job is passed by: what a plain cell defines can be completed behind it."""
-    kernel.execute("import asyncio; await asyncio.sleep(.5); a_long_name_of_mine = 1")
+    kernel.execute(f"{until_file('asked', place)}a_long_name_of_mine = 1")
     asked = kernel.send("complete_request", {"code": "a_long_na", "cursor_pos": 9})
     kernel.execute("del a_long_name_of_mine")
+    (place.work / "asked").touch()
     kernel.wait(lambda: asked.reply is not None, "completion")
     assert asked.reply["content"]["matches"] == ["a_long_name_of_mine"]
 
@@ -195,12 +202,12 @@ def test_reloaded_page(tmp_path_factory: pytest.TempPathFactory, figure: Figure)
         figure(f"{(time.monotonic() - started) * 1000:.0f} ms to kernel_info")
         assert "ciao" in [m["content"].get("implementation") for m in info]
         while not printed(second, job) or last(second) != ("execute_request", "busy"):
-            await second.read(10)
+            await second.read()
         assert server.ask(f"/api/kernels/{kernel}")["execution_state"] == "busy"
         server.ask(f"/api/kernels/{kernel}/interrupt", {})
         # The reply goes to the first page, which is gone; the others live by what all are told.
         while "idle" not in [m["content"].get("execution_state") for m in second.about(job)]:
-            await second.read(10)
+            await second.read()
         assert "KeyboardInterrupt" in [m["content"].get("ename") for m in second.about(job)]
         second.close()
 
@@ -257,16 +264,17 @@ def test_history_and_counts(fresh: Kernel) -> None:
     assert expressions["content"]["user_expressions"]["a"]["data"]["text/plain"] == "2"
 
 
-def test_cells_behind_a_failed_job_are_aborted(kernel: Kernel) -> None:
-    failing = kernel.execute(JOB + "raise ValueError('no')")
+def test_cells_behind_a_failed_job_are_aborted(kernel: Kernel, place: Place) -> None:
+    path = str(place.work / "all-are-sent")
+    wait = f"import os, time\nwhile not os.path.exists({path!r}): time.sleep(.01)\n"
+    failing = kernel.execute(f"{JOB}{wait}raise ValueError('no')")
     queued = [kernel.execute("print('never')"), kernel.execute(JOB + "print('never')")]
+    Path(path).touch()
     for request in (failing, *queued):
         kernel.finish(request)
     assert failing.error == "JobFailed"
     assert [request.status for request in queued] == ["aborted", "aborted"]
-    started = time.monotonic()
     assert kernel.run("1").status == "ok"
-    assert time.monotonic() - started < 5.0
     unstopped = kernel.execute(JOB + "raise ValueError('no')", stop_on_error=False)
     after = kernel.execute("print('yes')")
     assert kernel.finish(after).text == "yes\n"
@@ -304,7 +312,7 @@ def test_output_of_threads_and_tasks(kernel: Kernel, place: Place) -> None:
         "    for i in range(20): print('thread', i, flush=True); time.sleep(.1)\n"
         "thread = threading.Thread(target=work); thread.start()"
     )
-    job = kernel.execute(STEADY.replace("600", "25"))
+    job = kernel.execute(STEADY.replace("6000", "25"))
     while not job.done:
         kernel.ask("kernel_info_request", {})
         kernel.take(0.05)
@@ -339,11 +347,15 @@ def test_two_clients(kernel: Kernel, place: Place) -> None:
     job = kernel.execute(STEADY)
     kernel.wait_running(job, place)
     waiting = other.execute("'from the other'")
-    assert ask_all(other) < 10.0
-    kernel.take(0.5)
-    other.take(0.1)
+    ask_all(other)
+
+    def about_the_job() -> list[dict[str, Any]]:
+        return [m for m in other.strangers if m["parent_header"].get("msg_id") == job.id]
+
+    other.wait(lambda: any(m["msg_type"] == "stream" for m in about_the_job()), "the job's lines")
     assert waiting.reply is None
-    seen = [m for m in other.strangers if m["parent_header"].get("msg_id") == job.id]
+    assert job.reply is None
+    seen = about_the_job()
     lines = "".join(m["content"]["text"] for m in seen if m["msg_type"] == "stream")
     assert lines
     assert {"status", "execute_input", "display_data", "stream"} <= {m["msg_type"] for m in seen}
@@ -352,10 +364,11 @@ def test_two_clients(kernel: Kernel, place: Place) -> None:
     # The other page's cell was in line behind the stopped one, so it is aborted.
     assert other.finish(waiting).status == "aborted"
     assert other.run("'from the other'").of("execute_result")
-    kernel.take(0.3)
+    kernel.wait(
+        lambda: any("from the other" in str(m["content"]) for m in kernel.strangers), "its output"
+    )
     replies = [m for m in kernel.strangers if m["msg_type"].endswith("_reply")]
     assert replies == [], "replies to the other page"
-    assert any("from the other" in str(m["content"]) for m in kernel.strangers)
     other.close()
 
 
@@ -377,11 +390,12 @@ def test_comms(kernel: Kernel, place: Place) -> None:
 
     first = say("before")
     kernel.wait(lambda: bool(first.of("comm_msg")), "echo before")
-    job = kernel.execute(STEADY.replace("600", "20"))
+    job = kernel.execute(STEADY)
     kernel.wait_running(job, place)
     during = say("during")
-    kernel.finish(job)
-    kernel.wait(lambda: bool(during.of("comm_msg")), "echo")
+    kernel.wait(lambda: bool(during.of("comm_msg")), "echo during")
+    assert job.reply is None, "it was heard behind the job"
+    stop(kernel, job)
     after = say("after")
     kernel.wait(lambda: bool(after.of("comm_msg")), "echo after")
     heard = kernel.run("[one['said'] for one in heard]").of("execute_result")[0]["data"]

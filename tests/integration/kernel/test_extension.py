@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -91,9 +90,9 @@ def test_interrupt_stops_the_job(python3: Kernel, place: Place) -> None:
         request = python3.execute("%%ciao\n" + SILENT)
         python3.wait_running(request, place)
         python3.interrupt()
-        python3.finish(request, 5)
+        python3.finish(request)
         assert request.error == "KeyboardInterrupt"
-        assert "is stopped" in request.text
+        python3.wait_text(request, "is stopped")
         assert python3.run("1 + 1").status == "ok"
         place.wait_empty()
 
@@ -103,7 +102,7 @@ def test_two_interrupts(python3: Kernel, place: Place) -> None:
     python3.wait_running(request, place)
     python3.interrupt()
     python3.interrupt()
-    python3.finish(request, 5)
+    python3.finish(request)
     assert request.error == "KeyboardInterrupt"
     place.wait_empty()
     python3.take(0.5)
@@ -115,7 +114,7 @@ def test_interrupt_leaves_an_attached_job(python3: Kernel, place: Place) -> None
     request = python3.execute("%ciao attach far")
     python3.wait_running(request, place)
     python3.interrupt()
-    assert python3.finish(request, 5).error == "KeyboardInterrupt"
+    assert python3.finish(request).error == "KeyboardInterrupt"
     assert len(place.replicas()) == 2
     python3.run("%ciao delete far")
     place.wait_empty()
@@ -127,12 +126,14 @@ def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Plac
     request = kernel.execute("%%ciao\n" + SILENT)
     kernel.wait_running(request, place)
     kernel.interrupt()
-    assert kernel.finish(request, 5).error == "KeyboardInterrupt"
+    assert kernel.finish(request).error == "KeyboardInterrupt"
     place.wait_empty()
     request = kernel.execute("%%ciao\n" + SILENT)
     kernel.wait_running(request, place)
+    process = kernel.process
     kernel.shutdown()
-    time.sleep(2)
+    process.wait(WAIT)
+    assert "Running" in place.judged().values()
     assert len(place.replicas()) == 2
 
 
@@ -190,11 +191,12 @@ def test_terminal_error(place: Place) -> None:
 def test_terminal_interrupt(place: Place) -> None:
     process = ipython(place, "%%ciao\n" + SILENT)
     try:
-        until = time.monotonic() + WAIT
-        while len(place.replicas()) < 2:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        time.sleep(0.3)
+        assert process.stdout
+        said = ""
+        while said.count("ready") < 2:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
         os.kill(process.pid, signal.SIGINT)
         output = process.communicate(timeout=WAIT)[0]
     finally:
@@ -207,11 +209,12 @@ SHUTDOWN_BEHIND_AN_INTERRUPT = """
 import asyncio, os, signal, threading, time
 from ciao_kernel import cells, extension
 
-seen = []
+seen, drawing = [], threading.Event()
 
 async def cell():
     try:
         while True:
+            drawing.set()
             time.sleep(0.2)  # a large table is drawn
             await asyncio.sleep(0)
     except asyncio.CancelledError:
@@ -228,9 +231,9 @@ kernel = Kernel()
 extension._watch_shutdown(kernel)
 
 def close_notebook():
-    time.sleep(0.5)
+    drawing.wait()
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.02)
+    time.sleep(0.02)  # so soon jupyter_client asks for the end
     asyncio.run(kernel.do_shutdown(False))
 
 closing = threading.Thread(target=close_notebook)

@@ -17,7 +17,7 @@ from tests.helpers.servers import Page, Server, serving
 
 Figure = Callable[[str], None]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 # Four replicas, 5,000 lines a second each.
 FLOOD = """\
@@ -83,10 +83,10 @@ def test_through_nbclient(user: Place, figure: Figure) -> None:
     )
     client = NotebookClient(
         notebook,
-        timeout=90,
+        timeout=200,
         kernel_name="ciao",
         resources={"metadata": {"path": str(user.work)}},
-        iopub_timeout=10,
+        iopub_timeout=60,
         raise_on_iopub_timeout=True,
     )
     started = time.monotonic()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
+from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place, Request
 
 Start = Callable[..., Kernel]
 Figure = Callable[[str], None]
@@ -74,8 +74,10 @@ def test_job_ends_with_its_kernel(
 def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel()
     kernel.run(SILENT.replace(JOB, JOB + "%name=far\n%detach\n"))
+    process = kernel.process
     kernel.shutdown()
-    time.sleep(1.5)
+    process.wait(WAIT)
+    assert list(place.judged().values()) == ["Running"]
     assert len(place.replicas()) == 2
     other = start_kernel()
     request = other.execute("%ciao attach far")
@@ -95,10 +97,12 @@ def test_job_survives_where_it_shall(
     """Every shutdown begins with an interrupt, and must not be taken for the stop button."""
     kernel = start_kernel(name, LEAVE)
     running(kernel, place, SILENT.replace(JOB, JOB + "%name=mine\n"))
+    process = kernel.process
     ENDS[end](kernel)
+    process.wait(WAIT)  # Nobody else would stop the job.
     if "shutdown" in end:
         kernel = start_kernel(name)
-    time.sleep(1.5)  # A stop would have come after one.
+    assert list(place.judged().values()) == ["Running"]
     assert len(place.replicas()) == 2, "the job went with its kernel"
     assert "mine" in kernel.run("%ciao jobs").text
     request = kernel.execute("%ciao attach mine")
@@ -133,7 +137,8 @@ def test_kill_leaves_it(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel("ciao", LEAVE)
     running(kernel, place)
     kernel.kill()
-    time.sleep(2.0)
+    kernel.process.wait(WAIT)
+    assert list(place.judged().values()) == ["Running"]
     assert len(place.replicas()) == 2
 
 
@@ -144,13 +149,14 @@ def test_kill_leaves_it(start_kernel: Start, place: Place) -> None:
 def test_killed_kernel_leaves_no_training_process(
     start_kernel: Start, place: Place, figure: Figure, code: str
 ) -> None:
-    kernel = start_kernel()
+    # With its kernel alive it would have ten minutes to end.
+    kernel = start_kernel("ciao", {"CIAO_STOP_GRACE": "600"})
     running(kernel, place, code)
     assert len(place.replicas()) == (2 if code is SILENT else 4)
     kernel.kill()
     started = time.monotonic()
     while place.replicas():
-        assert time.monotonic() - started < 5.0
+        assert time.monotonic() - started < WAIT
         time.sleep(0.02)
     figure(f"{time.monotonic() - started:.2f} s until no training process is left")
     place.wait_empty()
@@ -174,7 +180,7 @@ def test_killed_supervisor_loses_the_job_and_nothing_runs_on(
     request = running(kernel, place, code)
     (supervisor,) = place.supervisors()
     os.kill(supervisor.pid, signal.SIGKILL)
-    kernel.finish(request, 10)
+    kernel.finish(request)
     assert request.error == "JobLost"
     place.wait_empty()
     assert kernel.run(JOB + "print('again')").status == "ok"
@@ -185,7 +191,7 @@ def test_cell_is_told_when_someone_deletes_its_job(kernel: Kernel, place: Place)
     (folder,) = place.job_folders()
     other = kernel.client()
     os.kill(place.supervisors()[0].pid, signal.SIGTERM)
-    kernel.finish(request, 10)
+    kernel.finish(request)
     assert request.error == "JobStopped"
     other.run(f"%ciao delete {folder.name}")
     other.close()

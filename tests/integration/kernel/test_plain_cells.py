@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,7 +193,10 @@ def test_stdin_that_is_not_allowed(both: tuple[Kernel, Kernel]) -> None:
 
 def test_queued_cells_are_aborted_after_an_error(both: tuple[Kernel, Kernel]) -> None:
     for kernel in both:
-        requests = [kernel.execute(code) for code in ("import time; time.sleep(.5); 1/0", "2", "3")]
+        path = str(kernel.place.work / "all-are-sent")
+        fails = f"import os, time\nwhile not os.path.exists({path!r}): time.sleep(.01)\n1/0"
+        requests = [kernel.execute(code) for code in (fails, "2", "3")]
+        Path(path).touch()
         for request in requests:
             kernel.finish(request)
         assert [request.status for request in requests] == ["error", "aborted", "aborted"]

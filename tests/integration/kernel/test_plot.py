@@ -127,7 +127,7 @@ SLOW = """\
 import threading
 from ciao_kernel.display import png
 go, engrave = threading.Event(), png.png
-png.png = lambda picture: (go.wait(30), engrave(picture))[1]
+png.png = lambda picture: (go.wait(100), engrave(picture))[1]
 """
 SHORT = "%framework=tensorflow\n%plot=loss\nprint('step 1 loss 0.5')\n"
 

@@ -95,7 +95,7 @@ def answering(
 
 def ask(handler: Handler, work: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
     async def main() -> Any:
-        async with asyncio.timeout(30), client(handler, **options) as made:
+        async with asyncio.timeout(100), client(handler, **options) as made:
             return await work(made)
 
     return asyncio.run(main())
@@ -127,7 +127,7 @@ ITEM = {"kind": "ConfigMap", "metadata": META}
 )  # fmt: skip
 def test_what_passes_is_asked_again(first: Any) -> None:
     handler, asked = answering(first, first, (201, ITEM))
-    assert ask(handler, lambda c: c.create("/api/v1/x", ITEM), patience=5.0) == ITEM
+    assert ask(handler, lambda c: c.create("/api/v1/x", ITEM), patience=60.0) == ITEM
     assert len(asked) == 3
 
 
@@ -135,7 +135,7 @@ def test_a_server_says_how_long_it_wants_to_be_left_alone() -> None:
     busy = (429, status(429, "TooManyRequests"), {"Retry-After": "1"})
     handler, _ = answering(busy, (200, ITEM))
     began = time.monotonic()
-    ask(handler, lambda c: c.get("/api/v1/x"), patience=5.0)
+    ask(handler, lambda c: c.get("/api/v1/x"), patience=60.0)
     assert time.monotonic() - began >= 1
     with pytest.raises(Refused, match="because"):
         ask(answering(busy)[0], lambda c: c.get("/api/v1/x"), patience=0.5)
@@ -165,15 +165,15 @@ def test_an_answer_that_got_lost_makes_nothing_twice(theirs: str, refusal: dict[
 
     work = lambda c: c.create("/api/v1/x", ITEM)  # noqa: E731
     if theirs == "r1":
-        assert ask(handler, work, patience=5.0) == there
+        assert ask(handler, work, patience=60.0) == there
     else:
         with pytest.raises(Refused) as caught:
-            ask(handler, work, patience=5.0)
+            ask(handler, work, patience=60.0)
         assert caught.value.message == refusal["message"]
     made.clear()
     work = lambda c: c.create("/api/v1/x", ITEM, dry_run=True)  # noqa: E731
     with pytest.raises(Refused, match=re.escape(refusal["message"])):  # a trial makes nothing
-        ask(handler, work, patience=5.0)
+        ask(handler, work, patience=60.0)
 
 
 @pytest.mark.parametrize("refusal", [status(409, "AlreadyExists"), QUOTA], ids=["name", "quota"])
@@ -270,7 +270,7 @@ def test_whom_to_trust(certificate: tuple[Path, Path], changes: dict[str, Any], 
     async def main() -> None:
         async with serving(handler, **({} if plain else {"ssl_context": context})) as host:
             host = host.replace("http://", "https://")
-            async with asyncio.timeout(10), Client(access(host, **changes), 3600) as made:
+            async with asyncio.timeout(60), Client(access(host, **changes), 3600) as made:
                 if not said:
                     assert await made.get("/x") == ITEM
                     return
@@ -295,7 +295,7 @@ def test_where_nobody_is(host: str, said: str, monkeypatch: pytest.MonkeyPatch) 
 
     async def main() -> None:
         patience = 0.5 if "refused" in said else 3600
-        async with asyncio.timeout(20), Client(access(host), patience) as made:
+        async with asyncio.timeout(60), Client(access(host), patience) as made:
             with pytest.raises(ClusterFault) as caught:
                 await made.get("/x")
             assert said in caught.value.message
@@ -309,7 +309,7 @@ def test_a_token_that_no_header_holds_is_not_shown() -> None:
     async def main() -> None:
         async with serving(handler) as host, Client(access(host, "s3\ncret"), 3600) as made:
             with pytest.raises(ClusterFault) as caught:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await made.get("/x")
             assert "cannot be asked" in caught.value.message
             assert "cret" not in f"{caught.value.message} {caught.value.hint}"
@@ -337,6 +337,19 @@ async def refusing(answer: str) -> AsyncIterator[tuple[int, list[str]]]:
         yield server.sockets[0].getsockname()[1], asked
 
 
+async def tried_again(found: Access, asked: list[str]) -> None:
+    """See that whoever has time asks more than once."""
+    tries = len(asked)
+    async with Client(found, 3600) as patient:
+        asking = asyncio.ensure_future(patient.get("/x"))
+        async with asyncio.timeout(60):
+            while len(asked) < tries + 2:
+                assert not asking.done()
+                await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
 def kubeconfig(path: Path, **cluster: str) -> None:
     one = {"cluster": "c", "user": "u", "namespace": "team"}
     cluster = {"server": "https://127.0.0.1:6443", **cluster}
@@ -353,7 +366,7 @@ async def told(made: Client) -> list[str]:
     """What every way to ask a server says where it cannot be asked."""
     watched = Watched(made, "/x", {}, asyncio.Event())
     watching = asyncio.ensure_future(watched.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not watched.fault and not watching.done():
             await asyncio.sleep(0.01)
     watching.cancel()
@@ -401,13 +414,16 @@ def test_a_proxys_password_is_in_no_message(
                 monkeypatch.setenv(named, proxy)
             kubeconfig(tmp_path / "config", **({named: proxy} if named == "proxy-url" else {}))
             found = await access_module.load()
-            async with asyncio.timeout(30), Client(found, 1.0) as made:
+            async with asyncio.timeout(100), Client(found, 1.0) as made:
                 words = await told(made)
                 tries = len(asked)
                 with pytest.raises(ClusterFault) as caught:
                     await made.get("/x")
             # Who is told again and again may lock the user out.
-            assert (len(asked) - tries == 1) is answer.startswith("4")
+            if answer.startswith("4"):
+                assert len(asked) == tries + 1
+            else:
+                await tried_again(found, asked)
             assert all("Proxy-Authorization: Basic " in one for one in asked)
         fault = caught.value
         assert fault.message == (
@@ -439,7 +455,7 @@ def test_a_proxys_address_that_is_none_is_in_no_message(
 
     async def main() -> None:
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(100),
             Client(await access_module.load(), 60) as made,
         ):
             for one in await told(made):

@@ -140,3 +140,34 @@ def test_what_had_to_be_secured_is_secured_again_without_a_question() -> None:
             assert second == manifest.secured(made("a", "print(2)"))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("what", ["pod", "job"])
+def test_a_name_is_free_as_soon_as_its_last_pod_is_gone(what: str, gone: bool) -> None:
+    """What a server knows by heart may be a moment old; a free name is not asked for twice."""
+    jobs = "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+    asked: list[bool] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        by_heart = request.query.get("resourceVersion") == "0"
+        asked.append(by_heart)
+        there = "/b" not in request.path and "=b" not in request.query.get("labelSelector", "")
+        there = there and (by_heart or not gone)
+        if request.path == PODS:
+            return web.json_response({"items": [{}] if there and what == "pod" else []})
+        if there and what == "job" and request.path == f"{jobs}/a":
+            return web.json_response({"metadata": {"name": "a"}})
+        status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "none"}
+        return web.json_response(status, status=404)
+
+    async def main() -> None:
+        async with client(answer) as api:
+            target = Target(api, "team")
+            assert await tries.taken(target, jobs, "a") is not gone
+            assert set(asked) == {True, False}
+            asked.clear()
+            assert not await tries.taken(target, jobs, "b")
+            assert set(asked) == {True}
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,7 @@ def test_another_worker_may_end_by_itself_a_little_later(jobs: Place) -> None:
             print("saved")
         else:
             open("first", "w").close()
-        """,
-        linger=10.0,
+        """
     )
     assert ended.display.state("worker-1") is State.SUCCEEDED
     assert ended.display.data("worker-1") == b"saved\n"
@@ -133,7 +133,7 @@ def test_a_stop_is_sigterm_to_the_group_and_leaves_time_to_save(jobs: Place) -> 
                     while True: time.sleep(60)
                 '''])
                 def save(*_):
-                    print("saves", child.wait(10))
+                    print("saves", child.wait(60))
                     time.sleep(0.3)
                     print("saved")
                     sys.exit(0)
@@ -141,7 +141,7 @@ def test_a_stop_is_sigterm_to_the_group_and_leaves_time_to_save(jobs: Place) -> 
                 print("ready")
                 while True: time.sleep(60)
                 """,
-                jobs.session(stop_grace=15.0),
+                jobs.session(stop_grace=60.0),
                 display,
             )
         )
@@ -220,7 +220,9 @@ def test_sigkill_follows_for_one_that_ignores_sigterm(jobs: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_cell_ends_soon_though_a_replica_takes_its_time(jobs: Place) -> None:
+def test_a_cell_ends_soon_though_a_replica_takes_its_time(
+    jobs: Place, figure: Callable[[str], None]
+) -> None:
     async def main() -> None:
         from ciao_kernel.cells import Lifetime
 
@@ -229,20 +231,23 @@ def test_a_cell_ends_soon_though_a_replica_takes_its_time(jobs: Place) -> None:
             jobs.ended(
                 """
                 %framework=tensorflow
-                import signal, time
+                import os, signal, time
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 print("ready")
-                while True: time.sleep(60)
+                while not os.path.exists("go-on"): time.sleep(0.01)
                 """,
-                session := jobs.session(stop_grace=8.0, lifetime=Lifetime()),
+                session := jobs.session(stop_grace=600.0, lifetime=Lifetime()),
                 display,
             )
         )
         await display.until("ready")
         started = time.monotonic()
         await interrupted(work)
-        assert time.monotonic() - started < 6
+        figure(f"{time.monotonic() - started:.2f} s to the end of the cell")
         assert "takes its time to end" in display.notices
+        assert len(jobs.training()) == 1
+        assert display.job is not None
+        (Path(display.job.place) / "go-on").touch()
         await wait(lambda: not jobs.alive())
         assert (await session.jobs())[0][1].state is State.STOPPED
 
@@ -355,7 +360,7 @@ def test_equal_tracebacks_are_counted(jobs: Place) -> None:
             time.sleep(0.01)
         raise RuntimeError("all of us")
         """,
-        stop_grace=10.0,
+        stop_grace=60.0,
     )
     assert isinstance(ended.error, JobFailed)
     text = "\n".join(ended.error.traceback)
@@ -379,8 +384,7 @@ def test_pytorch_by_python_gets_its_environment(jobs: Place) -> None:
         import os, sys
         names = "MASTER_ADDR WORLD_SIZE RANK PET_NNODES GREETING".split()
         print(*(os.environ[name] for name in names), sys.argv[1:], sep="|")
-        """,
-        linger=10.0,
+        """
     )
     assert ended.error is None
     rest = "['--lr', '0.1', 'two words']"

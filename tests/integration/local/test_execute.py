@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,8 +13,8 @@ from ciao_kernel.queries import Streams
 from tests.helpers.jobs import Place, replica
 
 
-def run(jobs: Place, *command: str, wait: float = 20, **streams: Any) -> tuple[int, bytes]:
-    """Run a command beside the replica of a job that is over already."""
+def run(jobs: Place, *command: str, wait: float = 60, **streams: Any) -> tuple[int, bytes]:
+    """Run a command beside the replica of a job that is over already; one that hangs fails."""
     out = bytearray()
 
     async def main() -> int:
@@ -71,11 +70,9 @@ def test_an_output_that_breaks_ends_the_command_and_is_not_its_fault(
     def write(data: bytes) -> None:
         raise error
 
-    started = time.monotonic()
     with pytest.raises(type(error), match=str(error.args[-1])) as caught:
         run(jobs, "yes", out=write, sizes=window() if terminal else None)
     assert caught.value is error
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["pipes", "terminal"])

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,11 @@ def test_a_detached_job_outlives_the_process_that_started_it(jobs: Place) -> Non
         ended = await jobs.ended(WAITS.replace("%worker=2", "%worker=1\n%detach"), session)
         owner.kill()
         owner.wait()
-        await asyncio.sleep(1.0)
         assert ended.result is not None
-        _, job, status = await session.find(ended.result.name)
+        name = ended.result.name
+        assert record(jobs, name, "job.json")["owner"] is None  # so nobody looks for it
+        os.kill(record(jobs, name, "status.json")["supervisor"]["pid"], signal.SIGCHLD)
+        _, job, status = await session.find(name)
         assert status.state is State.RUNNING
         (Path(job.place) / "go").touch()
         await session.attach(job.name, Recorder())
@@ -117,7 +120,9 @@ def test_a_detached_job_outlives_the_process_that_started_it(jobs: Place) -> Non
     asyncio.run(main())
 
 
-def test_all_ends_within_two_seconds_of_a_killed_owner(jobs: Place) -> None:
+def test_all_ends_with_a_killed_owner_and_gets_no_grace(
+    jobs: Place, figure: Callable[[str], None]
+) -> None:
     code = f"""
 import asyncio, os
 from pathlib import Path
@@ -132,7 +137,7 @@ subprocess.Popen(["sleep", "600"], start_new_session=True)
 open(os.environ["CIAO_REPLICA"], "w").close()
 while True: time.sleep(60)
 '''
-asyncio.run(place.session(stop_grace=30.0).run(text, Recorder(), place.folder))
+asyncio.run(place.session(stop_grace=600.0).run(text, Recorder(), place.folder))
 """
     root = Path(__file__).parents[3]
     owner = subprocess.Popen([sys.executable, "-c", code], cwd=root)
@@ -145,8 +150,8 @@ asyncio.run(place.session(stop_grace=30.0).run(text, Recorder(), place.folder))
         owner.kill()
         killed = time.monotonic()
         owner.wait()
-        await wait(lambda: not jobs.training())
-        assert time.monotonic() - killed < 15.0  # An owner that lives would give them 30 s.
+        await wait(lambda: not jobs.training())  # An owner that lives would give them 10 min.
+        figure(f"{time.monotonic() - killed:.2f} s until no training process is left")
         session = jobs.session()
         await wait(lambda: not jobs.alive())
         (_, status), *_ = await session.jobs()
@@ -369,7 +374,8 @@ def test_a_job_is_deleted_with_folders_that_it_made_read_only(jobs: Place) -> No
 
 
 def test_states_are_seen_in_an_order_that_can_be(jobs: Place) -> None:
-    ended = jobs.run("%framework=tensorflow\n%worker=2\nprint('x')\n", linger=10.0)
+    began = time.time()
+    ended = jobs.run("%framework=tensorflow\n%worker=2\nprint('x')\n")
     states = [event for event in ended.display.events if isinstance(event, Status)]
     assert ended.display.events[-1] is states[-1]
     assert [one.settled for one in states] == [False] * (len(states) - 1) + [True]
@@ -377,7 +383,7 @@ def test_states_are_seen_in_an_order_that_can_be(jobs: Place) -> None:
     for one in states[-1].replicas:
         assert one.log.endswith(f"{one.replica}.log")
         assert one.exit_code == 0
-        assert 0 <= time.time() - one.since < 60
+        assert began <= one.since <= time.time()
 
 
 def test_a_display_that_breaks_does_not_leave_the_job_behind(jobs: Place) -> None:
@@ -410,9 +416,9 @@ def test_an_interrupt_spares_a_job_that_outlives_an_ending_kernel(jobs: Place) -
                 running.display.notices
             )
             if ending:
-                await asyncio.sleep(0.6)  # twice the time in which a shutdown may save the job
+                await wait(lambda one=running: f"{name} runs on." in one.display.notices)  # noqa: B023
             backend, job, status = await running.session.find(name)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not ending and not status.over:
                     await asyncio.sleep(0.05)
                     backend, job, status = await running.session.find(name)

@@ -55,7 +55,7 @@ def test_uploads_that_are_asked_who_they_are_at_the_same_moment(serve: Serve, us
     def ask(handler: Any) -> bool:
         if handler.command != "POST" or handler.basic() == USER:
             return False
-        both.wait(10)
+        both.wait(60)
         handler.error(401, "UNAUTHORIZED", **{"WWW-Authenticate": 'Basic realm="fake"'})
         return True
 
