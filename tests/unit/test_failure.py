@@ -702,6 +702,42 @@ def test_a_victim_is_to_blame_where_others_only_ended() -> None:
     assert found == "worker-1 was killed by SIGKILL."
 
 
+def test_an_error_of_its_own_is_told_whatever_others_say() -> None:
+    logs = {"_0": VICTIM.format("KeyError: 'a'"), "_1": VICTIM.format("ValueError: b")}
+    found = ends(end(0, 1), end(1, 1), by=Replica("worker", 1), **logs)
+    assert found.message == "worker-1 ended with exit code 1: ValueError: b"
+
+
+def test_an_error_is_told_before_a_signal_that_came_beside_it() -> None:
+    logs = {"_0": RESET, "_1": VICTIM.format("ValueError: b")}
+    found = ends(end(0, 1), end(1, 1), end(2, -11), by=Replica("worker", 0), **logs)
+    assert found.message == "worker-1 ended with exit code 1: ValueError: b"
+    # One that lost its connection before the signal is a victim too.
+    found = ends(end(0, 1), end(1, -11), by=Replica("worker", 0), _0=RESET, _1=RESET)
+    assert found.message.startswith("worker-0")
+
+
+def test_who_was_stopped_did_not_fail_first() -> None:
+    stopped = ReplicaStatus(Replica("worker", 0), State.STOPPED, 0.0, -15)
+    assert ends(stopped, end(1, 3)).message == "worker-1 ended with exit code 3."
+    # It went on after an error, and its code is gone with its pod.
+    gone = ReplicaStatus(Replica("worker", 0), State.STOPPED, 0.0, None, "deleted")
+    said = VICTIM.format("ValueError: caught") + "INFO: on\n" * 30
+    found = ends(gone, end(1, 1), by=Replica("worker", 1), _0=said, _1=RESET)
+    assert found.message.startswith("worker-1")
+
+
+def test_the_log_of_a_replica_of_which_nothing_else_is_known_is_left_out() -> None:
+    said = VICTIM.format("ValueError: x")
+    assert "chief-0" not in text(failed({"worker-0": said, "chief-0": said}))
+
+
+def test_all_who_failed_by_the_same_are_named() -> None:
+    error = failed(dict.fromkeys(NAMES, VICTIM.format("ValueError: x")))
+    shown = "The same error came from worker-1, ps-0 (3 replicas in all)."
+    assert error.traceback[-1] == shown
+
+
 def test_a_job_can_fail_without_a_replica_that_is_known() -> None:
     unknown = Replica("launcher", 0)
     found = ends(end(0, 1), by=unknown, _0=RESET)
