@@ -863,6 +863,7 @@ def test_a_deadline_needs_no_replica() -> None:
         ),
         ("OSError: [Errno 98] Address already in use", "get new ports"),
         ("torch.distributed.DistNetworkError: EADDRINUSE, message", "get new ports"),
+        ("RuntimeError: The server socket has failed (errno: 98 - in use)", "get new ports"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "The disk is full"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried", "a smaller batch"),
@@ -942,6 +943,28 @@ def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
 )
 def test_hints_of_libraries_that_say_the_cause_elsewhere(said: str, hint: str) -> None:
     assert hint in failed({"worker-0": said}).hint
+
+
+@pytest.mark.parametrize(
+    ("said", "ports"),
+    [
+        ("RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84]", True),
+        ("RuntimeError: c10d: no store", True),
+        ("RendezvousClosedError", True),
+        ("RuntimeError: The server socket has failed", True),
+        ("OSError: cannot bind", True),
+        ("RuntimeError: failed to listen", True),
+        ("torch.distributed.DistStoreError: x", True),
+        ("RuntimeError: NCCL error", True),
+        ("ValueError: rebind the weights", False),
+        ("ValueError: unlistened", False),
+    ],
+)
+def test_a_port_that_is_taken_matters_to_what_needs_one(said: str, ports: bool) -> None:
+    beside = "W: Address already in use\n"
+    hint = failed({"worker-0": beside + VICTIM.format(said)}).hint
+    assert ("get new ports" in hint) == ports
+    assert failed({"worker-0": VICTIM.format(said)}).hint == WHOLE_LOG
 
 
 def test_the_file_that_was_missing_last_is_named(tmp_path: Path) -> None:
