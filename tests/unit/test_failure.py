@@ -702,6 +702,42 @@ def test_a_victim_is_to_blame_where_others_only_ended() -> None:
     assert found == "worker-1 was killed by SIGKILL."
 
 
+def test_an_error_of_its_own_is_told_whatever_others_say() -> None:
+    logs = {"_0": VICTIM.format("KeyError: 'a'"), "_1": VICTIM.format("ValueError: b")}
+    found = ends(end(0, 1), end(1, 1), by=Replica("worker", 1), **logs)
+    assert found.message == "worker-1 ended with exit code 1: ValueError: b"
+
+
+def test_an_error_is_told_before_a_signal_that_came_beside_it() -> None:
+    logs = {"_0": RESET, "_1": VICTIM.format("ValueError: b")}
+    found = ends(end(0, 1), end(1, 1), end(2, -11), by=Replica("worker", 0), **logs)
+    assert found.message == "worker-1 ended with exit code 1: ValueError: b"
+    # One that lost its connection before the signal is a victim too.
+    found = ends(end(0, 1), end(1, -11), by=Replica("worker", 0), _0=RESET, _1=RESET)
+    assert found.message.startswith("worker-0")
+
+
+def test_who_was_stopped_did_not_fail_first() -> None:
+    stopped = ReplicaStatus(Replica("worker", 0), State.STOPPED, 0.0, -15)
+    assert ends(stopped, end(1, 3)).message == "worker-1 ended with exit code 3."
+    # It went on after an error, and its code is gone with its pod.
+    gone = ReplicaStatus(Replica("worker", 0), State.STOPPED, 0.0, None, "deleted")
+    said = VICTIM.format("ValueError: caught") + "INFO: on\n" * 30
+    found = ends(gone, end(1, 1), by=Replica("worker", 1), _0=said, _1=RESET)
+    assert found.message.startswith("worker-1")
+
+
+def test_the_log_of_a_replica_of_which_nothing_else_is_known_is_left_out() -> None:
+    said = VICTIM.format("ValueError: x")
+    assert "chief-0" not in text(failed({"worker-0": said, "chief-0": said}))
+
+
+def test_all_who_failed_by_the_same_are_named() -> None:
+    error = failed(dict.fromkeys(NAMES, VICTIM.format("ValueError: x")))
+    shown = "The same error came from worker-1, ps-0 (3 replicas in all)."
+    assert error.traceback[-1] == shown
+
+
 def test_a_job_can_fail_without_a_replica_that_is_known() -> None:
     unknown = Replica("launcher", 0)
     found = ends(end(0, 1), by=unknown, _0=RESET)
@@ -827,6 +863,7 @@ def test_a_deadline_needs_no_replica() -> None:
         ),
         ("OSError: [Errno 98] Address already in use", "get new ports"),
         ("torch.distributed.DistNetworkError: EADDRINUSE, message", "get new ports"),
+        ("RuntimeError: The server socket has failed (errno: 98 - in use)", "get new ports"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "The disk is full"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried", "a smaller batch"),
@@ -906,6 +943,28 @@ def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
 )
 def test_hints_of_libraries_that_say_the_cause_elsewhere(said: str, hint: str) -> None:
     assert hint in failed({"worker-0": said}).hint
+
+
+@pytest.mark.parametrize(
+    ("said", "ports"),
+    [
+        ("RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84]", True),
+        ("RuntimeError: c10d: no store", True),
+        ("RendezvousClosedError", True),
+        ("RuntimeError: The server socket has failed", True),
+        ("OSError: cannot bind", True),
+        ("RuntimeError: failed to listen", True),
+        ("torch.distributed.DistStoreError: x", True),
+        ("RuntimeError: NCCL error", True),
+        ("ValueError: rebind the weights", False),
+        ("ValueError: unlistened", False),
+    ],
+)
+def test_a_port_that_is_taken_matters_to_what_needs_one(said: str, ports: bool) -> None:
+    beside = "W: Address already in use\n"
+    hint = failed({"worker-0": beside + VICTIM.format(said)}).hint
+    assert ("get new ports" in hint) == ports
+    assert failed({"worker-0": VICTIM.format(said)}).hint == WHOLE_LOG
 
 
 def test_the_file_that_was_missing_last_is_named(tmp_path: Path) -> None:

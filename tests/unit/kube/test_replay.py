@@ -346,8 +346,9 @@ def test_the_kubelets_words_are_kept_to_be_told(end: bytes) -> None:
         assert not replay.finish()
 
 
-def test_words_behind_lines_cost_none_of_them() -> None:
-    replay = Replay(Progress())
+@pytest.mark.parametrize("since", ["", "2023-11-14T22:13:20Z"])
+def test_words_behind_lines_cost_none_of_them(since: str) -> None:
+    replay = Replay(Progress(), since=since)
     assert said(replay.feed(line(0, b"one") + b"failed to open it\n" + line(1, b"two"))) == b"one\n"
     assert (replay.broken, replay.words) == (True, b"failed to open it")
 
@@ -444,3 +445,50 @@ def test_no_more_than_a_megabyte_is_held_back() -> None:
     assert replay.holding
     assert said(replay.feed(line(1, half))) == (half + b"\n") * 2
     assert not replay.holding
+
+
+def test_of_the_kubelets_words_the_first_are_told() -> None:
+    replay = Replay(Progress())
+    replay.feed(b"failed to open it\nand more")
+    replay.end()
+    assert replay.words == b"failed to open it"
+
+
+def test_words_in_place_of_lines_do_not_mean_another_file() -> None:
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a"))
+    replay = Replay(progress)
+    assert not replay.feed(b"failed to open it\n")
+    assert not replay.end()
+    assert replay.broken
+
+
+def test_a_long_line_behind_the_end_of_an_older_one_is_no_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10)
+    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    assert not replay.feed(b"of a long line\n")
+    assert said(replay.feed(line(0, b"x" * 25)[:-1])) == b"xxxxxxxxxx\n" * 2
+    assert not replay.end()
+    assert not replay.broken
+
+
+@pytest.mark.parametrize("mode", [Mode.COUNT, Mode.ANEW])
+def test_what_was_delivered_of_a_long_line_is_missing_in_no_other(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The long line may have gone with its file."""
+    monkeypatch.setattr(replay_module, "LONGEST", 10)
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
+    body = line(0, b"a") if mode is Mode.COUNT else b""
+    assert said(Replay(progress, mode).feed(body + line(5, b"abc"))) == b"abc\n"
+
+
+def test_a_search_that_was_cut_off_has_found_nothing_nearly() -> None:
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a"))
+    replay = Replay(progress, Mode.SEARCH)
+    assert not replay.feed(line(5, b"b"))
+    assert not replay.nearly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -293,3 +294,37 @@ def test_interpreters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert matches("%python=py|", folder) == ("python3",)
     assert matches("%python=~/co|", folder) == ("'~/conf/'",)
     assert matches(f"%python={folder}/co|", folder) == (f"{folder}/conf/",)
+
+
+def test_of_many_interpreters_the_newest_come_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("sys.executable", "/opt/python")
+    names = matches("%python=|", folder)
+    assert names[:2] == ("python3", "python")
+    numbers = [int(name.removeprefix("python3.")) for name in names[2:-1]]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[-1] == 10
+    assert sys.version_info.minor in numbers
+    assert names[-1] == "/opt/python"
+
+
+def test_a_home_that_nobody_has(folder: Path) -> None:
+    assert matches("%python=~no-such-user/|", folder) == ()
+
+
+def test_of_very_many_matches_some_are_offered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ciao_kernel.magics.complete._MOST_MATCHES", 2)
+    monkeypatch.setattr("ciao_kernel.magics.complete._MOST_REPLICAS", 3)
+    assert matches("%files=t|", folder) == ("test.csv", "train.csv")
+    assert matches("%files=conf/|", folder) == ("conf/a.yaml", "conf/sub/")
+    (folder / "trial.csv").touch()
+    assert matches("%files=t|", folder) == ("test.csv", "train.csv")
+    text = TF + "%worker=1000\n%follow=worker-"
+    assert matches(text + "|") == ("worker-0", "worker-1", "worker-2")
+    found = complete("%input=", 7, TABLE, folder, variables=["c", "b", "a"])
+    assert found is not None
+    assert found.matches == ("a", "b")

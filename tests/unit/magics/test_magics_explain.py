@@ -105,6 +105,17 @@ def test_overview_names_all_and_fits_a_terminal() -> None:
     assert text.index("%framework=…") < text.index("%worker=…") < text.index("%cpu=…")
 
 
+def test_overview_is_in_groups_with_defaults_and_wraps_under_its_texts() -> None:
+    lines = overview(TABLE).splitlines()
+    titles = [line for line in lines[6:] if line and not line.startswith(" ")]
+    assert titles == ["Framework and replicas", "What each replica gets", "The job"]
+    texts = [line for line in lines[6:] if line.startswith(" ")]
+    width = len("  ") + max(len(f"%{entry.name}=…") for entry in TABLE.entries) + len("  ")
+    assert all(line[width] != " " and line[width - 2 : width] == "  " for line in texts)
+    assert any(line.endswith("Where the job runs. Default: auto.") for line in lines)
+    assert any(line.endswith("  How many workers.") for line in lines)
+
+
 @pytest.mark.parametrize("write", [markdown, reference])
 def test_tables_have_a_row_for_each(write: object) -> None:
     text = write(TABLE)  # type: ignore[operator]

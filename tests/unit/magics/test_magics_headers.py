@@ -349,6 +349,34 @@ def test_errors_of_options_name_the_option_and_no_line(
     assert caught.value.line == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("worker", "two", "For example: --worker=1"),
+        ("cpu", "x", "For example: --cpu=2"),
+        ("nproc-per-node", "0", "For example: --nproc-per-node=2"),
+        ("args", "'", 'For example: --args="--epochs 3 --lr 0.1"'),
+        ("detach", "maybe", "For example: --detach"),
+        ("clean-policy", "al", "Did you mean --clean-policy=all?"),
+        ("worker", "1;%ps=x", "For example: --ps=1"),
+    ],
+)
+def test_hints_for_options_are_options(name: str, value: str, hint: str) -> None:
+    with pytest.raises(DirectiveError) as caught:
+        values.read(parse.option_tokens({name: [value]}), TABLE, "tensorflow")
+    assert caught.value.hint == hint
+
+
+def test_what_options_lack_or_say_twice_is_in_no_line() -> None:
+    with pytest.raises(UsageError) as lacking:
+        values.read(parse.option_tokens({"worker": ["1"]}), TABLE, None)
+    assert not isinstance(lacking.value, DirectiveError)
+    assert lacking.value.message == "no framework is named."
+    with pytest.raises(DirectiveError) as twice:
+        values.read(parse.option_tokens({"envvar": ["A=1", "A=2"]}), TABLE, "pytorch")
+    assert twice.value.message == "A is given two values."
+
+
 def test_a_header_for_eyes_has_no_values_of_variables() -> None:
     text = "%framework=pytorch\n%cpu=1\n%worker=2;%cpu=2;%gpu=1\n%envvar=A=1 B=x\n%args='a b'\n"
     spec = parse.parse(text + "x", TABLE).spec
