@@ -23,6 +23,7 @@ def nodes(local_cluster: Cluster, with_kwok: None) -> Iterator[kwok.FakeNodes]:
         yield made
 
 
+@pytest.mark.alone  # the API server has no time for others meanwhile
 @pytest.mark.slow
 def test_a_thousand_pods_run_on_fake_nodes(nodes: kwok.FakeNodes, namespace: Namespace) -> None:
     pods = [

@@ -23,6 +23,8 @@ def job_cell(notebook: str) -> str:
     return next("".join(c["source"]) for c in cells if "".join(c["source"]).startswith("%"))
 
 
+# The same cells run in their notebooks in the first tier: test_kernel.py.
+@pytest.mark.second("operators")
 @pytest.mark.frameworks
 @pytest.mark.usefixtures("with_frameworks")
 @pytest.mark.parametrize(

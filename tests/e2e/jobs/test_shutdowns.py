@@ -143,7 +143,7 @@ def test_a_kernel_that_is_culled_leaves_its_job(team: Team, place: Place) -> Non
     untouched(team, "mine")
 
 
-@pytest.mark.alone
+@pytest.mark.alone  # it takes all processors from whoever runs beside it
 @pytest.mark.slow
 def test_shutdowns_under_load_lose_no_job(team: Team, start_kernel: Start, figure: Figure) -> None:
     """Orderly shutdowns and restarts by turns, while nothing gets the processor in time."""
