@@ -136,7 +136,8 @@ def test_the_version_costs_little_more_than_python(
     figure(f"{min(seconds) * 1000:.0f} ms of a processor")
     before = imported_by(ciao, ["-c", "pass"])  # what the environment's own path files import
     ours = imported(ciao, ["--version"]) - before - sys.stdlib_module_names
-    assert ours <= {"ciao_kernel", "argcomplete"}
+    # The last is Jython's: the standard library's `copy` looks for it.
+    assert ours <= {"ciao_kernel", "argcomplete", "org"}
 
 
 def imported(ciao: User, words: list[str], **env: str) -> set[str]:
