@@ -151,6 +151,7 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         ("%%prun\n" + TF + "x", 1, 0, "%%prun is for IPython", "a plain cell"),
         ("%%timeit\n" + TF + "x", 1, 0, "%%timeit is for IPython", "a plain cell"),
         (TF + "%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
+        ("%%ciao\n%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
         ("%%ciao run\n" + TF + "x", 1, 0, "takes nothing on its line", "%worker=2"),
         (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is for IPython", "a plain cell"),
         (TF + "x = 1\n%time f()\n", 3, 0, "%time is for IPython", "a plain cell"),

@@ -256,6 +256,16 @@ def test_comments_in_a_file_are_not_directives() -> None:
     assert not parse.is_job("x = 1\n#%worker=2\n", TABLE, Style.FILE)
 
 
+def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None:
+    assert tokens("#%worker 2\n#%worker\n", Style.FILE) == [(1, "worker", "2"), (2, "worker", None)]
+    assert tokens("# %detach\n# %worker=2\n", Style.FILE) == [
+        (1, "detach", None),
+        (2, "worker", "2"),
+    ]
+    prose = "# %worker 2\n# %worker\n# %detach from it\n# %unknown=2\n# %unknown\n"
+    assert tokens(prose, Style.FILE) == []
+
+
 def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
     with pytest.raises(SourceError) as caught:
         parse.parse("#%framework=pytorch\n%worker=2\nx = 1\n", TABLE, style=Style.FILE)
