@@ -96,7 +96,7 @@ class Replay:
         """
         found = self.release()
         if self._rest and not stamps.stamped(self._rest) and not self.broken:
-            self.words, self.broken = self._rest[:HEAD], True
+            self.words = self._rest[:HEAD]
         if self.words or self.joined:
             self.broken = bool(self.words)
             return found
@@ -167,7 +167,7 @@ class Replay:
         if self._lost:
             found.append(Gap(_rotated(progress.last, first)))
             progress.before = replace(progress, before=None)
-            progress.first, progress.high, progress.marks = b"", b"", {}
+            progress.first, progress.last, progress.high, progress.marks = b"", b"", b"", {}
             progress.open, progress.sent = b"", 0
             self._lost, self._owed = False, 0
         progress.first = progress.first or first[:HEAD]

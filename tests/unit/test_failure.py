@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import JobError, JobFailed, JobStopped
-from ciao_kernel.failure import judge
+from ciao_kernel.failure import judge, tracebacks
 from ciao_kernel.failure.explanation import explain
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from tests.helpers.growth import is_linear
@@ -217,7 +217,8 @@ def test_exception_groups() -> None:
         raise ExceptionGroup("several", errors)
         """
     )
-    error = failed({"worker-0": said + "\nafter\n"})
+    error = failed({"worker-0": said + "\nafter\n| loss: 0.3 |\n"})
+    assert "loss" not in text(error)
     assert error.message.endswith("ExceptionGroup: several (2 sub-exceptions)")
     assert "ValueError: one" in text(error)
     assert "TypeError: two" in text(error)
@@ -245,6 +246,30 @@ INFO:root: bye
     error = failed({"worker-0": trace})
     assert error.message.endswith("RuntimeError: Error(s) in loading state_dict for Net:")
     assert error.traceback[-1] == '\tUnexpected key(s): "fd".'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *("IndexError: x", "ImportError: x", "WorkerError: x", "InfoError: x", "AssertionError"),
+        *("AssertionError:", "my.module.Error: x", "_Private: x", "E1: x"),
+    ],
+)
+def test_errors_of_any_name(error: str) -> None:
+    found = failed({"worker-0": VICTIM.format(error)})
+    assert found.message == f"worker-0 ended with exit code 1: {error}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "| loss: 0.3 | accuracy: 0.9 |\n",
+        "Traceback (most recent call last): see above\nnote: x\n",
+        "  + Exception Group Traceback (most recent call last): see above\n  | note: x\n",
+    ],
+)
+def test_what_only_looks_like_a_traceback_is_none(said: str) -> None:
+    assert failed({"worker-0": said}).message == "worker-0 ended with exit code 1."
 
 
 def test_lines_of_other_threads_within_a_traceback_are_passed_over() -> None:
@@ -331,8 +356,13 @@ BEHIND = {
     ),
     "progress": "step 9: 30%|███ | 3/10\n" * 8 + "\rEpoch 1: 1%|\rEpoch 1: 2%|" * 500,
     "wandb": "wandb: Run summary: loss 0.1\n" * 100,
-    "faulthandler": "Thread 0x00007f01 (most recent call first):\n" * 60
-    + "Current thread 0x00007f02 (most recent call first):\n" * 60,
+    "thread": "Thread 0x00007f01 (most recent call first):\n" * 100,
+    "this thread": "Current thread 0x00007f02 (most recent call first):\n" * 100,
+    "PyTorch": "[W1121 14:02:28.1 ProcessGroup.cpp:616] Warning: not destroyed\n" * 100,
+    "header": "W0000 00:00:1795335190.836461 19664 rpc_server.h:83] shutting down\n" * 100,
+    "XLA": "2026-01-01 12:00:00.123456: W external/local_xla/x.cc:108] end\n" * 100,
+    "blanks": "   \n" * 100 + "[rank0]: \n" * 100,
+    "excepthook": "Error in sys.excepthook:\n" + VICTIM.format("OSError: late"),
     "atexit": "closing the cache\nflushing\nError in atexit._run_exitfuncs:\n"
     + VICTIM.format("OSError: late"),
     "del": "Exception ignored in: <function Pool.__del__ at 0x7f>\n"
@@ -344,6 +374,35 @@ BEHIND = {
 def test_what_is_said_at_an_end_hides_no_traceback(behind: str) -> None:
     error = failed({"worker-0": "step 1\n" + VICTIM.format("ValueError: x") + BEHIND[behind]})
     assert error.message == "worker-0 ended with exit code 1: ValueError: x"
+
+
+@pytest.mark.parametrize(
+    ("behind", "ended"),
+    [
+        (["a", "b"], True),
+        (["a", "b", "c"], False),
+        ([" a"] * 8, True),  # as of a stack: a quarter each
+        ([" a"] * 9, False),
+        (["a", *[" a"] * 4], True),
+        (["a", *[" a"] * 5], False),
+        (["a", "", "  ", "[rank0]: ", "wandb: done", "b"], True),
+    ],
+)
+def test_how_much_may_be_behind_the_traceback_of_an_end(behind: list[str], ended: bool) -> None:
+    lines = ["step 1", *VICTIM.format("ValueError: x\nERROR end").splitlines(), *behind]
+    assert (tracebacks.last_of(lines, 3) is not None) == ended
+
+
+def test_an_error_that_was_told_before_is_no_part_of_the_last() -> None:
+    caught = VICTIM.format("ValueError: caught") + "going on\n"
+    assert "caught" not in text(failed({"worker-0": caught + VICTIM.format("KeyError: 'x'")}))
+    # Nor is it why the replica ended, though what it says last comes from another's end.
+    assert "ConnectionReset" in failed({"worker-0": caught + RESET}).message
+
+
+def test_what_is_said_at_an_end_concerns_what_comes_behind_it_only() -> None:
+    said = VICTIM.format("ValueError: x") + "Exception ignored in: <Thread>"
+    assert failed({"worker-0": said}).message.endswith("ValueError: x")
 
 
 def test_chained_tracebacks_are_one_however_long() -> None:
@@ -461,6 +520,7 @@ def test_the_whole_message_is_shown_and_nothing_after_it(said: str, after: str) 
         *("terminate called without an active exception\n", "Aborted (core dumped)\n"),
         *("Killed\n", "Terminated\n", "Segmentation fault (core dumped)\n"),
         *("x.py:3: DeprecationWarning: old\n", "x.py:3: Warning: old\n"),
+        *("by torch/distributed/elastic/x.py\n", "agent torch.distributed.elastic: end\n"),
     ],
 )
 def test_what_comes_after_an_error_is_no_part_of_its_message(after: str) -> None:
@@ -471,15 +531,8 @@ def test_what_comes_after_an_error_is_no_part_of_its_message(after: str) -> None
 @pytest.mark.parametrize(
     "more",
     [
-        "Information",
-        "WARNINGS",
-        "steps 3",
-        "epochs",
-        "30% of it",
-        "Killedby",
-        "[x] y",
-        "3/4",
-        "===",
+        *("Information", "WARNINGS", "steps 3", "epochs", "30% of it", "Killedby", "[x] y", "3/4"),
+        *("===", "step3", "at 12:00:00", "was Killed", "see step 3", "an ERROR"),
     ],
 )
 def test_what_only_looks_like_an_end_of_a_message_is_a_part_of_it(more: str) -> None:
@@ -488,8 +541,14 @@ def test_what_only_looks_like_an_end_of_a_message_is_a_part_of_it(more: str) -> 
 
 
 def test_a_message_has_its_limit() -> None:
-    error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 60})
+    error = failed({"worker-0": VICTIM.format("ValueError: x") + "more\n" * 60 + "  stack\n"})
     assert text(error).count("more") == 20
+    assert "stack" not in text(error)
+
+
+def test_blank_lines_at_its_end_are_no_part_of_a_message() -> None:
+    error = failed({"worker-0": VICTIM.format("ValueError: x\n\nmore\n  \n\n   ")})
+    assert error.traceback[-3:] == ("ValueError: x", "", "more")
 
 
 def test_the_message_of_a_chained_exception_is_whole_too() -> None:
@@ -533,6 +592,32 @@ def test_an_exception_group_behind_an_unfinished_line() -> None:
     assert error.traceback[1:] == failed({"worker-0": said}).traceback[1:]
 
 
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "x.py", line 1, in <module>
+  | ExceptionGroup: {} (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | ValueError: one
+    +------------------------------------
+"""
+
+
+def test_a_group_is_whole_whatever_is_around_it() -> None:
+    one, two = GROUP.format("one"), GROUP.format("two")
+    for before in ("", VICTIM.format("KeyError: 'caught'"), one):
+        error = failed({"worker-0": before + two})
+        assert error.message.endswith("ExceptionGroup: two (1 sub-exception)")
+        assert text(error) + "\n" == two
+    said = "".join(f"[rank0]: {line}\n" for line in two.splitlines())
+    assert text(failed({"worker-0": said})) + "\n" == two
+
+
+def test_a_line_shows_what_a_terminal_would_show() -> None:
+    error = failed({"worker-0": "10%\r50%\r90%\nlast\r\r\n   \n"}, codes={"worker-0": 3})
+    assert error.traceback == ("[worker-0] 90%", "[worker-0] last")
+    said = "step 3/10Traceback (most recent call last):\n  File\n"
+    assert failed({"worker-0": said}).traceback[0] == "[worker-0] step 3/10"
+
+
 def test_ranks_that_write_at_the_same_time_are_kept_apart() -> None:
     said = """[rank0]: Traceback (most recent call last):
 [rank1]: Traceback (most recent call last):
@@ -568,6 +653,10 @@ def test_the_rank_that_failed_by_itself_is_the_cause() -> None:
     error = failed({"worker-0": ranked(1, "ValueError: mine") + others + caught + report})
     assert error.message == "worker-0 ended with exit code 1: ValueError: mine"
     assert "Connection closed" in failed({"worker-0": caught + others + report}).message
+    # Chained ones are shown whole.
+    link = "[rank0]: During handling of the above exception, another exception occurred:\n\n"
+    said = ranked(0, "KeyError: 'x'") + "\n" + link + ranked(0, "ValueError: mine")
+    assert "KeyError: 'x'" in failed({"worker-0": said + report}).traceback
     # What one rank caught before is not the cause of its own end.
     link = "[rank0]: During handling of the above exception, another exception occurred:\n\n"
     said = ranked(0, "KeyError: 'x'") + "\n" + link + ranked(0, closed)
@@ -635,7 +724,7 @@ def test_the_culprit_is_named_and_not_its_victim(said: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "ConnectionAbortedError: [Errno 103] Software caused connection abort",
+        "RuntimeError: Connection aborted",
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "BrokenPipeError: [Errno 32] Broken pipe",
         "RuntimeError: Connection reset by peer",
@@ -863,7 +952,8 @@ def test_a_deadline_needs_no_replica() -> None:
         ),
         ("OSError: [Errno 98] Address already in use", "get new ports"),
         ("torch.distributed.DistNetworkError: EADDRINUSE, message", "get new ports"),
-        ("RuntimeError: The server socket has failed (errno: 98 - in use)", "get new ports"),
+        ("RuntimeError: failed (errno: 98 - in use)", "get new ports"),
+        ("RuntimeError: failed (EADDRINUSE)", "get new ports"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "The disk is full"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried", "a smaller batch"),
@@ -955,15 +1045,16 @@ def test_hints_of_libraries_that_say_the_cause_elsewhere(said: str, hint: str) -
         ("OSError: cannot bind", True),
         ("RuntimeError: failed to listen", True),
         ("torch.distributed.DistStoreError: x", True),
+        ("torch.distributed.DistError: x", True),
         ("RuntimeError: NCCL error", True),
         ("ValueError: rebind the weights", False),
         ("ValueError: unlistened", False),
     ],
 )
 def test_a_port_that_is_taken_matters_to_what_needs_one(said: str, ports: bool) -> None:
-    beside = "W: Address already in use\n"
-    hint = failed({"worker-0": beside + VICTIM.format(said)}).hint
-    assert ("get new ports" in hint) == ports
+    for beside in ("Address already in use", "code: EADDRINUSE", "x (errno: 98 - taken)"):
+        hint = failed({"worker-0": f"W: {beside}\n{VICTIM.format(said)}"}).hint
+        assert ("get new ports" in hint) == ports
     assert failed({"worker-0": VICTIM.format(said)}).hint == WHOLE_LOG
 
 
@@ -992,13 +1083,36 @@ def test_words_far_above_the_end_give_no_hint() -> None:
     assert failed({"worker-0": said}, codes={"worker-0": 3}).hint == WHOLE_LOG
 
 
-def test_a_disk_may_be_too_full_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(place: str) -> SimpleNamespace:
+@pytest.mark.parametrize(
+    ("said", "free", "full"),
+    [
+        ("", 0, True),
+        ("", 500_000, True),
+        ("", 10**12, False),
+        # Another disk is the full one, or there is room by now.
+        (VICTIM.format("OSError: [Errno 28] No space left on device"), 10**12, True),
+    ],
+)
+def test_a_disk_may_be_too_full_to_say_so(
+    said: str, free: int, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(place: str) -> SimpleNamespace:
         assert place == JOB.files
-        return SimpleNamespace(free=0)
+        return SimpleNamespace(free=free)
 
-    monkeypatch.setattr(shutil, "disk_usage", full)
-    assert failed({"worker-0": ""}).hint.startswith("The disk is full.")
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    assert failed({"worker-0": said}).hint.startswith("The disk is full.") == full
+
+
+def test_a_file_that_is_not_beside_the_code_cannot_be_sent(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for name in ("data.csv", "here/own.csv"):
+        (tmp_path / name).touch()
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '{}'"
+    for name in (f"{folder}/own.csv", "../data.csv"):
+        said = VICTIM.format(missing.format(name))
+        assert failed({"worker-0": said}, folder=folder).hint == WHOLE_LOG
 
 
 def test_where_no_log_is_kept_none_is_named() -> None:
@@ -1058,6 +1172,9 @@ def test_commands_to_terminals_are_taken_out() -> None:
     error = failed({"worker-0": b"\xff\xfe\n" + said.replace("\n", "\r\n").encode()})
     assert error.message.endswith("ValueError: red end")
     assert "\x1b" not in text(error) + error.message
+    link = "\x1b]8;;http://x\x1b\\here\x1b]8;;\x1b\\"
+    said = VICTIM.format(f"ValueError: {link}\x1b[m \x1b(Bthe\x1b= end\x1b")
+    assert failed({"worker-0": said}).message.endswith("ValueError: here the end")
 
 
 def test_html_stays_text_for_whoever_shows_it() -> None:

@@ -264,7 +264,7 @@ def _reason(pod: Manifest, over: Manifest) -> str:
 def _program(pod: Manifest) -> list[Manifest]:
     """The status of the container that is the program; all of them where none has its name."""
     found = many(pod, "status", "containerStatuses")
-    with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError):
+    with contextlib.suppress(AttributeError, KeyError):
         name = marks.container(pod)
         return [one for one in found if one.get("name") == name] or found
     return found

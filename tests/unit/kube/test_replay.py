@@ -351,6 +351,11 @@ def test_words_behind_lines_cost_none_of_them(since: str) -> None:
     replay = Replay(Progress(), since=since)
     assert said(replay.feed(line(0, b"one") + b"failed to open it\n" + line(1, b"two"))) == b"one\n"
     assert (replay.broken, replay.words) == (True, b"failed to open it")
+    replay = Replay(Progress(), since=since)
+    replay.feed(line(0, b"one"))
+    assert not replay.feed(b"failed to open it\n" + line(1, b"two")[:-1])
+    assert replay.broken
+    assert not replay.finish()
 
 
 def test_the_end_of_a_long_line_whose_beginning_is_older_is_no_words() -> None:
@@ -421,10 +426,11 @@ def test_a_file_that_is_not_the_same_is_noticed_at_its_first_line() -> None:
         Replay(progress).feed(line(5000, b"new"))
 
 
-def test_what_is_unfinished_in_a_file_that_is_not_the_same_is_not_delivered() -> None:
+@pytest.mark.parametrize("mode", [Mode.COUNT, Mode.SEARCH])
+def test_what_is_unfinished_in_a_file_that_is_not_the_same_is_not_delivered(mode: Mode) -> None:
     progress = Progress()
     Replay(progress).feed(line(0, b"a"))
-    replay = Replay(progress, Mode.SEARCH)
+    replay = Replay(progress, mode)
     assert not replay.feed(line(5000, b"b")[:-1])
     assert not replay.finish()
 
@@ -434,6 +440,13 @@ def test_once_the_clock_was_set_back_lines_come_at_once_again() -> None:
     assert said(replay.feed(line(1000, b"a") + line(0, b"b"))) == b"a\n"
     assert said(replay.release()) == b"b\n"
     assert said(replay.feed(line(1, b"c"))) == b"c\n"
+    assert not replay.holding
+
+
+def test_lines_that_are_held_back_come_in_their_order() -> None:
+    replay = Replay(Progress())
+    replay.feed(line(1000, b"a") + line(0, b"b"))
+    assert said(replay.feed(line(2000, b"c"))) == b"b\nc\n"
     assert not replay.holding
 
 
@@ -484,6 +497,7 @@ def test_what_was_delivered_of_a_long_line_is_missing_in_no_other(
     Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
     body = line(0, b"a") if mode is Mode.COUNT else b""
     assert said(Replay(progress, mode).feed(body + line(5, b"abc"))) == b"abc\n"
+    assert said(Replay(progress).feed(body + line(5, b"abc") + line(6, b"d"))) == b"d\n"
 
 
 def test_a_search_that_was_cut_off_has_found_nothing_nearly() -> None:
@@ -492,3 +506,68 @@ def test_a_search_that_was_cut_off_has_found_nothing_nearly() -> None:
     replay = Replay(progress, Mode.SEARCH)
     assert not replay.feed(line(5, b"b"))
     assert not replay.nearly
+
+
+def test_a_file_that_is_read_again_in_one_piece_is_not_delivered_again() -> None:
+    lines = [line(number * 100, b"%d" % number) for number in range(11)]
+    first, gap, new = Replay(Progress()).feed(b"".join([*lines[:10], *lines[5:]]))
+    assert isinstance(first, Lines)
+    assert first.count == 10
+    assert isinstance(gap, Gap)
+    assert gap.text == ("Lines before 22:13:20 UTC are lost: they came faster than they were read.")
+    assert said([new]) == b"10\n"
+
+
+def test_once_a_line_was_searched_for_to_count_is_enough_again() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    for number in range(8):
+        node.write(START + number * 400 * MS, b"%d\n" % number)
+    reader.ask(cut=False)
+    node.file = 5
+    for number in range(8, 10):
+        node.write(START + number * 400 * MS, b"%d\n" % number)
+        reader.complete()
+        assert reader.data == node.text()
+        assert reader.searches == 1
+    assert not reader.gaps
+
+
+def test_of_two_equal_lines_one_is_in_the_older_file() -> None:
+    node = Node()
+    reader = Reader(node, random.Random(1))
+    node.write(START, b"same\n")
+    node.write(START, b"same\n")
+    reader.ask(cut=False)
+    node.write(START + MS, b"new\n")
+    node.file = 1
+    reader.complete()
+    assert reader.data == node.text()
+    assert not reader.gaps
+
+
+def test_the_first_line_of_a_container_stays_its_first() -> None:
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a") + line(3000, b"b"))
+    assert said(Replay(progress).feed(line(3000, b"b") + line(4000, b"c"))) == b"c\n"
+    assert progress.first == line(0, b"a")[:-1]
+
+
+def test_very_many_words_are_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10)
+    replay = Replay(Progress())
+    assert not replay.feed(b"x" * 9000)
+    assert not replay.end()
+    assert replay.words == b"x" * 4096
+
+
+def test_a_new_file_may_begin_with_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "LONGEST", 10)
+    progress = Progress()
+    Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
+    long = line(5000, b"y" * 25)
+    gap, *pieces = Replay(progress, Mode.ANEW).feed(long[:-1])
+    assert isinstance(gap, Gap)
+    assert said(pieces) == b"yyyyyyyyyy\n" * 2
+    assert progress.first == long[:-1]
+    assert said(Replay(progress).feed(long)) == b"yyyyy\n"

@@ -135,6 +135,24 @@ def test_what_is_said_of_the_pod_is_told_before_what_is_said_of_its_container() 
     assert status.of_pod(item, WORKER).reason == "Evicted: low on memory"
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"reason": "Evicted"}, "Evicted"),
+        ({"reason": "", "message": "low on memory"}, "low on memory"),
+        ({"reason": 7, "message": None}, ""),
+    ],
+)
+def test_of_a_pods_reason_and_message_one_may_be_missing(said: dict[str, Any], reason: str) -> None:
+    assert status.of_pod(pod("Failed", **said), WORKER).reason == reason
+
+
+@pytest.mark.parametrize("meta", [{}, {"metadata": None}, {"metadata": {"annotations": ["x"]}}])
+def test_a_pod_with_odd_metadata_still_says_how_it_ended(meta: dict[str, Any]) -> None:
+    one = status.of_pod(meta | {"status": pod("Failed", ended(3))["status"]}, WORKER)
+    assert (one.state, one.exit_code) == (State.FAILED, 3)
+
+
 def leaving(item: dict[str, Any], second: int, grace: int | None) -> dict[str, Any]:
     """The same pod, which was asked to go ``grace`` seconds before this second."""
     item["metadata"]["deletionTimestamp"] = f"2026-11-21T10:00:{second:02d}Z"

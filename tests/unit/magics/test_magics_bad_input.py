@@ -81,6 +81,8 @@ def fail(text: str) -> UsageError:
         ("%runner=torchrum", "torchrum", "one of auto, python, torchrun", "=torchrun?"),
         ("%cleanPolicy=test", "test", "one of running, all, none", "%cleanPolicy=all"),
         ("%clean-policy=runing", "runing", "%clean-policy cannot be", "=running?"),
+        ("%runner=TorchRum", "TorchRum", "one of auto, python, torchrun", "=torchrun?"),
+        ("%envvar=", "%envvar=", "%envvar has no value: expected KEY=value", "%envvar="),
         ("%backend=lokal", "lokal", "one of auto, local", "%backend=local?"),
         ("%builder=floder", "floder", "one of auto, folder", "%builder=folder?"),
         # Things that do not go together.
@@ -112,6 +114,7 @@ def test_a_wrong_directive(line: str, marked: str, message: str, hint: str) -> N
         (TF + "%ps=1;%cpu=1;%cpu=2\nx", 2, "%cpu=2", "twice: 1 in line 2", "Keep one"),
         (TF + "%cpu=1\n%cpu=2\nx", 3, "%cpu=2", "twice: 1 in line 2, 2 here", "Keep one"),
         (TF + "%detach\n%detach=no\nx", 3, "%detach=no", "twice, with different", "Keep one"),
+        (TF + "%detach=no\n%detach\nx", 3, "%detach", "twice, with different", "Keep one"),
         (TF + "%envvar=A=1\n%envvar=A=2\nx", 3, "…", "first in line 2", "Keep one"),
         ("x = 1\n" + TF + "%wroker=2\n", 3, "%wroker", "unknown directive", "%worker?"),
         ("x = 1\n" + TF + "%worker=z\n", 3, "z", "%worker cannot be 'z'", "%worker=1"),
@@ -143,7 +146,12 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         (TF + "% worker=2\nx", 2, 0, "the name of a directive is missing", "%worker=…?"),
         (TF + "%\nx", 2, 0, "the name of a directive is missing", "`%ciao magics`"),
         ("%%time\n" + TF + "x", 1, 0, "%%time is for IPython", "a plain cell"),
+        ("%%capture\n" + TF + "x", 1, 0, "%%capture is for IPython", "a plain cell"),
+        ("%%debug\n" + TF + "x", 1, 0, "%%debug is for IPython", "a plain cell"),
+        ("%%prun\n" + TF + "x", 1, 0, "%%prun is for IPython", "a plain cell"),
+        ("%%timeit\n" + TF + "x", 1, 0, "%%timeit is for IPython", "a plain cell"),
         (TF + "%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
+        ("%%ciao\n%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
         ("%%ciao run\n" + TF + "x", 1, 0, "takes nothing on its line", "%worker=2"),
         (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is for IPython", "a plain cell"),
         (TF + "x = 1\n%time f()\n", 3, 0, "%time is for IPython", "a plain cell"),
@@ -263,6 +271,17 @@ def test_followed_roles_and_replicas_are_the_jobs() -> None:
         assert error.hint.startswith("Did you mean " if near else hint)
 
 
+def test_the_line_that_follows_what_is_not_there_is_shown() -> None:
+    error = unknown("ps\n%follow=chief\n%follow=worker")
+    assert error is not None
+    assert (error.line, error.text) == (4, "%follow=chief")
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    assert f"cannot be '{'9' * 59}…'" in fail(TF + "%worker=" + "9" * 61 + "\nx").message
+    assert f"cannot be '{'9' * 60}'" in fail(TF + "%worker=" + "9" * 60 + "\nx").message
+
+
 def test_an_option_that_follows_what_is_not_there_is_to_blame_itself() -> None:
     error = unknown("worker-9", "worker-9")
     assert error is not None
@@ -285,6 +304,8 @@ def test_an_option_that_follows_what_is_not_there_is_to_blame_itself() -> None:
         ("%env-vra=T=HUNTER", "%env-vra=…", "%env-vra", "unknown directive"),
         ("%worker=2 %envvar=HUNTER", "%worker=2 %envvar=…", "2 %envvar=…", "be '2 %envvar=…'"),
         ("%env T=HUNTER", "%env …", "%", "%env is for IPython"),
+        ("%xyzzy=1;%envvar=T=HUNTER", "%xyzzy=1;%envvar=…", "%xyzzy", "unknown directive"),
+        ("%envvar=;%envvar=T=HUNTER", "%envvar=;%envvar=…", "%envvar=", "%envvar has no value"),
     ],
 )
 def test_a_variables_value_is_in_no_error(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
-from ciao_kernel.errors import DirectiveError, SourceError, UsageError
+from ciao_kernel.errors import DirectiveError, SourceError, SpecError, UsageError
 from ciao_kernel.magics import body, header, parse, values
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.render import render
@@ -179,6 +180,7 @@ def test_plain_cells(text: str) -> None:
         '!echo "it\'s"\nx = 1\n%worker=2',
         "def f():\n    return '''\n%ps=1\n'''\n%worker = 2\nf()",
         "if x:\n    y = 1\n%worker=2\n",
+        "x = 1\n%wroker=2\n%worker=2\n",
     ],
 )
 def test_job_cells(text: str) -> None:
@@ -254,11 +256,24 @@ def test_comments_in_a_file_are_not_directives() -> None:
     assert not parse.is_job("x = 1\n#%worker=2\n", TABLE, Style.FILE)
 
 
+def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None:
+    assert tokens("#%worker 2\n#%worker\n", Style.FILE) == [(1, "worker", "2"), (2, "worker", None)]
+    assert tokens("# %detach\n# %worker=2\n", Style.FILE) == [
+        (1, "detach", None),
+        (2, "worker", "2"),
+    ]
+    prose = "# %worker 2\n# %worker\n# %detach from it\n# %unknown=2\n# %unknown\n"
+    assert tokens(prose, Style.FILE) == []
+
+
 def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
     with pytest.raises(SourceError) as caught:
         parse.parse("#%framework=pytorch\n%worker=2\nx = 1\n", TABLE, style=Style.FILE)
     assert caught.value.line == 2
     assert "#%worker=" in caught.value.hint
+    with pytest.raises(SourceError, match="%worker is for IPython"):
+        parse.parse("#%framework=pytorch\nx = 1\n%worker=2\n", TABLE, style=Style.FILE)
+    assert not parse.is_job("%%ciao\nx = 1\n", TABLE, Style.FILE)
 
 
 # ------------------------------------------------------------------------------- what it means
@@ -385,7 +400,40 @@ def test_a_header_for_eyes_has_no_values_of_variables() -> None:
     assert render(spec, TABLE, Style.FILE) == "".join(f"#{line}\n" for line in text.splitlines())
 
 
+def test_an_error_of_a_framework_or_backend_finds_its_line() -> None:
+    text = HEAD + "%files=a,b\n%files=c\n%files='d e'\n%worker=2\nx"
+    parsed = parse.parse(text, TABLE)
+
+    def place(directive: str, word: str = "") -> tuple[str, str]:
+        error = parsed.locate(SpecError("%files and %worker.", directive=directive, word=word))
+        assert isinstance(error, DirectiveError)
+        assert error.message == "%files and %worker."
+        return error.text, error.text[error.column : error.column + error.width]
+
+    assert place("worker") == ("%worker=2", "%worker=2")
+    assert place("files") == ("%files='d e'", "%files='d e'"), "the last one wins"
+    assert place("files", "c") == ("%files=c", "c")
+    assert place("files", "b") == ("%files=a,b", "a,b")
+    assert place("files", "d e") == ("%files='d e'", "'d e'")
+    assert place("files", "nowhere") == ("%files='d e'", "%files='d e'")
+
+
+def test_an_error_about_an_option_names_options() -> None:
+    parsed = parse.parse(HEAD + "%clean-policy=all\nx", TABLE)
+    tokens = parsed.tokens + parse.option_tokens({"clean-policy": ["none"]})
+    error = replace(parsed, tokens=tokens).locate(
+        SpecError(
+            "%cleanPolicy with %ttl, no %ciao.", "Drop %nprocPerNode.", directive="cleanPolicy"
+        )
+    )
+    assert (error.message, error.hint) == (
+        "--clean-policy with --ttl, no %ciao.",
+        "Drop --nproc-per-node.",
+    )
+
+
 def test_another_interpreter_compiles_for_itself() -> None:
+    assert parse.parse(HEAD + "print 'old'\n", TABLE, check_syntax=False)
     text = HEAD + "%python=python2\nprint 'old'\n"
     assert parse.parse(text, TABLE).spec.python == "python2"
     with pytest.raises(SourceError, match="for IPython"):
