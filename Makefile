@@ -22,7 +22,8 @@ BIN    := $(VENV)/bin
 RESULTS  := build/tests
 OTHERS   := tests/integration tests/browser tests/e2e
 ALONE    := alone or breaks_cluster
-PARALLEL  = -n $(WORKERS) --dist loadgroup -m 'not ($(ALONE))'
+# The order is groups.py's: long ones first.
+PARALLEL  = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
 RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)

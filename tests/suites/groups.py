@@ -6,9 +6,13 @@ may run anywhere. Long ones come first: nobody waits for one that began last.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 
 _SHARED = ("class", "module", "package")
+_NEEDS = {"browser": 20, "cluster": 8, "place": 4, "ciao": 4}
+"""Seconds of a test that asks for a fixture, of those that are not marked slow."""
 
 
 def form(items: list[pytest.Item]) -> None:
@@ -20,8 +24,25 @@ def form(items: list[pytest.Item]) -> None:
         if not item.get_closest_marker("xdist_group") and (shared := _shared(item)):
             file = item.nodeid.split("::")[0]
             item.add_marker(pytest.mark.xdist_group(" ".join([file, *shared])))
-    long = {of(item) for item in items if item.get_closest_marker("slow")} - {""}
-    items.sort(key=lambda item: not (item.get_closest_marker("slow") or of(item) in long))
+    seconds: dict[str, float] = defaultdict(float)
+    for item in items:
+        seconds[of(item) or item.nodeid] += _seconds(item)
+    # By the first test of a group where two take as long, so that a group stays in one piece.
+    place = {name: number for number, name in enumerate(seconds)}
+
+    def order(item: pytest.Item) -> tuple[float, int]:
+        name = of(item) or item.nodeid
+        return -seconds[name], place[name]
+
+    items.sort(key=order)
+
+
+def _seconds(item: pytest.Item) -> float:
+    """Return what a test takes, roughly, by what it needs."""
+    if item.get_closest_marker("slow"):
+        return 30
+    needed = getattr(item, "fixturenames", ())
+    return next((long for name, long in _NEEDS.items() if name in needed), 0.5)
 
 
 def of(item: pytest.Item) -> str:

@@ -70,6 +70,8 @@ def job(kind: str, spec: dict[str, Any], name: str = "digits") -> dict[str, Any]
 
 @second
 @pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
 @pytest.mark.usefixtures("with_frameworks")
 def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_model(
     namespace: Namespace,
@@ -93,6 +95,8 @@ def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_
 
 @second
 @pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
 @pytest.mark.usefixtures("with_frameworks")
 def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Namespace) -> None:
     command = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "/program/cell.py"]

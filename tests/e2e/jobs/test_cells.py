@@ -26,6 +26,8 @@ def job_cell(notebook: str) -> str:
 # The same cells run in their notebooks in the first tier: test_kernel.py.
 @pytest.mark.second("operators")
 @pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
 @pytest.mark.usefixtures("with_frameworks")
 @pytest.mark.parametrize(
     ("notebook", "image", "said"),

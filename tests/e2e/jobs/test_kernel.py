@@ -53,6 +53,8 @@ def ciao(team: Team, *words: str) -> str:
 
 
 @pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
 @pytest.mark.usefixtures("with_frameworks")
 @pytest.mark.parametrize(
     ("notebook", "framework", "kind", "said", "result"),

@@ -49,6 +49,8 @@ def test_variables_of_sos_reach_a_job_and_its_lines_come_back(team: Team, sos: A
 
 
 @pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
 @pytest.mark.usefixtures("with_frameworks")
 def test_the_example_runs_on_the_cluster_as_it_stands(team: Team, place: Any) -> None:
     from tests.helpers.sos import run_example

@@ -393,9 +393,11 @@ def test_comms(kernel: Kernel, place: Place) -> None:
     job = kernel.execute(STEADY)
     kernel.wait_running(job, place)
     during = say("during")
-    kernel.wait(lambda: bool(during.of("comm_msg")), "echo during")
-    assert job.reply is None, "it was heard behind the job"
+    if ipykernel.version_info >= (7,):  # before, messages to comms wait for the cell's end
+        kernel.wait(lambda: bool(during.of("comm_msg")), "echo during")
+        assert job.reply is None, "it was heard behind the job"
     stop(kernel, job)
+    kernel.wait(lambda: bool(during.of("comm_msg")), "echo")
     after = say("after")
     kernel.wait(lambda: bool(after.of("comm_msg")), "echo after")
     heard = kernel.run("[one['said'] for one in heard]").of("execute_result")[0]["data"]
