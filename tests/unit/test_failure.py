@@ -394,7 +394,7 @@ def test_how_much_may_be_behind_the_traceback_of_an_end(behind: list[str], ended
 
 
 def test_an_error_that_was_told_before_is_no_part_of_the_last() -> None:
-    caught = VICTIM.format("ValueError: caught") + "going on\n"
+    caught = VICTIM.format("ValueError: caught") + "INFO going on\n"
     assert "caught" not in text(failed({"worker-0": caught + VICTIM.format("KeyError: 'x'")}))
     # Nor is it why the replica ended, though what it says last comes from another's end.
     assert "ConnectionReset" in failed({"worker-0": caught + RESET}).message

@@ -199,6 +199,7 @@ def test_a_wrong_body(text: str, line: int, column: int | None, message: str, hi
     [
         "# coding: utf-8\n" + TF + "x",
         TF + "# vim: set fileencoding=utf8 :\nx",
+        "# coding: utf-8-sig\n" + TF + "x",
         TF + "%args=--encoding=UTF-8\nx",
         TF + "x = 1\n# coding: latin-1",
         TF + "\n%args=--encoding=cp1252\nx",
@@ -275,6 +276,15 @@ def test_the_line_that_follows_what_is_not_there_is_shown() -> None:
     error = unknown("ps\n%follow=chief\n%follow=worker")
     assert error is not None
     assert (error.line, error.text) == (4, "%follow=chief")
+
+
+@pytest.mark.parametrize(
+    "name", ["time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"]
+)
+def test_ipythons_own_magics_are_no_slips_of_directives(name: str) -> None:
+    error = fail(TF + f"%{name} x\nx")
+    assert error.message == f"%{name} is for IPython, and a job is plain Python."
+    assert "Did you mean" not in error.hint
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

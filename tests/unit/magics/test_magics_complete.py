@@ -104,6 +104,7 @@ def test_resources_first_behind_a_role() -> None:
         ("# note\n%fr|", True),
         ("%matplotlib inline\n%fr|", True),
         ("%worker=2;%fr|", False),
+        ("%fr|;%worker=2", False),
         ("%worker=2\n%fr|", False),
         ("%fr|\n%worker=2", False),
         ("%%ciao\n%fr|", False),
