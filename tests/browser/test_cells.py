@@ -18,7 +18,6 @@ Open = Callable[..., Lab]
 Figure = Callable[[str], None]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
-pytestmark = pytest.mark.timeout(240)
 
 STEADY = (
     JOB + "import time\nfor i in range(6000):\n    print('step', i, flush=True)\n    time.sleep(.1)"

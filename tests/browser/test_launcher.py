@@ -10,8 +10,6 @@ from playwright.sync_api import Browser, Page
 from tests.browser.lab import Lab
 from tests.browser.server import Server
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def page(browser: Browser) -> Page:

@@ -12,8 +12,6 @@ from tests.browser.lab import Color, Lab
 from tests.browser.server import Server
 from tests.helpers.kernels import JOB
 
-pytestmark = pytest.mark.timeout(300)
-
 READABLE = 4.5
 """Least contrast of text and ground (WCAG 2, AA)."""
 FIXED = 4.0

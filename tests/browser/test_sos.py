@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.browser.server import Server
     from tests.helpers.installed import Environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

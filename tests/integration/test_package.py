@@ -17,8 +17,6 @@ from tests.helpers.once import once
 
 SPEC_FILES = {"kernel.json", "logo-32x32.png", "logo-64x64.png", "logo-svg.svg"}
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def files_below(folder: Path) -> set[str]:
     """All files but bytecode, which Python writes when it likes."""

@@ -17,7 +17,6 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
 second = pytest.mark.second("operators")
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 

@@ -15,7 +15,7 @@ from tests.cluster.programs import on_demand
 from tests.cluster.waiting import until
 
 # Other tests have processes, devices and network namespaces too.
-pytestmark = [pytest.mark.timeout(240), pytest.mark.alone, pytest.mark.second("rig")]
+pytestmark = [pytest.mark.alone, pytest.mark.second("rig")]
 ROOT = Path(__file__).parents[3]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.second("rig")]
+pytestmark = pytest.mark.second("rig")
 
 
 def pod(namespace: Namespace, name: str, command: list[str], **spec: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.cluster.namespace import Namespace
 from tests.helpers.installed import ROOT, Environment
 from tests.integration.docs.blocks import Block, read
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.stands_for("docs")]
+pytestmark = pytest.mark.stands_for("docs")
 CELL = """# %framework=jax
 # %worker=2
 # %name=ours

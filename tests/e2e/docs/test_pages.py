@@ -16,7 +16,7 @@ from tests.e2e.docs.reader import GUIDE, ClusterReader
 from tests.integration.docs import blocks
 from tests.integration.docs.blocks import PAGES, ROOT
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 FOUND = {page.relative_to(ROOT).as_posix(): blocks.read(page) for page in PAGES}
 READ = [page for page, found in FOUND.items() if any(map(blocks.for_cluster, found))]
 BREAKS = "docs/cluster.md"

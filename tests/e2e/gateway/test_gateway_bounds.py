@@ -21,7 +21,6 @@ from tests.e2e.gateway.place import DEPLOY
 
 # What is named enterprise-gateway in the whole cluster is test_enterprise_gateway.py's too.
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.slow,
     pytest.mark.xdist_group("gateway"),
     pytest.mark.second("gateway"),

@@ -18,7 +18,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.rights import account, may, wait_until_may
 from tests.e2e.gateway.place import DEPLOY, RESTRICTED, wheel
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.second("gateway")]
+pytestmark = [pytest.mark.slow, pytest.mark.second("gateway")]
 CHART = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())
 USERS = CHART["singleuser"]["serviceAccountName"]
 GIVEN = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log")]

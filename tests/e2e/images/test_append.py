@@ -31,7 +31,6 @@ from tests.e2e.jobs.conftest import team as team
 from tests.helpers.jobs import Ended, Recorder
 from tests.helpers.packages import Index, serving
 
-pytestmark = pytest.mark.timeout(120)
 PASSWORD = "hunter2-of-jane"
 LARGE = 200_000
 

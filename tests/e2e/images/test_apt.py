@@ -9,7 +9,7 @@ from tests.e2e.images.conftest import Maker
 from tests.e2e.images.copies import layered
 from tests.helpers import debs
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.second("builders")]
+pytestmark = pytest.mark.second("builders")
 CELL = "import os\nprint(open('/usr/share/ours/text').read(), os.getuid(), {!r})"
 # Stands in for a program that no index of Debian or Python has; what it is asked for is real.
 MICROMAMBA = """#!/bin/sh

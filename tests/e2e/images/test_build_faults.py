@@ -21,7 +21,7 @@ from tests.e2e.jobs.test_kernel import ciao
 from tests.helpers.jobs import Ended, Recorder, wait
 from tests.integration.oci.fake_registry import Behaviour, Handler, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 second = pytest.mark.second("builders")
 CELL = "print(open('/opt/built').read().strip())"
 COUNTED = "for i in $(seq 30); do echo line $i; done"

@@ -19,7 +19,7 @@ from tests.e2e.workers import own
 from tests.helpers.jobs import Ended, Recorder, wait
 from tests.helpers.packages import serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 USER, PASSWORD = "jane", "hunter2-of-jane"
 CELL = "import app\nprint(app.version)"
 KINDS = "pods,configmaps,events,tfjobs,serviceaccounts,services,roles,rolebindings"

@@ -13,7 +13,7 @@ from tests.e2e.images.conftest import Maker
 from tests.e2e.images.copies import copied
 from tests.helpers.installed import ROOT, Environment
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.second("docs")]
+pytestmark = pytest.mark.second("docs")
 CELL = """#%framework=tensorflow
 #%worker=1
 #%builder=locked

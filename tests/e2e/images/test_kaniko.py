@@ -29,7 +29,6 @@ from tests.e2e.workers import own
 from tests.helpers.jobs import Ended, Recorder, wait
 from tests.helpers.packages import serving
 
-pytestmark = pytest.mark.timeout(120)
 PASSWORD = "hunter2-of-jane"
 CELL = "import app, ours\nprint(app.version, ours.name, open('/opt/built').read().strip(), {!r})"
 

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from tests.e2e.images.conftest import Maker
 from tests.helpers.packages import serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TABULATE = """

@@ -11,7 +11,6 @@ from ciao_kernel.errors import SourceError
 from tests.e2e.images.conftest import Maker
 from tests.helpers.packages import serving
 
-pytestmark = pytest.mark.timeout(120)
 OURS = Path(__file__).parents[3] / "builders"
 CELL = "import os, ours\nprint(ours.name, os.environ['MODE'], os.getuid(), {!r})"
 

@@ -15,7 +15,6 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.e2e.images.s2i_program import Both, Builder, Instruction, Made
 
-pytestmark = pytest.mark.timeout(120)
 second = pytest.mark.second("builders")
 
 WANTED = {

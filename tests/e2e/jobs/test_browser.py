@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.lab import Lab
@@ -17,8 +16,6 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.installed import Environment
 from tests.helpers.kernels import IN_PODS, JOB, Place
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def test_page_on_the_cluster(

@@ -14,7 +14,6 @@ from ciao_kernel.errors import SourceError, UsageError
 from ciao_kernel.model import State
 from tests.e2e.jobs.conftest import Team
 
-pytestmark = pytest.mark.timeout(240)
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
 

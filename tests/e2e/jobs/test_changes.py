@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from ciao_kernel.model import State
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Ended, Recorder, wait
-
-pytestmark = pytest.mark.timeout(240)
 
 PATIENCE = 60.0
 CELL = (

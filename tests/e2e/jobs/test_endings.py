@@ -15,8 +15,6 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
 from tests.helpers.jobs import Ended, Recorder, wait
 
-pytestmark = pytest.mark.timeout(180)
-
 HEAD = "%framework=tensorflow\n%worker=2\n"
 WAIT = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
 

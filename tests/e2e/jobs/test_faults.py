@@ -24,7 +24,6 @@ from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.test_interrupts import said, wrote
 from tests.helpers.jobs import Ended, Recorder, wait
 
-pytestmark = pytest.mark.timeout(180)
 Work = asyncio.Task[Ended]
 Figure = Callable[[str], None]
 

@@ -24,7 +24,6 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Recorder, wait
 
-pytestmark = pytest.mark.timeout(240)
 Figure = Callable[[str], None]
 
 COUNT = int(os.environ.get("CIAO_TEST_INTERRUPTS", "30"))

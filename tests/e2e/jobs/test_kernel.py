@@ -18,7 +18,6 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.kernels import IN_PODS
 
-pytestmark = pytest.mark.timeout(240)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 ROOT = Path(__file__).parents[3]
 CELL = (

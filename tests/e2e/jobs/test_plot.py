@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ciao_kernel.display.notebook import NotebookDisplay
 from ciao_kernel.session import Session
 from tests.e2e.jobs.conftest import Team
-
-pytestmark = pytest.mark.timeout(240)
 
 CELL = """\
 %framework=tensorflow

@@ -16,7 +16,6 @@ from tests.cluster.faults.users import Rule
 from tests.e2e.jobs.conftest import Team, rules
 from tests.helpers.jobs import Ended, Recorder
 
-pytestmark = pytest.mark.timeout(180)
 CELL = "%framework=tensorflow\n%name=asked\n%worker=2;%cpu=300m;%memory=32Mi\nprint('ran')\n"
 
 

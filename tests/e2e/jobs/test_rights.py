@@ -19,7 +19,6 @@ from tests.cluster.faults.users import Rule
 from tests.cluster.rights import account, wait_until_may
 from tests.e2e.jobs.conftest import Team, rules
 
-pytestmark = pytest.mark.timeout(180)
 CELL = "%framework={}\n%worker=1\nprint('ran')\n"
 
 REQUIRED = [

@@ -21,7 +21,6 @@ from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.test_kernel import environment
 from tests.helpers.kernels import Kernel, Place
 
-pytestmark = pytest.mark.timeout(240)
 Start = Callable[..., Kernel]
 Figure = Callable[[str], None]
 

@@ -14,8 +14,6 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.test_kernel import CELL, environment
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def sos(team: Team, place: Any) -> Iterator[Any]:

@@ -40,8 +40,6 @@ from tests.e2e.jobs.conftest import ROLE, Team, rules
 from tests.helpers.jobs import Recorder
 from tests.integration.cli.command import CIAO, Terminal
 
-pytestmark = pytest.mark.timeout(240)
-
 TWO = "%framework=tensorflow\n%worker=2\n%name=two\n%detach\n"
 TALK = (
     "import os, time\n"

@@ -104,7 +104,6 @@ def test_a_table_higher_than_the_window_does_not_garble_the_lines(ciao: User) ->
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(180)
 def test_a_flood_loses_no_line_and_stays_quick(ciao: User, figure: Callable[[str], None]) -> None:
     """10,000 lines a second for three seconds, from two replicas, against the log files."""
     ciao.file(

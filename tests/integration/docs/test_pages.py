@@ -35,7 +35,7 @@ def _with_marks(page: Path) -> Any:
     texts = "".join(one.text for one in BLOCKS if (one.page, one.kind) == (name, "run"))
     marks = [pytest.mark.slow] if "pip install" in texts else []
     if "import tensorflow" in texts or "make demo" in texts:
-        marks += [pytest.mark.slow, pytest.mark.frameworks, pytest.mark.timeout(300)]
+        marks += [pytest.mark.slow, pytest.mark.frameworks]
     if name == STANDS_FOR_THE_OTHERS:
         marks += [pytest.mark.stands_for("docs")]
     return pytest.param(page, id=name, marks=marks)

@@ -14,8 +14,6 @@ import pytest
 
 from tests.helpers.kernels import JOB, Place
 
-pytestmark = pytest.mark.timeout(180)
-
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 GOOD = JOB + "print('here', flush=True)"
 BAD = JOB + "import time\nraise ValueError('no')"

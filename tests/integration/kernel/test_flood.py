@@ -17,7 +17,7 @@ from tests.helpers.servers import Page, Server, serving
 
 Figure = Callable[[str], None]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 # Four replicas, 5,000 lines a second each.
 FLOOD = """\

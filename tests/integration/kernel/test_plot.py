@@ -173,7 +173,6 @@ def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
 
 
 @pytest.mark.frameworks
-@pytest.mark.timeout(300)
 def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) -> None:
     pytest.importorskip("keras")
     request = kernel.run(KERAS, within=240)
@@ -187,7 +186,6 @@ def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) 
 
 
 @pytest.mark.frameworks
-@pytest.mark.timeout(300)
 def test_what_a_torch_loop_writes_is_drawn(kernel: Any) -> None:
     pytest.importorskip("torch")
     request = kernel.run(TORCH, within=240)

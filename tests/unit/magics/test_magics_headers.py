@@ -463,7 +463,6 @@ def test_a_plain_cell_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not parse.is_job("%matplotlib inline\n!ls\n%cd ..\n" + text, TABLE)
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "text",
     [
