@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,6 @@ from tests.suites import durations, groups, tiers, told, workers
 __all__ = ["browser", "installed", "open_lab", "serve"]
 
 TESTS = Path(__file__).parent
-# jsonschema, and so nbformat, compiles 39 grammars with it, three seconds in each process, to check
-# addresses that no notebook has. It does without where it is missing.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
