@@ -32,7 +32,10 @@ def test_anywhere(number):
 """
 
 
-def test_a_group_stays_on_one_worker(pytester: pytest.Pytester) -> None:
+def test_a_group_stays_on_one_worker(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     ran = Path(pytester.path, "ran")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS.format(file=str(ran)))

@@ -80,7 +80,7 @@ def test_the_notebooks_run_on_the_cluster_as_they_stand(
     shutil.copytree(ROOT / "notebooks", folder)
     made = nbformat.read(folder / f"{notebook}.ipynb", as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(made, kernel_name="ciao", timeout=200, resources=resources).execute()
+    NotebookClient(made, kernel_name="ciao", timeout=280, resources=resources).execute()
     cells = [cell for cell in made.cells if cell.cell_type == "code"]
     training = next(cell for cell in cells if cell.source.startswith("%framework"))
     assert said in ANSI.sub("", "".join(out.get("text", "") for out in training.outputs))
