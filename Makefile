@@ -11,7 +11,7 @@ BENCHFLAGS ?=
 TIERS ?= first
 # `make test ALSO=gateway` runs a slice of the second tier too.
 ALSO ?=
-# How many tests at a time: measured, tests/README.md has the figures.
+# How many tests at a time: most of them wait, so more than there are cores (tests/README.md).
 WORKERS ?= 6
 
 VENV   := .venv
