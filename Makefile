@@ -12,7 +12,7 @@ TIERS ?= first
 # `make test ALSO=gateway` runs a slice of the second tier too.
 ALSO ?=
 # How many tests at a time: most of them wait, so more than there are cores (tests/README.md).
-WORKERS ?= 6
+WORKERS ?= 4
 
 VENV   := .venv
 OLDEST := .venv-oldest
@@ -20,6 +20,7 @@ BIN    := $(VENV)/bin
 
 # One part of the tests: which environment, what its junit file is called, what runs.
 RESULTS  := build/tests
+KERNEL   := tests/integration/kernel
 OTHERS   := tests/integration tests/browser tests/e2e
 ALONE    := alone or breaks_cluster
 # The order is groups.py's: long ones first.
@@ -73,12 +74,14 @@ together:
 
 alone:
 	@echo '==> tests that measure, and those that break the cluster'
-	@$(call pytest,$(VENV),alone,$(OTHERS) -m '$(ALONE)')
+	@$(call pytest,$(OLDEST),oldest-alone,$(KERNEL) -m '$(ALONE)'); code=$$?; \
+	    $(call pytest,$(VENV),alone,$(OTHERS) -m '$(ALONE)') && exit $$code
 
 # Shown when it is done, so that two runs do not mix their lines.
 oldest-beside:
-	@$(MAKE) --no-print-directory oldest >$(RESULTS)/oldest.log 2>&1; \
-	    code=$$?; cat $(RESULTS)/oldest.log; exit $$code
+	@$(call pytest,$(OLDEST),oldest,$(KERNEL) -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
+	    code=$$?; echo '==> $(KERNEL) on the pins of tests/oldest.txt'; \
+	    cat $(RESULTS)/oldest.log; exit $$code
 
 integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
@@ -113,7 +116,7 @@ check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contra
 
 oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel and jupyter_client
 	@echo '==> tests/integration/kernel on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest,tests/integration/kernel)
+	@$(call pytest,$(OLDEST),oldest,$(KERNEL))
 
 docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
 	@echo '==> documentation'

@@ -22,6 +22,9 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until as wait_until
 from tests.helpers.views import PolledPod, polled
 
+# The kubelet forgets what is read too late, and beside other tests the reader is held up.
+pytestmark = pytest.mark.alone
+
 PRINT = """
 import os, time
 began = time.monotonic()

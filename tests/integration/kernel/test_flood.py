@@ -101,6 +101,7 @@ def test_through_nbclient(user: Place, figure: Figure) -> None:
     assert after[0].text == "after\n"
 
 
+@pytest.mark.alone  # a server that was held up gets much at once, and takes that for the rate
 def test_through_jupyter_server(user: Place, figure: Figure) -> None:
     async def browse(server: Server) -> None:
         kernel = server.start_kernel()
