@@ -22,12 +22,12 @@ from tests.cluster.programs import programs
 from tests.cluster.recipes import IMAGES, TREES, Image
 from tests.cluster.store import digest, made, make
 
-_TIME = 1_000_000_000  # of every file, so that equal trees get equal digests
+_TIME = 1_000_000_000  # of programs and single files, so that equal ones get equal digests
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_FORMAT = 1  # raise it when what is written here changes
+_FORMAT = 2  # raise it when what is written here changes
 
 
 def registry_ready() -> bool:
@@ -118,7 +118,9 @@ def _members(tree: Path) -> Iterator[tuple[tarfile.TarInfo, Path]]:
             path = Path(at) / name
             member = tarfile.TarInfo(str(path.relative_to(tree)))
             status = path.lstat()
-            member.mtime, member.uid, member.gid = _TIME, status.st_uid, status.st_gid
+            # Python believes in what it compiled if the source's time is the same.
+            member.mtime = int(status.st_mtime)
+            member.uid, member.gid = status.st_uid, status.st_gid
             member.mode = stat.S_IMODE(status.st_mode)
             if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
                 member.name = str(Path(member.name).with_name(f".wh.{name}"))

@@ -56,7 +56,14 @@ PYTHON = Layer(
     shell="ln -s /usr/bin/python3 /usr/local/bin/python",
 )
 SCIENCE = Layer("science", PYTHON.stack, packages=("python3-numpy", "python3-sklearn"))
-TENSORFLOW = Layer("tensorflow", SCIENCE.stack, pip=(pins.TENSORFLOW,))
+# A pod keeps nothing of what Python compiles. All of TensorFlow would take a minute: what an import
+# needs is compiled once, here.
+TENSORFLOW = Layer(
+    "tensorflow",
+    SCIENCE.stack,
+    pip=(pins.TENSORFLOW,),
+    shell="python3 -c 'import tensorflow; tensorflow.keras.Model'",
+)
 PYTORCH = Layer("pytorch", SCIENCE.stack, packages=("python3-torch",), shell=_WITHOUT_LIBUV)
 MPI = Layer("mpi", PYTHON.stack, packages=("openmpi-bin", "python3-mpi4py", "python3-numpy"))
 S2I = Layer(
@@ -83,7 +90,12 @@ KERNEL = Layer("kernel", BASE.stack, shell=KERNEL_FILE.first)
 BOOKWORM = Layer(
     "bookworm", packages=("ca-certificates", "python3", "python3-pip"), suite="bookworm"
 )
-GATEWAY = Layer("gateway", BOOKWORM.stack, pip=pins.GATEWAY)
+GATEWAY = Layer(
+    "gateway",
+    BOOKWORM.stack,
+    pip=pins.GATEWAY,
+    shell="python3 -c 'import enterprise_gateway.enterprisegatewayapp, kubernetes'",
+)
 # A user's Jupyter server, but for ciao: `jupyter` puts it on top.
 JUPYTER_FILE = dockerfile.read(_DEPLOY / "jupyterhub" / "Dockerfile", _PATH)
 JUPYTER = Layer("jupyter", BOOKWORM.stack, shell=JUPYTER_FILE.first)

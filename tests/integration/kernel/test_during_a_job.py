@@ -301,15 +301,16 @@ def test_reply_and_error_message_agree(kernel: Kernel) -> None:
 def test_output_of_threads_and_tasks(kernel: Kernel, place: Place) -> None:
     """What a plain cell left running prints while a job runs; no line of either is lost."""
     plain = kernel.run(
-        "import asyncio, threading, time\n"
+        # Lines are written whole: print writes their parts, and others may come between.
+        "import asyncio, sys, threading, time\n"
         "from IPython.display import display\n"
         "async def later():\n"
         "    for i in range(20):\n"
-        "        print('task', i, flush=True); await asyncio.sleep(.1)\n"
+        "        sys.stdout.write(f'task {i}\\n'); await asyncio.sleep(.1)\n"
         "    display({'text/plain': 'rich from the task'}, raw=True)\n"
         "task = asyncio.ensure_future(later())\n"
         "def work():\n"
-        "    for i in range(20): print('thread', i, flush=True); time.sleep(.1)\n"
+        "    for i in range(20): sys.stdout.write(f'thread {i}\\n'); time.sleep(.1)\n"
         "thread = threading.Thread(target=work); thread.start()"
     )
     job = kernel.execute(STEADY.replace("6000", "25"))
