@@ -56,8 +56,9 @@ class Namespace:
         """Create it, and wait until pods can be created in it."""
         meta = {"name": self.name, "labels": {"ciao-test": "true", **self._labels}}
         self.cluster.api.create("", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        # Its default service account comes a moment later, and pods are refused before.
-        until(lambda: self.find("serviceaccount/default"), "the service account", 30)
+        # Its default service account comes a moment later, and pods are refused before. After an
+        # outage of the API server its controller asks again up to a minute later (client-go).
+        until(lambda: self.find("serviceaccount/default"), "the service account", 90)
 
     def delete(self) -> None:
         """Delete it and all that is in it; does not wait for the end."""
