@@ -90,11 +90,12 @@ KERNEL = Layer("kernel", BASE.stack, shell=KERNEL_FILE.first)
 BOOKWORM = Layer(
     "bookworm", packages=("ca-certificates", "python3", "python3-pip"), suite="bookworm"
 )
+# The gateway itself cannot be imported where there is no network.
 GATEWAY = Layer(
     "gateway",
     BOOKWORM.stack,
     pip=pins.GATEWAY,
-    shell="python3 -c 'import enterprise_gateway.enterprisegatewayapp, kubernetes'",
+    shell="python3 -c 'import jupyter_server.serverapp, kubernetes'",
 )
 # A user's Jupyter server, but for ciao: `jupyter` puts it on top.
 JUPYTER_FILE = dockerfile.read(_DEPLOY / "jupyterhub" / "Dockerfile", _PATH)
