@@ -90,7 +90,7 @@ KERNEL = Layer("kernel", BASE.stack, shell=KERNEL_FILE.first)
 BOOKWORM = Layer(
     "bookworm", packages=("ca-certificates", "python3", "python3-pip"), suite="bookworm"
 )
-# The gateway itself cannot be imported where there is no network.
+# The gateway itself looks for its own address when it is imported, and finds none here.
 GATEWAY = Layer(
     "gateway",
     BOOKWORM.stack,
