@@ -82,6 +82,7 @@ oldest-alone:
 
 # Shown when it is done, so that two runs do not mix their lines.
 oldest-beside:
+	@mkdir -p $(RESULTS)
 	@$(call pytest,$(OLDEST),oldest,$(KERNEL) -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
 	    code=$$?; echo '==> $(KERNEL) on the pins of tests/oldest.txt'; \
 	    cat $(RESULTS)/oldest.log; exit $$code
