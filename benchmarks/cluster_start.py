@@ -17,7 +17,7 @@ from benchmarks.clusters import JOB, Place, Reader
 from benchmarks.figure import Figure, median
 from ciao_kernel.kube import access
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.session import Session
+from ciao_kernel.session.session import Session
 
 ROUNDS = 10
 OF_SDK = 3

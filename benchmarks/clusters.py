@@ -22,8 +22,8 @@ import yaml
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, Owner
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.programs import on_demand

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import clusters
 from benchmarks.clusters import JOB, Place
 from benchmarks.figure import Figure, median
-from ciao_kernel.session import Session
+from ciao_kernel.session.session import Session
 
 ROUNDS = 6
 DEFAULT = "configmap"

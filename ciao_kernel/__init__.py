@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register ``%%ciao`` and ``%ciao``; IPython calls it on ``%load_ext ciao_kernel``."""
-    from ciao_kernel.extension import register
+    from ciao_kernel.jupyter.extension import register
 
     register(shell)

@@ -7,7 +7,7 @@ def main() -> None:
     """Run the kernel until it is shut down."""
     from ipykernel.kernelapp import IPKernelApp
 
-    from ciao_kernel.kernel import CiaoKernel
+    from ciao_kernel.jupyter.kernel import CiaoKernel
 
     IPKernelApp.launch_instance(kernel_class=CiaoKernel)
 

@@ -70,13 +70,13 @@ def _main(words: list[str]) -> int:
 async def _execute(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ciao_kernel import commands, config, lasting
+    from ciao_kernel import background, commands, config
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
-    from ciao_kernel.owner import me
-    from ciao_kernel.registry import Registry
-    from ciao_kernel.session import Session
+    from ciao_kernel.session.owner import me
+    from ciao_kernel.session.plugin_registry import Registry
+    from ciao_kernel.session.session import Session
 
     try:
         settings = config.load()
@@ -102,7 +102,7 @@ async def _execute(args: argparse.Namespace) -> int:
             try:
                 await work
             finally:
-                await lasting.settled(_LATE)
+                await background.settled(_LATE)
     except asyncio.CancelledError:
         return _INTERRUPTED
     except CommandFailed as error:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ciao_kernel import commands
 from ciao_kernel.config import Settings, shown_name
-from ciao_kernel.magics import explain
+from ciao_kernel.magics import directive_help
 from ciao_kernel.magics.table import Table
-from ciao_kernel.registry import Registry
+from ciao_kernel.session.plugin_registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -39,7 +39,7 @@ def verbs(_: Table) -> str:
             rows.append((f"`{_form(action)}`", action.help or ""))
         if many:
             rows.append(("`--DIRECTIVE VALUE`", "every directive, as an option"))
-        table = explain._table(rows) if len(rows) > 1 else ""
+        table = directive_help._table(rows) if len(rows) > 1 else ""
         parts.append(f"### {name}\n\n{text[0].upper()}{text[1:]}.\n\n{table}".rstrip() + "\n")
     return "\n".join(parts)
 
@@ -78,12 +78,12 @@ def settings(_: Table) -> str:
                 f"`CIAO_{known.name.upper()}`",
             )
         )
-    return explain._table(rows)
+    return directive_help._table(rows)
 
 
 FILES: dict[str, dict[str, Callable[[Table], str]]] = {
-    "README.md": {"directives": explain.markdown},
-    "docs/magics.md": {"directives": explain.reference},
+    "README.md": {"directives": directive_help.markdown},
+    "docs/magics.md": {"directives": directive_help.reference},
     "docs/commands.md": {"verbs": verbs},
     "docs/settings.md": {"settings": settings},
 }

@@ -14,19 +14,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel import caches, pip, requirements
+from ciao_kernel import disk_cache
 from ciao_kernel.builders import wheels
 from ciao_kernel.builders.images import Bench, Work, automatic
 from ciao_kernel.builders.kaniko import KanikoBuilder
+from ciao_kernel.builders.oci import reference
+from ciao_kernel.builders.oci.append import Change
+from ciao_kernel.builders.oci.contents import Unreadable
+from ciao_kernel.builders.oci.image import Image
+from ciao_kernel.builders.oci.layer import File, Layer, pack
+from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.packages import pip, requirements
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact
-from ciao_kernel.oci import reference
-from ciao_kernel.oci.append import Change
-from ciao_kernel.oci.contents import Unreadable
-from ciao_kernel.oci.image import Image
-from ciao_kernel.oci.layer import File, Layer, pack
-from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"
@@ -118,7 +119,7 @@ class AppendBuilder:
         except wheels.NoWheel as error:
             raise _no_wheel(error, wanted, f"Python {found.python} on {platform}") from None
         if brought.made:
-            await work.thread(lambda: caches.prune(cache / "layers", self._settings.cache_days))
+            await work.thread(lambda: disk_cache.prune(cache / "layers", self._settings.cache_days))
         if brought.replaced:
             work.say(f"other versions than the image's: {', '.join(brought.replaced)}")
         if not brought.names:
@@ -136,7 +137,7 @@ def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
     """The layer of packages that were brought; packed once."""
     place, record = folder.with_suffix(".tar.gz"), folder.with_suffix(".json")
     for entry in (place, record):
-        caches.used(entry)  # then nobody removes it before it is sent
+        disk_cache.used(entry)  # then nobody removes it before it is sent
     with contextlib.suppress(OSError, ValueError, KeyError):
         known = json.loads(record.read_text())
         if place.stat().st_size == known["size"]:

@@ -17,10 +17,10 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ciao_kernel import caches, pip
+from ciao_kernel import disk_cache
 from ciao_kernel.builders import elsewhere
-from ciao_kernel.pip import ground
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.delivery.packages import fingerprint, pip
+from ciao_kernel.delivery.packages.requirements import Requirements
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _GLIBC = (28, 27, 24, 17)
@@ -84,11 +84,11 @@ async def choose(
     if not wanted.packages:
         return [], False
     have = sorted(target.packages.items())
-    answers = await asyncio.to_thread(ground.digest, wanted.options, wanted.index)
+    answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
     asked = [wanted.key, answers, target.python, target.architecture, target.musl, have]
     name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
     kept = cache / "chosen" / f"{name}.json"
-    caches.used(kept)
+    disk_cache.used(kept)
     if not anew and (known := _read(kept)) is not None:
         return known, True
     async with pip.alone(kept.with_suffix(".lock"), lambda: None) as lock:

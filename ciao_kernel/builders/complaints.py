@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ciao_kernel import pip
+from ciao_kernel.delivery.packages import pip
 from ciao_kernel.errors import SourceError
 
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")

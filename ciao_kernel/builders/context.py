@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel import private
+from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.builders.rewritten import CARRIED
+from ciao_kernel.delivery import secret_files
+from ciao_kernel.delivery.files import CACHES, shown
+from ciao_kernel.delivery.ignore_files import Ignored
 from ciao_kernel.errors import EnvironmentFault, SourceError
-from ciao_kernel.files import CACHES, shown
-from ciao_kernel.ignore import Ignored
 from ciao_kernel.model import Manifest
-from ciao_kernel.oci.layer import File, Layer, pack
 
 LIMIT = 900 << 10
 """Packed bytes that go in a ConfigMap, which holds a MiB in all; more go through the registry."""
@@ -172,7 +172,7 @@ def _file(name: str, path: Path, place: str, meant: bool) -> File:
         if not path.is_file():
             reason = "it is a link that leads nowhere" if path.is_symlink() else _NEITHER
             raise _refused(place, name, reason, _LEAVE)
-        secret = private.reason(path)
+        secret = secret_files.reason(path)
         runs = bool(path.stat().st_mode & 0o100)
     except UnicodeEncodeError:
         raise _refused(place, name, "its name is no UTF-8", _LEAVE) from None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.private import password
+from ciao_kernel.redaction import password
 
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
 _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*'|\"(?:\\.|[^\"\\])*\")")

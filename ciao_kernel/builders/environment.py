@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.delivery.packages.requirements import Requirements
 
 PLACE = "/opt/ciao"
 """Where an image keeps the files that it was made from."""

@@ -6,18 +6,19 @@ user's. The cell is then appended through the registry's API, as by ``%builder=a
 
 from __future__ import annotations
 
-from ciao_kernel import ignore, requirements
 from ciao_kernel.builders import context, dockerfile, environment, rewritten
 from ciao_kernel.builders.environment import ASKED
 from ciao_kernel.builders.executor import Executor, Recipe, files
 from ciao_kernel.builders.images import WORKDIR, Bench, Work
+from ciao_kernel.builders.oci import reference
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.packages import requirements
+from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
-from ciao_kernel.oci import reference
 from ciao_kernel.plugins import Build, Emit
-from ciao_kernel.private import line_of
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.redaction import line_of
 
 
 class KanikoBuilder:
@@ -109,7 +110,7 @@ class KanikoBuilder:
             digests[line], users[line] = str(base.at(image.digest)), image.user
         text = rewritten.pinned(text, digests)
         wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text, name)]
-        ignored = ignore.docker(context.ignores(ask.work, ".dockerignore"))
+        ignored = ignore_files.docker(context.ignores(ask.work, ".dockerignore"))
         taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored, work.say))
         user, line = dockerfile.user(text)
         lines = environment.install(wanted, ask.python)

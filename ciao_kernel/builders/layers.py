@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, cast
 
+from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Source, SourceFile
-from ciao_kernel.oci.layer import File, Layer, pack
 
 WORKDIR = "/ciao"
 """As with a ConfigMap, so that a program finds itself in the same place by either builder."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
+from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.rewritten import unsealed
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
-from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import PodEnd
 
 _SHOWN = 20

@@ -15,19 +15,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ciao_kernel import ignore, requirements
 from ciao_kernel.builders import context
 from ciao_kernel.builders.executor import Executor, Recipe
 from ciao_kernel.builders.images import Bench, Work
 from ciao_kernel.builders.kaniko import asked, check, undone
+from ciao_kernel.builders.oci import reference
+from ciao_kernel.builders.oci.image import Image
+from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact
-from ciao_kernel.oci import reference
-from ciao_kernel.oci.image import Image
-from ciao_kernel.oci.layer import File
 from ciao_kernel.plugins import Build, Emit
-from ciao_kernel.private import password
+from ciao_kernel.redaction import password
 
 SCRIPTS = "/usr/libexec/s2i"
 _OWN = (".s2i/bin/assemble", ".s2i/bin/run", ".s2i/bin/save-artifacts")
@@ -220,7 +221,7 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
 def _source(work: Work, texts: Mapping[str, str]) -> tuple[File, ...]:
     """The source for the scripts: requirements, ``%files`` and ``.s2i``."""
     folder, found = work.ask.work, dict[str, File]()
-    ignored = ignore.s2i(context.ignores(folder, ".s2iignore"))
+    ignored = ignore_files.s2i(context.ignores(folder, ".s2iignore"))
     if (folder / ".s2i").is_dir():
         wishes = [(".s2i", ".s2i")]
         found |= {one.path: one for one in context.gather(folder, wishes, ignored, work.say)}

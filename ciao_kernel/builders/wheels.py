@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ciao_kernel import caches, pip
+from ciao_kernel import disk_cache
 from ciao_kernel.builders import choices, complaints
 from ciao_kernel.builders.choices import Chosen
 from ciao_kernel.builders.choices import Target as Target
 from ciao_kernel.builders.complaints import NoWheel as NoWheel
-from ciao_kernel.private import masked
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.delivery.packages import pip
+from ciao_kernel.delivery.packages.requirements import Requirements
+from ciao_kernel.redaction import masked
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[^]]*\])?)\s*@")
 """A package before its address; an address alone has an @ of its own where it names a user."""
@@ -91,7 +92,7 @@ async def bring(
         raise
     if found.made:
         for name in ("wheels", "chosen"):
-            await asyncio.to_thread(caches.prune, cache / name, days)
+            await asyncio.to_thread(disk_cache.prune, cache / name, days)
     return found
 
 
@@ -114,7 +115,7 @@ async def _unpacked(
     digests = [one.sha256 for one in missing]  # a line with an address has none
     facts = json.dumps([target.python, target.architecture, target.musl, lines, digests])
     folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
-    caches.used(folder)
+    disk_cache.used(folder)
     made = bool(names) and not folder.is_dir()
     if made:
 

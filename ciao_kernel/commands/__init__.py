@@ -19,7 +19,7 @@ from ciao_kernel.errors import UsageError
 if TYPE_CHECKING:
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
-    from ciao_kernel.session import Session
+    from ciao_kernel.session.session import Session
 
 # The texts stand here and not in the modules, because `ciao --help` and Tab want to be quick.
 VERBS = {

@@ -18,10 +18,10 @@ from ciao_kernel.commands.shared import (
 )
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import JobResult
-from ciao_kernel.queries import HERE, Where
+from ciao_kernel.model.queries import HERE, Where
 
 if TYPE_CHECKING:
-    from ciao_kernel.session import Session
+    from ciao_kernel.session.session import Session
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:

@@ -88,7 +88,7 @@ def settings(prefix: str, **_: Any) -> list[str]:
 
 def directives(prefix: str, **_: Any) -> list[str]:
     """Names of directives."""
-    from ciao_kernel.registry import Registry
+    from ciao_kernel.session.plugin_registry import Registry
 
     return [entry.name for entry in Registry().table.entries if entry.name.startswith(prefix)]
 
@@ -102,15 +102,15 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
     """
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-        from ciao_kernel import private
-        from ciao_kernel.magics.complete import complete as in_header
-        from ciao_kernel.registry import Registry
+        from ciao_kernel.delivery import secret_files
+        from ciao_kernel.magics.completion import complete as in_header
+        from ciao_kernel.session.plugin_registry import Registry
 
         known = {key: texts for key, texts in others(parsed_args).items() if key != name}
         lines = [f"%{key}={text}" for key, texts in known.items() for text in texts]
         text = "\n".join([*lines, f"%{name}={prefix}"])
         table = Registry().table
-        found = in_header(text, len(text), table, Path.cwd(), secret=private.by_name)
+        found = in_header(text, len(text), table, Path.cwd(), secret=secret_files.by_name)
         return list(found.matches) if found else []
 
     return complete
@@ -140,9 +140,9 @@ async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event
 async def _collect(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
     from ciao_kernel.config import survey
     from ciao_kernel.model import Owner
-    from ciao_kernel.queries import Where
-    from ciao_kernel.registry import Registry
-    from ciao_kernel.session import Session
+    from ciao_kernel.model.queries import Where
+    from ciao_kernel.session.plugin_registry import Registry
+    from ciao_kernel.session.session import Session
 
     chosen = replace(survey()[0], request_patience=0.0)
     session = Session(Registry(), Owner(""), chosen)

@@ -13,10 +13,11 @@ from typing import Any
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared import add_job, add_output, where
 from ciao_kernel.display.lines import plain
-from ciao_kernel.display.table import age, clock_time, columns, ending
+from ciao_kernel.display.table import columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
-from ciao_kernel.queries import HERE, Details, Incident
+from ciao_kernel.model.queries import HERE, Details, Incident
+from ciao_kernel.model.times import age, clock_time
 
 _NONE = "–"
 

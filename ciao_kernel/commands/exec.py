@@ -21,7 +21,7 @@ from ciao_kernel.commands.shared import add_job, where
 from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 15
 _AHEAD = 4

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ciao_kernel import kernelspec
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Face, kernelspec
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
 

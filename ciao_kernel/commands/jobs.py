@@ -9,10 +9,11 @@ import time
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import cell, job_record
 from ciao_kernel.commands.shared import add_output, add_where, where
-from ciao_kernel.display.table import age, columns
+from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, State, Status
-from ciao_kernel.queries import Where
+from ciao_kernel.model.queries import Where
+from ciao_kernel.model.times import age
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:

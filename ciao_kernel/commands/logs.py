@@ -13,8 +13,8 @@ from ciao_kernel.commands.shared import add_job, add_replica, add_since, chosen,
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica
+from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend, Display
-from ciao_kernel.queries import LogOptions
 
 _AT_ONCE = 16
 """Logs that are asked for at a time, and held in memory."""

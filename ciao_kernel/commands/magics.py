@@ -21,7 +21,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the table, or the help of one directive."""
-    from ciao_kernel.magics import explain
+    from ciao_kernel.magics import directive_help
 
     table = face.session.registry.table
     if args.name is None:
@@ -29,7 +29,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             records = [_record(entry) for entry in table.entries]
             face.write(json.dumps(records, indent=2) + "\n")
         else:
-            face.write(explain.overview(table) + "\n")
+            face.write(directive_help.overview(table) + "\n")
         return
     name = args.name.removeprefix("%").partition("=")[0]
     entry = table.find(name)
@@ -40,7 +40,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if args.output == "json":
         face.write(json.dumps(_record(entry), indent=2) + "\n")
     else:
-        face.write((explain.explain(f"%{entry.name}", 1, table) or "") + "\n")
+        face.write((directive_help.explain(f"%{entry.name}", 1, table) or "") + "\n")
 
 
 def _record(entry: Directive) -> dict[str, Any]:

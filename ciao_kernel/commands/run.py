@@ -6,19 +6,19 @@ import argparse
 import functools
 from pathlib import Path
 
-from ciao_kernel import workspace
 from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared import add_output
+from ciao_kernel.delivery import imports
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.lines import plain_text
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import kinds, parse, quantities
+from ciao_kernel.magics import numeric_types, parse, value_types
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.table import Directive, Table
-from ciao_kernel.magics.words import quote, words
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
-from ciao_kernel.registry import Registry
+from ciao_kernel.session.plugin_registry import Registry
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         help_text = spoken(entry.help).replace("%", "%%")
         if entry.name == "detach":
             names.insert(0, "-d")
-        if isinstance(entry.kind, kinds.Flag):
+        if isinstance(entry.kind, value_types.Flag):
             dest = _dest(entry)
             group.add_argument(
                 *names, dest=dest, action="store_const", const="true", help=help_text
@@ -79,7 +79,7 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
         display,
         path.parent,
         style=Style.FILE,
-        entry=workspace.entry_name(path),
+        entry=imports.entry_name(path),
         options=options,
     )
     result = await reported(work, args, face)
@@ -143,14 +143,14 @@ def _dest(entry: Directive) -> str:
 
 def _metavar(entry: Directive) -> str:
     kind = entry.kind
-    if isinstance(kind, kinds.Choice):
+    if isinstance(kind, value_types.Choice):
         return "|".join(kind.names())
-    if isinstance(kind, kinds.Words):
+    if isinstance(kind, value_types.Words):
         return "WORDS"
     names: dict[type, str] = {
-        quantities.Count: "N",
-        kinds.Pairs: "KEY=VALUE",
-        quantities.Duration: "TIME",
+        numeric_types.Count: "N",
+        value_types.Pairs: "KEY=VALUE",
+        numeric_types.Duration: "TIME",
     }
     return names.get(type(kind), entry.name.upper())
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics.quantities import Duration
+from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.queries import Where
+from ciao_kernel.model.queries import Where
 
 
 def add_output(verb: argparse.ArgumentParser, *more: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel import kernelspec
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Face, kernelspec
 from ciao_kernel.commands.install import places, prefix
 from ciao_kernel.errors import EnvironmentFault, UsageError
 

@@ -6,7 +6,7 @@ directives come last. Names are compared as directives' names are: ``onShutdown`
 ``on-shutdown`` is ``CIAO_ON_SHUTDOWN``.
 """
 
-from ciao_kernel.config.places import config_files, load, survey
 from ciao_kernel.config.settings import Settings, shown_name
+from ciao_kernel.config.sources import config_files, load, survey
 
 __all__ = ["Settings", "config_files", "load", "shown_name", "survey"]

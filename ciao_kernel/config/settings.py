@@ -9,10 +9,10 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.config.kinds import Folder, Hosts, Images, Number, Text, one_of
+from ciao_kernel.config.setting_types import Folder, Hosts, Images, Number, Text, one_of
 from ciao_kernel.errors import SettingError
-from ciao_kernel.magics.kinds import Kind
 from ciao_kernel.magics.table import key
+from ciao_kernel.magics.value_types import Kind
 from ciao_kernel.model import CleanPolicy
 
 KANIKO = (

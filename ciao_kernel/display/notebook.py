@@ -21,7 +21,7 @@ from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 
 if TYPE_CHECKING:
-    from ciao_kernel.display.picture import PlotOutput
+    from ciao_kernel.display.plot.plot_output import PlotOutput
 
 _TICK = 0.1
 """Seconds between two stream messages: Jupyter drops messages, not bytes, when hurried."""
@@ -66,8 +66,8 @@ class NotebookDisplay:
         self._draw(update=False)
         self._picture = None
         if wishes := plots.asked(job.header):
-            from ciao_kernel.display.curves import Curves
-            from ciao_kernel.display.picture import PlotOutput
+            from ciao_kernel.display.plot.curves import Curves
+            from ciao_kernel.display.plot.plot_output import PlotOutput
 
             drawn = Curves(job, wishes)
             name = f"{self._display_id}-plot"

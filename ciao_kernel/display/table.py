@@ -9,10 +9,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from ciao_kernel.display.lines import plain
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
+from ciao_kernel.model.times import clock_time
 
 _COLUMNS = {
     "replica": "replica",
@@ -193,22 +193,6 @@ def ending(one: ReplicaStatus) -> str:
     if one.state is State.STOPPED:
         return ""
     return exit_text(one.exit_code)
-
-
-def clock_time(seconds: float) -> str:
-    """A moment as the user's clock shows it, ``Nov 21 14:02:11``.
-
-    The date is always there: a notebook that is saved may be read on any day.
-    """
-    return datetime.fromtimestamp(seconds).strftime("%b %d %H:%M:%S") if seconds else _EMPTY
-
-
-def age(seconds: float) -> str:
-    """A time span as kubectl writes it: ``45s``, ``12m``, ``3h``, ``2d``."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:

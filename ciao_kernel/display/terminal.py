@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from ciao_kernel.display.curves import Curves
+    from ciao_kernel.display.plot.curves import Curves
 
 _TICK = 0.1
 """Seconds between two writes to a terminal: each one draws the table anew below the lines."""
@@ -83,7 +83,7 @@ class TerminalDisplay:
         """Open the live table where there is a terminal."""
         self._table, self._follow = Table(job), follow
         if wishes := plots.asked(job.header):
-            from ciao_kernel.display.curves import Curves
+            from ciao_kernel.display.plot.curves import Curves
 
             self._curves = Curves(job, wishes)
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import kubeconfig
-from ciao_kernel.private import origin
+from ciao_kernel.redaction import origin
 
 if TYPE_CHECKING:
     import aiohttp

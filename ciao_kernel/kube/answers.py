@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
-from ciao_kernel.private import masked, origin
+from ciao_kernel.redaction import masked, origin
 
 if TYPE_CHECKING:
     import aiohttp

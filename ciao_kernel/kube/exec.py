@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import answers
 from ciao_kernel.kube.client import Client
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 
 if TYPE_CHECKING:
     import aiohttp

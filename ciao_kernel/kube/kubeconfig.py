@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import sign_in
-from ciao_kernel.private import masked
+from ciao_kernel.redaction import masked
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration

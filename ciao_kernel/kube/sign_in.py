@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.private import masked
+from ciao_kernel.redaction import masked
 
 _TIMEOUT = 60.0
 _LAST_WORDS = 2.0

@@ -8,7 +8,7 @@ import warnings
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import header
-from ciao_kernel.magics.carets import shown
+from ciao_kernel.magics.diagnostics import shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ciao_kernel.magics import kinds, quantities
+from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.words import one_word, quote, words
+from ciao_kernel.magics.shell_words import one_word, quote, words
 from ciao_kernel.model import RestartPolicy, SuccessPolicy
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -129,9 +129,9 @@ class Tolerations:
 def directives() -> list[Directive]:
     """The entries of the table, each for a field of ``ClusterSpec``."""
     policies = tuple(policy.value for policy in RestartPolicy)
-    restart = kinds.Choice(lambda: policies, RestartPolicy)
+    restart = value_types.Choice(lambda: policies, RestartPolicy)
     ends = tuple(policy.value for policy in SuccessPolicy)
-    success = kinds.Choice(lambda: ends, SuccessPolicy)
+    success = value_types.Choice(lambda: ends, SuccessPolicy)
     return [
         Directive(
             name,
@@ -150,7 +150,7 @@ def directives() -> list[Directive]:
                 False,
             ),
             (
-                "context", "context", kinds.Word("the name of a context in the kubeconfig"),
+                "context", "context", value_types.Word("the name of a context in the kubeconfig"),
                 "Context of the kubeconfig.",
                 "%context=staging", "the current one", False,
             ),
@@ -205,12 +205,12 @@ def directives() -> list[Directive]:
                 "%restartPolicy=OnFailure", "Never", False,
             ),
             (
-                "backoffLimit", "backoff_limit", quantities.Count(0, 1000),
+                "backoffLimit", "backoff_limit", numeric_types.Count(0, 1000),
                 "Restarts after which the job has failed.",
                 "%backoffLimit=3", "", False,
             ),
             (
-                "ttl", "ttl", quantities.Duration(),
+                "ttl", "ttl", numeric_types.Duration(),
                 "Time after which a job that is over is deleted with its pods and logs.",
                 "%ttl=1h", "the setting: 1d", False,
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import body, header, values
+from ciao_kernel.magics import body, build_spec, header
 from ciao_kernel.magics.table import Table
 
 
@@ -22,7 +22,7 @@ def answer(text: str, table: Table) -> dict[str, str] | str:
     try:
         body.check_header(head, table, header.Style.CELL)
         # The framework may follow in the next line; its absence is for the run to say.
-        values.read(tokens, table, default_framework="")
+        build_spec.read(tokens, table, default_framework="")
     except UsageError:
         return {"status": "invalid", "indent": ""}
     if head.body is None:

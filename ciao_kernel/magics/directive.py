@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from ciao_kernel.magics import kinds
+from ciao_kernel.magics import value_types
 
 
 class Scope(enum.Enum):
@@ -24,7 +24,7 @@ class Directive:
     field: str
     """Field of JobSpec that takes the value, ``cluster.image`` for one of its ClusterSpec; of
     Resources for a RESOURCE; a role for a ROLE."""
-    kind: kinds.Kind
+    kind: value_types.Kind
     help: str
     example: str
     scope: Scope = Scope.JOB

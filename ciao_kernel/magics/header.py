@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ciao_kernel.magics.kinds import Flag
 from ciao_kernel.magics.table import Table
+from ciao_kernel.magics.value_types import Flag
 
 
 class Style(enum.Enum):

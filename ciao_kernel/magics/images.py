@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ciao_kernel.magics import kinds
+from ciao_kernel.magics import value_types
 from ciao_kernel.magics.cluster import ImageName, Name
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.words import one_word, quote, words
+from ciao_kernel.magics.shell_words import one_word, quote, words
 
 _SYSTEM = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+~:-]+)?")
 _ADDRESS = re.compile(r"(https?|file)://[^\s@]+")
@@ -62,7 +62,7 @@ def directives() -> list[Directive]:
         Directive(
             "packages",
             "build.packages",
-            kinds.Words("packages as pip takes them, such as pandas or scikit-learn==1.7.2"),
+            value_types.Words("packages as pip takes them, such as pandas or scikit-learn==1.7.2"),
             "Python packages that the code needs and its image or environment may lack.",
             "%packages=pandas scikit-learn==1.7.2",
             adds_up=True,
@@ -70,7 +70,7 @@ def directives() -> list[Directive]:
         Directive(
             "requirements",
             "build.requirements",
-            kinds.Word("a file of requirements beside the notebook", kinds.Offer.FILES),
+            value_types.Word("a file of requirements beside the notebook", value_types.Offer.FILES),
             "A file that lists such packages, as for pip install -r.",
             "%requirements=requirements.txt",
         ),
@@ -106,14 +106,16 @@ def directives() -> list[Directive]:
         Directive(
             "condaEnv",
             "build.conda_env",
-            kinds.Word("a file such as environment.yml beside the notebook", kinds.Offer.FILES),
+            value_types.Word(
+                "a file such as environment.yml beside the notebook", value_types.Offer.FILES
+            ),
             "What conda installs into an image that has conda; a pod builds it.",
             "%condaEnv=environment.yml",
         ),
         Directive(
             "dockerfile",
             "build.dockerfile",
-            kinds.Word("a Dockerfile beside the notebook", kinds.Offer.FILES),
+            value_types.Word("a Dockerfile beside the notebook", value_types.Offer.FILES),
             "How the image's environment is built, by a pod; the cell comes on top of it.",
             "%dockerfile=Dockerfile",
         ),

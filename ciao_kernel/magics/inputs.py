@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.words import words
+from ciao_kernel.magics.shell_words import words
 
 
 @dataclass(frozen=True, slots=True)

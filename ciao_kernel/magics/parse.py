@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ciao_kernel.errors import SpecError, UsageError
-from ciao_kernel.magics import body, carets, header, values
+from ciao_kernel.magics import body, build_spec, diagnostics, header
 from ciao_kernel.magics.header import Line, Style, Token
+from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.table import Table, key
-from ciao_kernel.magics.words import words
 from ciao_kernel.model import JobSpec
 
 
@@ -35,7 +35,7 @@ class Parsed:
             message, hint = error.message, error.hint
             if not token.line.number:
                 message, hint = map(self.table.as_options, (message, hint))
-            return carets.wrong(token, self.table, message, hint, whole=not saying)
+            return diagnostics.wrong(token, self.table, message, hint, whole=not saying)
         return error
 
 
@@ -87,7 +87,7 @@ def parse(
     tokens = head.tokens
     if style is Style.CELL:
         tokens += body.below(text, head)
-    spec = values.read(tokens, table, default_framework)
+    spec = build_spec.read(tokens, table, default_framework)
     code = header.deliver(text, tokens, style)
     compiles = check_syntax and spec.python is None
     body.check_body(text, code, head, table, style, compiles=compiles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.kinds import Offer, Words
+from ciao_kernel.magics.value_types import Offer, Words
 
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "auc", "mae", "mse")
 """Names that programs often write; completion offers them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.kinds import Pairs
 from ciao_kernel.magics.table import Scope, Table
+from ciao_kernel.magics.value_types import Pairs
 from ciao_kernel.model import JobSpec, Resources
 
 

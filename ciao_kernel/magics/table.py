@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import cluster, images, inputs, kinds, plots, quantities
+from ciao_kernel.magics import cluster, images, inputs, numeric_types, plots, value_types
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
@@ -77,9 +77,9 @@ def build(names: Names) -> Table:
     return Table(_entries(names), names)
 
 
-def _choice(names: Iterable[str], convert: Any = str) -> kinds.Choice:
+def _choice(names: Iterable[str], convert: Any = str) -> value_types.Choice:
     fixed = tuple(names)
-    return kinds.Choice(lambda: fixed, convert)
+    return value_types.Choice(lambda: fixed, convert)
 
 
 _ROLES = {
@@ -96,7 +96,7 @@ def _entries(names: Names) -> list[Directive]:
     for role in (role for roles in names.frameworks.values() for role in roles):
         texts.setdefault(role, f"How many replicas of the role {role}.")
     roles = [
-        Directive(role, role, quantities.Count(), text, f"%{role}=1", Scope.ROLE)
+        Directive(role, role, numeric_types.Count(), text, f"%{role}=1", Scope.ROLE)
         for role, text in texts.items()
     ]
     return [
@@ -111,7 +111,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "cpu",
             "cpu",
-            quantities.Cpus(),
+            numeric_types.Cpus(),
             "Processors for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%cpu=2",
             Scope.RESOURCE,
@@ -119,7 +119,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "memory",
             "memory",
-            quantities.Memory(),
+            numeric_types.Memory(),
             "Memory for each replica. Binds on a cluster; on this machine it is only checked.",
             "%worker=2;%memory=4Gi",
             Scope.RESOURCE,
@@ -127,7 +127,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "gpu",
             "gpu",
-            quantities.GpuCount(),
+            numeric_types.GpuCount(),
             "GPUs for each replica. On this machine they are shared out by CUDA_VISIBLE_DEVICES.",
             "%worker=2;%gpu=1",
             Scope.RESOURCE,
@@ -135,7 +135,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "name",
             "name",
-            kinds.JobName(),
+            value_types.JobName(),
             "Name of the job. A second run gets a number behind it.",
             "%name=mnist",
             default="the framework's name and five letters",
@@ -143,7 +143,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "envvar",
             "env",
-            kinds.Pairs(),
+            value_types.Pairs(),
             "Environment variables for every replica. For secrets on a cluster: %envsecret.",
             "%envvar=EPOCHS=3 MODE='very fast'",
             adds_up=True,
@@ -151,7 +151,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "args",
             "args",
-            kinds.Words(),
+            value_types.Words(),
             "Arguments of the program: sys.argv[1:].",
             "%args=--epochs 3 --lr 0.1",
             adds_up=True,
@@ -159,7 +159,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "files",
             "files",
-            kinds.Words("paths, quoted as in a shell", kinds.Offer.FILES),
+            value_types.Words("paths, quoted as in a shell", value_types.Offer.FILES),
             "Files and folders beside the notebook that the replicas get too; data/*.csv works, "
             "and !name takes what else stays at home.",
             "%files=data/train.csv conf/",
@@ -177,7 +177,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "nprocPerNode",
             "nproc_per_node",
-            quantities.Count(1, 128),
+            numeric_types.Count(1, 128),
             "Processes that torchrun starts in a replica.",
             "%nprocPerNode=2",
             default="one per GPU of the replica, 1 without GPUs",
@@ -185,7 +185,9 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "python",
             "python",
-            kinds.Word("the path or the name of a Python interpreter", kinds.Offer.INTERPRETERS),
+            value_types.Word(
+                "the path or the name of a Python interpreter", value_types.Offer.INTERPRETERS
+            ),
             "Interpreter of the replicas, of this machine or in their image.",
             "%python=~/envs/tf/bin/python",
             default="the kernel's own; in an image python3",
@@ -217,7 +219,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "deadline",
             "deadline",
-            quantities.Duration(),
+            numeric_types.Duration(),
             "The job fails when it runs longer than this.",
             "%deadline=2h30m",
         ),
@@ -226,14 +228,14 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "detach",
             "detach",
-            kinds.Flag(),
+            value_types.Flag(),
             "Start the job and return at once; `%ciao attach NAME` follows it.",
             "%detach",
         ),
         Directive(
             "follow",
             "follow",
-            kinds.Words("roles or replicas", kinds.Offer.REPLICAS),
+            value_types.Words("roles or replicas", value_types.Offer.REPLICAS),
             "Show only the lines of these roles or replicas.",
             "%follow=worker-0 chief",
             default="all replicas",
@@ -243,7 +245,7 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "dryrun",
             "dryrun",
-            kinds.Flag((DryRun.SERVER.value,), DryRun),
+            value_types.Flag((DryRun.SERVER.value,), DryRun),
             "Show what would run or be created, and run nothing; =server asks the cluster too.",
             "%dryrun",
         ),

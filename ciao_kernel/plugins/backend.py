@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
+from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.plugins.builder import Builder, Emit
 from ciao_kernel.plugins.framework import Framework
-from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, JobResult, Notice, Output, Owner, Replica, State, Status
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
-from ciao_kernel.stopping import Lifetime
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
+from ciao_kernel.session.stopping import Lifetime
 
 MARK = "CIAO_TEST_PLACE"
 PATIENCE = 60.0

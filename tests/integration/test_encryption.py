@@ -11,7 +11,7 @@ import pytest
 import zmq
 from zmq.utils import monitor
 
-from ciao_kernel import kernelspec
+from ciao_kernel.commands import kernelspec
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place
 
 REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL

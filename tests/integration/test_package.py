@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel import kernelspec
+from ciao_kernel.commands import kernelspec
 from tests.helpers.installed import ROOT, Environment, build
 from tests.helpers.once import once
 
@@ -109,7 +109,7 @@ def test_functions_work_from_a_wheel(environment: Environment, wheel: Path, home
     before = files_below(environment.prefix)
     program = """
 import sys
-from ciao_kernel.kernelspec import install, uninstall
+from ciao_kernel.commands.kernelspec import install, uninstall
 print(install(prefix=sys.prefix))
 print(install(user=True, name="mine"))
 print(*uninstall("mine"))

@@ -27,8 +27,8 @@ from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.queries import WHOLE_LOG, Details, Incident, LogOptions, Where, last_lines
-from ciao_kernel.registry import Registry
+from ciao_kernel.model.queries import WHOLE_LOG, Details, Incident, LogOptions, Where, last_lines
+from ciao_kernel.session.plugin_registry import Registry
 
 WORKER = Replica("worker", 0)
 

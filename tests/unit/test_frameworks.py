@@ -14,7 +14,7 @@ from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Address, Artifact, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.plugins import Framework
-from ciao_kernel.registry import Registry
+from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
 ARTIFACT = Artifact(Source(SourceFile("cell.py", b"x")), "/env/bin/python", "/job")

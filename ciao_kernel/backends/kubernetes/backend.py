@@ -7,7 +7,6 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import (
     checks,
     details,
@@ -38,9 +37,10 @@ from ciao_kernel.model import (
     Replica,
     State,
     Status,
+    naming,
 )
+from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.plugins import Builder, Emit, Plan
-from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 _MOST_PODS = 12
 """Pods whose events are asked for one by one; of larger jobs all events are read."""

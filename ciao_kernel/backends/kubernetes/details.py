@@ -7,7 +7,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import manifest, status
 from ciao_kernel.model import Job, Manifest
-from ciao_kernel.queries import Condition, Group, Incident
+from ciao_kernel.model.queries import Condition, Group, Incident
 
 _MOST = 20
 """Events that are shown, the newest ones."""

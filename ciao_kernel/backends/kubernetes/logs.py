@@ -9,7 +9,7 @@ from ciao_kernel.backends.kubernetes import marks, status
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.queries import LogOptions, last_lines
+from ciao_kernel.model.queries import LogOptions, last_lines
 
 
 async def read(

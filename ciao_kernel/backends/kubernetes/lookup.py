@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
-from ciao_kernel.queries import Where
+from ciao_kernel.model.queries import Where
 
 _PAGE = 500
 """Objects of one answer: the server makes each page by itself, and none takes long."""

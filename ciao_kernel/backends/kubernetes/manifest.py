@@ -11,14 +11,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.config import Settings
 from ciao_kernel.kube.tolerations import toleration
-from ciao_kernel.model import (
-    Artifact,
-    CleanPolicy,
-    ClusterSpec,
-    Job,
-    Manifest,
-    ReplicaGroup,
-)
+from ciao_kernel.model import Artifact, CleanPolicy, ClusterSpec, Job, Manifest, ReplicaGroup
 from ciao_kernel.plugins import JobManifest, Plan
 
 

@@ -12,16 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import naming
 from ciao_kernel.backends.kubernetes import checks, home, manifest, marks, tries
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.backends.kubernetes.workshop import ClusterWorkshop
+from ciao_kernel.background import lasting
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube.client import Client
-from ciao_kernel.lasting import lasting
-from ciao_kernel.model import Job, Manifest, Notice
+from ciao_kernel.model import Job, Manifest, Notice, naming
 from ciao_kernel.plugins import Build, Builder, Emit, Plan
 
 _PATIENCE = 4.0

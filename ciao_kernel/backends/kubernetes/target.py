@@ -16,7 +16,7 @@ from ciao_kernel.kube import access
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import ClusterSpec, Manifest
-from ciao_kernel.queries import Where
+from ciao_kernel.model.queries import Where
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from ciao_kernel.backends.kubernetes import checks, marks, status
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.background import lasting
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
-from ciao_kernel.lasting import lasting
 from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit, PodEnd
 

@@ -6,16 +6,15 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from ciao_kernel import preview
-from ciao_kernel.backends.local import execute, follower, gpus, interpreter, views
+from ciao_kernel.backends.local import execute, follower, gpus, interpreter, preview, views
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Notice, Replica, Status
+from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.plugins import Builder, Emit, Plan
-from ciao_kernel.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 
 class LocalBackend:

@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from ciao_kernel import caches, pip
+from ciao_kernel import disk_cache
 from ciao_kernel.backends.local import processes
+from ciao_kernel.delivery.packages import fingerprint, pip
+from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Notice
-from ciao_kernel.pip import ground
 from ciao_kernel.plugins import Emit
-from ciao_kernel.requirements import Requirements
 
 _DONE = "ciao-done"
 _SITES = (
@@ -52,10 +52,10 @@ async def bring(
     if not wanted.packages:
         return python
     version, sites = await _asked(python)
-    answers = await asyncio.to_thread(ground.digest, wanted.options, wanted.index)
+    answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
     key = json.dumps([python, version, sites, wanted.key, answers])
     folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
-    caches.used(folder / _DONE)
+    disk_cache.used(folder / _DONE)
     if (folder / _DONE).exists():
         return str(folder / "bin" / "python")
 
@@ -72,7 +72,7 @@ async def bring(
                 if isinstance(error, OSError):
                     raise _unwritable(error, folder) from None
                 raise
-    await asyncio.to_thread(caches.prune, folder.parent, days, _DONE, processes.name)
+    await asyncio.to_thread(disk_cache.prune, folder.parent, days, _DONE, processes.name)
     return str(folder / "bin" / "python")
 
 

@@ -18,7 +18,7 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Replica
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 16
 _GRACE = 2.0

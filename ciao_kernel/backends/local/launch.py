@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import naming, requirements
 from ciao_kernel.backends.local import environment, gpus, interpreter, ports, processes, store
 from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.preview import ReplicaPlan
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault
-from ciao_kernel.model import Address, Artifact, Replica
+from ciao_kernel.model import Address, Artifact, Replica, naming
 from ciao_kernel.plugins import Build, Builder, Emit, Plan
-from ciao_kernel.preview import ReplicaPlan
 
 _ROOT = str(Path(__file__).parents[3])
 _START_TIMEOUT = 30.0

@@ -16,7 +16,7 @@ from ciao_kernel.backends.local import hosts, processes, views
 from ciao_kernel.backends.local.record import LEFTOVERS, UNREADABLE, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
-from ciao_kernel.queries import Details, LogOptions, last_lines
+from ciao_kernel.model.queries import Details, LogOptions, last_lines
 
 _FIRST_LOOK = 1 << 16
 _DAY = 24 * 3600.0

@@ -17,9 +17,9 @@ import pytest
 
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.imports import gather
 from ciao_kernel.model import BuildSpec, Event, JobSpec, Manifest
 from ciao_kernel.plugins import Build, Emit, PodEnd
-from ciao_kernel.workspace import gather
 from tests.cluster.cluster import Cluster
 from tests.cluster.programs import on_demand
 from tests.e2e.images.copies import copied

@@ -15,9 +15,9 @@ import yaml
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Owner, Status
-from ciao_kernel.queries import Details
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.model.queries import Details
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace

@@ -13,8 +13,8 @@ import pytest
 
 from ciao_kernel.errors import ClusterFault, JobFailed
 from ciao_kernel.model import State, Status
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.faults.pods import PodPart

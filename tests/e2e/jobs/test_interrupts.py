@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ciao_kernel import stopping
 from ciao_kernel.backends.kubernetes import remove
-from ciao_kernel.cells import Lifetime
+from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import Owner, State
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.session import stopping
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ciao_kernel.display.notebook import NotebookDisplay
-from ciao_kernel.session import Session
+from ciao_kernel.session.session import Session
 from tests.e2e.jobs.conftest import Team
 
 CELL = """\

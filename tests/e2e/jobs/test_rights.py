@@ -11,9 +11,9 @@ import yaml
 
 from ciao_kernel.errors import CiaoError, ClusterFault, UsageError
 from ciao_kernel.model import Owner, Replica
-from ciao_kernel.queries import Streams
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
 from tests.cluster.rights import account, wait_until_may

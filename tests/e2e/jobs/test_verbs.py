@@ -27,9 +27,9 @@ from ciao_kernel.errors import (
     UsageError,
 )
 from ciao_kernel.model import Owner
-from ciao_kernel.owner import me
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.session.owner import me
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.cluster.errors import ClusterError
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule

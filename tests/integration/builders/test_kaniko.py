@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel import ignore
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import ignore_files
 from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError, SpecError
 from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Manifest, Notice, Source
 from ciao_kernel.model import SourceFile as Program
@@ -203,7 +203,7 @@ def test_no_dockerignore_hides_what_pip_is_asked_for(kernel: Kernel, name: str) 
     alone, both = (found[name] for found in kernel.pods.contexts)
     assert alone == "**/*.txt"
     assert both == "**/*.txt\n!ciao-asked\n!ciao-asked/**\n"
-    assert not ignore.docker(both)("ciao-asked/requirements.txt")
+    assert not ignore_files.docker(both)("ciao-asked/requirements.txt")
 
 
 def test_a_large_context_goes_through_the_registry(kernel: Kernel) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from ciao_kernel.builders import wheels
 from ciao_kernel.builders.wheels import NoWheel, Target, Wheels
+from ciao_kernel.delivery.packages.requirements import read
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import BuildSpec
-from ciao_kernel.requirements import read
 from tests.helpers.jobs import interrupted, wait
 from tests.helpers.packages import Index, serving, wheel
 

@@ -13,7 +13,7 @@ from tests.integration.cli.command import CIAO, QUICK, User, still
 # The way of one `%ciao …` line through the kernel, without the kernel around it.
 NOTEBOOK = """
 import asyncio, sys
-from ciao_kernel import cells
+from ciao_kernel.jupyter import cells
 from ciao_kernel.display.errors import uncolored
 from ciao_kernel.errors import CiaoError
 words = cells.command("%ciao " + sys.argv[1])

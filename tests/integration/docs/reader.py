@@ -17,7 +17,7 @@ import yaml
 from ciao_kernel import config
 from ciao_kernel.config import Settings
 from ciao_kernel.magics import parse
-from ciao_kernel.registry import Registry
+from ciao_kernel.session.plugin_registry import Registry
 from tests.integration.docs import blocks, checkout, commands, manifests
 from tests.integration.docs.blocks import ROOT, Block
 

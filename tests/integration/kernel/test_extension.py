@@ -207,7 +207,8 @@ def test_terminal_interrupt(place: Place) -> None:
 
 SHUTDOWN_BEHIND_AN_INTERRUPT = """
 import asyncio, os, signal, threading, time
-from ciao_kernel import cells, extension
+from ciao_kernel.jupyter import shutdown
+from ciao_kernel.jupyter import extension
 
 seen, drawing = [], threading.Event()
 
@@ -218,7 +219,7 @@ async def cell():
             time.sleep(0.2)  # a large table is drawn
             await asyncio.sleep(0)
     except asyncio.CancelledError:
-        with cells.lifetime.held():
+        with shutdown.lifetime.held():
             await asyncio.sleep(0.2)
             seen.append("cleaned up")
         raise

@@ -98,7 +98,7 @@ def go_on(place: Place) -> None:
 INTERRUPTED_BEFORE_ITS_CELL = """
 import os, signal, sys
 from ipykernel.kernelapp import IPKernelApp
-from ciao_kernel.kernel import CiaoKernel
+from ciao_kernel.jupyter.kernel import CiaoKernel
 
 class Kernel(CiaoKernel):
     cells = 0

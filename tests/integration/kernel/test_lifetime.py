@@ -202,7 +202,9 @@ def test_cell_is_told_when_someone_deletes_its_job(kernel: Kernel, place: Place)
 def test_a_fault_of_ciao_ends_the_cell(start_kernel: Start) -> None:
     """Without a reply a front-end would wait for ever."""
     kernel = start_kernel()
-    assert kernel.run("import ciao_kernel.cells as ours; ours.is_job = lambda code: 1 / 0").done
+    assert kernel.run(
+        "from ciao_kernel.jupyter import cells as ours; ours.is_job = lambda code: 1 / 0"
+    ).done
     request = kernel.run(JOB + "print(1)")
     assert request.error == "ZeroDivisionError"
     assert "a fault of the kernel" in request.of("error")[0]["traceback"][-1]

@@ -32,8 +32,8 @@ from ciao_kernel.kube.log_request import LogRequest
 from ciao_kernel.kube.progress import Progress
 from ciao_kernel.kube.replay import Replay
 from ciao_kernel.kube.watch import Watched
+from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import JobManifest
-from ciao_kernel.queries import Streams
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -29,7 +29,7 @@ from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
 from ciao_kernel.kube.watch import Watched
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 from tests.integration.kube.test_answers import access, serving
 
 DONE = b'\x03{"metadata": {}, "status": "Success"}'

@@ -15,7 +15,7 @@ from ciao_kernel.errors import ClusterFault
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Event, Owner, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit, Plan
-from ciao_kernel.registry import Registry
+from ciao_kernel.session.plugin_registry import Registry
 from tests.integration.kube.test_answers import client
 
 REGISTRY = Registry({})

@@ -224,7 +224,7 @@ def test_a_cell_ends_soon_though_a_replica_takes_its_time(
     jobs: Place, figure: Callable[[str], None]
 ) -> None:
     async def main() -> None:
-        from ciao_kernel.cells import Lifetime
+        from ciao_kernel.jupyter.shutdown import Lifetime
 
         display = Recorder()
         work = asyncio.ensure_future(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.errors import BackendError, EnvironmentFault
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 from tests.helpers.jobs import Place, replica
 
 

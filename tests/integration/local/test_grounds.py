@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.backends.local import environment
+from ciao_kernel.delivery.packages.requirements import read
 from ciao_kernel.model import BuildSpec
-from ciao_kernel.requirements import read
 from tests.helpers.packages import wheel
 
 

@@ -402,7 +402,7 @@ def test_a_display_that_breaks_does_not_leave_the_job_behind(jobs: Place) -> Non
 
 
 def test_an_interrupt_spares_a_job_that_outlives_an_ending_kernel(jobs: Place) -> None:
-    from ciao_kernel.cells import Lifetime
+    from ciao_kernel.jupyter.shutdown import Lifetime
 
     async def main() -> None:
         for ending in (True, False):

@@ -23,9 +23,9 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, JobLost, JobStopped, SpecError, UsageError
 from ciao_kernel.model import Owner, State
-from ciao_kernel.queries import Streams
-from ciao_kernel.registry import Registry
-from ciao_kernel.session import Session
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 from tests.helpers.jobs import PATIENCE, Ended, Place, Recorder, replica, wait
 
 WAITS = """

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel import ignore
 from ciao_kernel.builders import context
+from ciao_kernel.builders.oci.layer import File
+from ciao_kernel.delivery import ignore_files
 from ciao_kernel.errors import SourceError
-from ciao_kernel.oci.layer import File
 from tests.helpers.rights import as_nobody
 
-NOTHING = ignore.docker("")
+NOTHING = ignore_files.docker("")
 
 
 def paths(found: tuple[File, ...]) -> list[str]:
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def gather(folder: Path, *patterns: str, ignored: str = "") -> list[str]:
     wishes = [(pattern, "Dockerfile, line 2") for pattern in patterns]
-    return paths(context.gather(folder, wishes, ignore.docker(ignored)))
+    return paths(context.gather(folder, wishes, ignore_files.docker(ignored)))
 
 
 def test_files_folders_and_patterns(folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_dockerignore(folder: Path, text: str, stays: list[str]) -> None:
     ],
 )
 def test_s2iignore_knows_whole_paths_alone(text: str, path: str, stays: bool) -> None:
-    assert ignore.s2i(text)(path) is stays
+    assert ignore_files.s2i(text)(path) is stays
 
 
 def test_what_is_not_there_or_outside(folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_loops_pipes_and_dangling_links(folder: Path) -> None:
     said: list[str] = []
     context.gather(folder, [("sub", "x")], NOTHING, said.append)
     assert said == ["links to folders are not followed: sub/loop"]
-    context.gather(folder, [("sub", "x")], ignore.docker("sub/loop"), said.append)
+    context.gather(folder, [("sub", "x")], ignore_files.docker("sub/loop"), said.append)
     assert len(said) == 1
     os.mkfifo(folder / "pipe")
     with pytest.raises(SourceError, match="pipe cannot be taken: it is neither a file nor a fold"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ciao_kernel.builders import dockerfile, environment
-from ciao_kernel.requirements import Requirements
+from ciao_kernel.delivery.packages.requirements import Requirements
 
 DIGEST = f"sha256:{'a' * 64}"
 BASE = f"host:5000/python@{DIGEST}"

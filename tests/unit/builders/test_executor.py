@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.builders import executor
+from ciao_kernel.builders.oci.reference import is_digest
 from ciao_kernel.config import Settings
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Notice, Source, SourceFile
-from ciao_kernel.oci.reference import is_digest
 from ciao_kernel.plugins import Build
 from tests.cluster import pins
 

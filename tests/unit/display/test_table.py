@@ -6,8 +6,9 @@ import time
 import tracemalloc
 from datetime import datetime
 
-from ciao_kernel.display.table import Table, clock_time, columns, ending
+from ciao_kernel.display.table import Table, columns, ending
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.times import clock_time
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, "/jobs/mnist/work")

@@ -13,7 +13,7 @@ import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import exec as kube_exec
-from ciao_kernel.queries import Streams
+from ciao_kernel.model.queries import Streams
 
 DONE = {"metadata": {}, "status": "Success"}
 

@@ -1,0 +1,299 @@
+"""Appends layers to an image, through the registry's API alone: no pod, no daemon, no root.
+
+What is in the registry already is neither sent nor asked for twice: an image's tag is the digest
+of all that it is made of, so that an unchanged cell costs two requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ciao_kernel.builders.oci import contents
+from ciao_kernel.builders.oci.auth import Scopes
+from ciao_kernel.builders.oci.image import ACCEPT, Image, Images, Platform, empty
+from ciao_kernel.builders.oci.layer import Layer
+from ciao_kernel.builders.oci.recipe import Change as Change
+from ciao_kernel.builders.oci.recipe import config_of, digest_of, manifest_of, packed, tag_of
+from ciao_kernel.builders.oci.reference import Reference
+from ciao_kernel.builders.oci.registry import Registry
+from ciao_kernel.builders.oci.repository import Repository, scope
+from ciao_kernel.errors import RegistryFault
+
+_ATTEMPTS = 5
+_SMALL = 64 << 10
+"""Bytes below which a layer is sent rather than asked for."""
+
+Result = TypeVar("Result")
+Tell = Callable[[str, int, int], None]
+"""Is told of a layer on its way from another registry: digest, bytes done, bytes in all. What it
+raises ends the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The image that came of it.
+
+    Args:
+        image: By its digest.
+        tag: The name that it has in its repository.
+        unchanged: It was there already.
+    """
+
+    image: Reference
+    tag: str
+    unchanged: bool
+
+
+class Appender:
+    """Appends; one object serves many cells, and remembers the bases that it has read.
+
+    Args:
+        registry: Returns the registry of an image.
+    """
+
+    def __init__(self, registry: Callable[[Reference], Registry]) -> None:
+        self._registry = registry
+        self._images = Images()
+        self._there: set[tuple[str, str]] = set()
+        """Layers, and the repositories that they were brought to."""
+
+    def inspect(self, base: Reference, platform: Platform) -> Image:
+        """Read an image's manifest and config.
+
+        Raises:
+            RegistryFault: There is none, or it cannot be read.
+        """
+        return self._patiently(
+            lambda: self._images.read(self._readable(base), base.version, platform)
+        )
+
+    def installed(
+        self,
+        base: Reference,
+        image: Image,
+        cache: Path,
+        emit: Callable[[str], None],
+        python: str = "python3",
+        heard: Callable[[], None] = lambda: None,
+    ) -> contents.Installed:
+        """Read which Python and packages an image has; :func:`contents.installed` says more.
+
+        Raises:
+            RegistryFault: A layer cannot be read.
+        """
+        return self._patiently(
+            lambda: contents.installed(self._readable(base), image, cache, emit, python, heard)
+        )
+
+    def find(self, target: Reference, tag: str) -> Reference | None:
+        """The image of a tag, if it is there.
+
+        Raises:
+            RegistryFault: The registry cannot be asked.
+        """
+        digest = self._patiently(lambda: self._readable(target).has_manifest(tag, ACCEPT))
+        return target.at(digest) if digest else None
+
+    def append(
+        self,
+        base: Reference,
+        target: Reference,
+        layers: Sequence[Layer],
+        change: Change,
+        platform: Platform,
+        *,
+        anew: bool = False,
+        push: bool = True,
+        tell: Tell | None = None,
+    ) -> Appended:
+        """Make the image that is a base and some layers, unless it is there.
+
+        Args:
+            base: The image to begin with.
+            target: The repository that gets the new one.
+            layers: In order.
+            change: Of the config.
+            platform: Of the nodes.
+            anew: Push everything again: a part of what is there was lost.
+            push: Else only say what it will be; it may be the base of another that is not pushed.
+            tell: Hears of the base's layers that come from another registry.
+
+        Raises:
+            RegistryFault: A registry says no, or stays away.
+        """
+        if anew:
+            self._there.clear()
+        return self._patiently(
+            lambda: self._append(base, target, layers, change, platform, anew, push, tell)
+        )
+
+    def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+        """Make an image that is one layer and nothing else: files on their way to a builder.
+
+        Args:
+            target: The repository that gets it.
+            layer: The files.
+            platform: Of whoever reads it.
+
+        Raises:
+            RegistryFault: A registry says no, or stays away.
+        """
+        return self._patiently(lambda: self._carry(target, layer, platform))
+
+    def _patiently(self, work: Callable[[], Result]) -> Result:
+        """Do all of it again where that may help: an upload that was cut cannot be gone on with."""
+        wait = 0.5
+        for attempt in range(_ATTEMPTS):
+            try:
+                return work()
+            except RegistryFault as error:
+                if not error.passing or attempt == _ATTEMPTS - 1:
+                    raise
+                self._there.clear()  # one may have been removed since
+                time.sleep(wait)
+                wait *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def _append(
+        self,
+        base: Reference,
+        target: Reference,
+        layers: Sequence[Layer],
+        change: Change,
+        platform: Platform,
+        anew: bool,
+        push: bool,
+        tell: Tell | None,
+    ) -> Appended:
+        # The scope to push to first: some registries look at that one alone.
+        scopes: Scopes = (scope(target.repository, "pull,push"),)
+        if base.host == target.host and base.repository != target.repository:
+            scopes = (*scopes, scope(base.repository, "pull"))
+        there = Repository(self._registry(target), target, scopes)
+        origin, image = self._base(base, there, scopes, platform)
+        tag = tag_of(image, layers, change)
+        if not anew and (digest := there.has_manifest(tag, ACCEPT)):
+            return Appended(target.at(digest), tag, unchanged=True)
+        config = config_of(image, layers, change)
+        body = packed(config)
+        manifest = manifest_of(image, layers, body)
+        raw = packed(manifest)
+        made = Image(digest_of(raw), image.media_type, manifest, config)
+        if push:
+            opened = self._bring(origin, there, image, tell)
+            self._upload(there, layers, body, opened)
+            there.put_manifest(tag, made.media_type, raw)
+        self._images.keep(made, platform)
+        return Appended(target.at(made.digest), tag, unchanged=False)
+
+    def _carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+        there = Repository(self._registry(target), target, (scope(target.repository, "pull,push"),))
+        nothing = empty(platform)
+        tag = tag_of(nothing, [layer], Change())
+        if digest := there.has_manifest(tag, ACCEPT):
+            return Appended(target.at(digest), tag, unchanged=True)
+        body = packed(config_of(nothing, [layer], Change()))
+        raw = packed(manifest_of(nothing, [layer], body))
+        self._upload(there, [layer], body)
+        there.put_manifest(tag, nothing.media_type, raw)
+        return Appended(target.at(digest_of(raw)), tag, unchanged=False)
+
+    def _base(
+        self, base: Reference, there: Repository, scopes: Scopes, platform: Platform
+    ) -> tuple[Repository, Image]:
+        """Read the base, where that can be with the token that serves the push as well."""
+        own = self._readable(base)
+        if own.registry is there.registry:
+            shared = Repository(there.registry, base, scopes)
+            try:
+                return shared, self._images.read(shared, base.version, platform)
+            except RegistryFault as error:
+                if error.code not in (401, 403) or not own.registry.scoped:
+                    raise
+        return own, self._images.read(own, base.version, platform)
+
+    def _bring(self, origin: Repository, there: Repository, image: Image, tell: Tell | None) -> str:
+        """See that the layers of the base are in the new image's repository.
+
+        Returns:
+            Where to upload something else: a mount was declined of what is there; "": none was.
+        """
+        opened, mounts = "", True
+        base, target = origin.reference, there.reference
+        for layer in image.manifest["layers"]:
+            digest, size = str(layer["digest"]), int(layer["size"])
+            if layer.get("urls") or base.name == target.name:
+                continue  # from elsewhere by design, or there already
+            if (target.name, digest) in self._there:
+                continue
+            near = base.host == target.host
+            asked = not (near and mounts)
+            known, place = asked and there.has_blob(digest), ""
+            if near and not known:
+                # What a registry opens instead nobody takes back who may only push: the first is
+                # used for another blob, and from then on what is there is not to be mounted.
+                known, place = there.mount(digest, base.repository)
+                mounts = mounts and known
+                known = known or (not asked and there.has_blob(digest))
+            if known:
+                opened = opened or place
+            else:
+                blob = origin.open_blob(digest, size, str(base))
+                if tell:
+                    blob.heard = _heard(tell, digest, size)
+                with contextlib.closing(blob):
+                    there.upload(place or there.begin(), digest, blob, size)
+            self._there.add((target.name, digest))
+        return opened
+
+    def _upload(
+        self, there: Repository, layers: Sequence[Layer], config: bytes, opened: str = ""
+    ) -> None:
+        """Upload layers, and the config beside them: a registry takes its time to keep each.
+
+        Where a layer fails, the config's thread ends by itself: a blob that no manifest names is
+        no image, and nobody waits for it.
+        The config goes to where an upload is open, if one is.
+        """
+        sent: Future[None] = Future()
+
+        def send() -> None:
+            try:
+                there.upload(opened or there.begin(), digest_of(config), config, len(config))
+            except BaseException as error:
+                sent.set_exception(error)
+            else:
+                sent.set_result(None)
+
+        run = copy_context().run
+        threading.Thread(target=run, args=(send,), name="ciao-config", daemon=True).start()
+        for layer in layers:
+            self._send(there, layer)
+        sent.result()
+
+    def _send(self, there: Repository, layer: Layer) -> None:
+        """Upload a layer of ours, unless it is there: packages stay while the cell changes."""
+        known = (there.reference.name, layer.digest)
+        if known in self._there:
+            return
+        if layer.size < _SMALL or not there.has_blob(layer.digest):
+            body = layer.open()
+            with contextlib.nullcontext() if isinstance(body, bytes) else body:
+                there.upload(there.begin(), layer.digest, body, layer.size)
+        self._there.add(known)
+
+    def _readable(self, image: Reference) -> Repository:
+        scopes: Scopes = (scope(image.repository, "pull"),)
+        return Repository(self._registry(image), image, scopes)
+
+
+def _heard(tell: Tell, digest: str, size: int) -> Callable[[int], None]:
+    return lambda done: tell(digest, done, size)

@@ -1,0 +1,250 @@
+"""One repository of a registry: manifests, blobs, uploads."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ciao_kernel.builders.oci.auth import Scopes
+from ciao_kernel.builders.oci.reference import Reference, is_digest
+from ciao_kernel.builders.oci.refusals import Answer
+from ciao_kernel.builders.oci.registry import Registry
+from ciao_kernel.errors import RegistryFault
+
+if TYPE_CHECKING:
+    import requests
+
+_BYTES = "application/octet-stream"
+_LEAST, _MOST = 16 << 10, 1 << 20
+"""Bytes of a piece of a blob on its way."""
+_QUICK, _SLOW = 0.05, 0.2
+"""Seconds that a piece takes below which the next is larger, and above which it is smaller."""
+
+
+def scope(repository: str, actions: str) -> str:
+    """What a token is asked for."""
+    return f"repository:{repository}:{actions}"
+
+
+class Repository:
+    """One repository.
+
+    Args:
+        registry: Where it is.
+        reference: Its name.
+        scopes: Everything that the work with it needs, so that one token serves it all.
+    """
+
+    def __init__(self, registry: Registry, reference: Reference, scopes: Scopes) -> None:
+        self.registry = registry
+        self.reference = reference
+        self._scopes = scopes
+        self._path = f"{reference.repository}/"
+
+    def manifest(self, version: str, accept: str, name: str) -> Answer:
+        """GET a manifest.
+
+        Raises:
+            RegistryFault: There is none of that name, or the registry says no.
+        """
+        answer = self._call(
+            "GET", f"manifests/{version}", f"pull {name}", (200, 404), headers={"Accept": accept}
+        )
+        if answer.code == 404:
+            raise RegistryFault(
+                f"there is no image {name}.", "Are registry, name and tag right?", code=404
+            )
+        return answer
+
+    def has_manifest(self, tag: str, accept: str) -> str:
+        """The digest of what has that tag; "" if nothing has.
+
+        Raises:
+            RegistryFault: The registry says no.
+        """
+        what, headers = f"pull {self.reference.name}:{tag}", {"Accept": accept}
+        answer = self._call("HEAD", f"manifests/{tag}", what, (200, 404), headers=headers)
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        if answer.code == 404 or is_digest(digest):
+            return digest if answer.code == 200 else ""
+        # Not all say it, and a login page is no manifest.
+        answer = self._call("GET", f"manifests/{tag}", what, (200, 404), headers=headers)
+        kind = answer.headers.get("Content-Type", "").partition(";")[0]
+        if answer.code == 200 and kind not in accept.split(", "):
+            raise RegistryFault(
+                f"{self.registry.name} does not answer as a registry does ({what}): "
+                f"it sent {kind or 'something'}.",
+                "Is the host right, or is a proxy's login page in between?",
+            )
+        return _digest(answer.body) if answer.code == 200 else ""
+
+    def put_manifest(self, tag: str, media_type: str, raw: bytes) -> None:
+        """PUT a manifest: from now on the image exists.
+
+        Raises:
+            RegistryFault: The registry says no.
+        """
+        headers = {"Content-Type": media_type}
+        answer = self._call(
+            "PUT", f"manifests/{tag}", self._push, (201,), headers=headers, data=raw
+        )
+        made = answer.headers.get("Docker-Content-Digest", "")
+        if made.startswith("sha256:") and made != _digest(raw):
+            raise RegistryFault(
+                f"{self.registry.name} changed the image that it got ({self._push}).",
+                "Does it convert images? Name another repository: %registry=….",
+            )
+
+    def blob(self, digest: str, name: str) -> bytes:
+        """GET a small blob whole, and see that it is what its digest says.
+
+        Raises:
+            RegistryFault: It is not there, or damaged.
+        """
+        raw = self._call("GET", f"blobs/{digest}", f"pull {name}").body
+        if _digest(raw) != digest:
+            raise RegistryFault(f"a part of {name} is damaged: {digest}.", passing=True)
+        return raw
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob is there.
+
+        Raises:
+            RegistryFault: The registry says no.
+        """
+        return self._call("HEAD", f"blobs/{digest}", self._push, (200, 404)).code == 200
+
+    def open_blob(self, digest: str, size: int, name: str) -> Pieces:
+        """GET a blob as a stream; the caller closes it.
+
+        Raises:
+            RegistryFault: It is not there.
+        """
+        answer = self.registry.open(f"{self._path}blobs/{digest}", self._scopes, f"pull {name}")
+        return Pieces(answer, size, name)
+
+    def mount(self, digest: str, origin: str) -> tuple[bool, str]:
+        """Make a blob of another repository of this registry one of ours.
+
+        Returns:
+            Whether it is; else also where to upload it or any other blob, where that was opened.
+
+        Raises:
+            RegistryFault: The registry says no.
+        """
+        query = urlencode({"mount": digest, "from": origin})
+        answer = self._call(
+            "POST", f"blobs/uploads/?{query}", self._push, (201, 202, 400, 401, 403, 404)
+        )
+        return answer.code == 201, self._location(answer) if answer.code == 202 else ""
+
+    def begin(self) -> str:
+        """Open an upload and return where it goes.
+
+        Raises:
+            RegistryFault: The registry says no.
+        """
+        return self._location(self._call("POST", "blobs/uploads/", self._push, (202,)))
+
+    def upload(self, place: str, digest: str, body: bytes | IO[bytes] | Pieces, size: int) -> None:
+        """PUT a blob to where :meth:`begin` or :meth:`mount` said.
+
+        Raises:
+            RegistryFault: The registry says no, or the upload was cut.
+        """
+        joint = "&" if "?" in place else "?"
+        headers = {"Content-Type": _BYTES, "Content-Length": str(size)}
+        self.registry.call(
+            "PUT",
+            f"{place}{joint}{urlencode({'digest': digest})}",
+            self._scopes,
+            accept=(201, 204),
+            headers=headers,
+            data=body,
+            size=size,
+            what=self._push,
+        )
+
+    @property
+    def _push(self) -> str:
+        return f"push to {self.reference.name}"
+
+    def _location(self, answer: Answer) -> str:
+        place = self.registry.where(answer)
+        if not place:
+            raise RegistryFault(f"{self.registry.name} opens no upload.", passing=True)
+        return place
+
+    def _call(
+        self, method: str, path: str, what: str, accept: tuple[int, ...] = (200,), **more: Any
+    ) -> Answer:
+        data = more.get("data")
+        size = len(data) if isinstance(data, bytes) else 0
+        return self.registry.call(
+            method, self._path + path, self._scopes, accept=accept, what=what, size=size, **more
+        )
+
+
+class Pieces:
+    """A blob on its way from one registry to another, never whole in memory.
+
+    Args:
+        answer: Holds it.
+        size: Bytes that it has to have.
+        name: Of its image, for messages.
+
+    Raises:
+        RegistryFault: While it is read: it ends too early, or never.
+    """
+
+    def __init__(self, answer: requests.Response, size: int, name: str) -> None:
+        self._answer, self._size, self._name = answer, size, name
+        # Not "tell": requests would take that for a file's.
+        self.heard: Callable[[int], None] = lambda done: None
+        """Is told after each piece how much came; what it raises ends the upload."""
+
+    def __len__(self) -> int:
+        """What requests takes as Content-Length."""
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        import urllib3
+
+        done, size, began = 0, _LEAST, time.monotonic()
+        try:
+            while piece := self._answer.raw.read(size, decode_content=False):
+                done += len(piece)
+                if done > self._size:
+                    break
+                yield piece
+                self.heard(done)
+                # Whoever interrupts is heard between two pieces, however slow the lines are.
+                now = time.monotonic()
+                if now - began < _QUICK:
+                    size = min(2 * size, _MOST)
+                elif now - began > _SLOW:
+                    size = max(size // 2, _LEAST)
+                began = now
+        except (urllib3.exceptions.HTTPError, OSError):
+            # Else it would be taken for a fault of the registry that gets it.
+            raise RegistryFault(
+                f"a layer of {self._name} broke off on the way.",
+                "Is its registry up?",
+                passing=True,
+            ) from None
+        if done != self._size:
+            raise RegistryFault(
+                f"a layer of {self._name} has not the {self._size} bytes that its manifest says.",
+                "The image is damaged: push it again.",
+            )
+
+    def close(self) -> None:
+        """Close the connection, unless all was read."""
+        self._answer.close()
+
+
+def _digest(raw: bytes) -> str:
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

@@ -1,0 +1,1 @@
+"""What a program needs beside it: modules, files, variables, packages."""

@@ -1,0 +1,1 @@
+"""Packages that a cell asks for: what is asked, and how pip is run."""

@@ -1,0 +1,255 @@
+"""What pip is asked for, by the directives of a cell: for any environment, here or in an image."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ciao_kernel.errors import SourceError
+from ciao_kernel.model import BuildSpec
+from ciao_kernel.redaction import masked
+
+_LARGE = 1 << 20
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
+_REMARK = re.compile(r"\s*#")
+_ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
+_LOGIN = re.compile(r"[^\s/:@]+:[^\s/]+@")
+"""A user and a password where no ``//`` stands before: ``user:password@host/x.whl``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """Packages, those that files name among them.
+
+    Args:
+        lines: Of a requirements file that says all; it names no other file.
+        constraints: The same of a file of constraints.
+        label: The wishes for a reader.
+        index: Address of the package index; "" means pip's own setting.
+        places: Lines that stand in a file, each with its place there.
+    """
+
+    lines: tuple[str, ...]
+    constraints: tuple[str, ...]
+    label: str
+    index: str
+    places: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Tells these wishes from any others."""
+        return json.dumps([self.lines, self.constraints, self.index])
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The lines that say where and how pip looks."""
+        return tuple(line for line in self.lines if line.startswith("-"))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The lines that name packages."""
+        return tuple(line for line in self.lines if not line.startswith("-"))
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """Lines that name a user or a password, each as its place, or without them."""
+        places = dict(self.places)
+        found = [line for line in (*self.lines, *self.constraints) if masked(line) != line]
+        return tuple(places.get(line) or masked(line) for line in found)
+
+    def place(self, package: str) -> str:
+        """Where a file asks for a package: ``requirements.txt, line 4``; "" where none does."""
+        wanted = _name(package)
+        return next((place for line, place in self.places if _name(line) == wanted), "")
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Write the files for ``pip install`` to a folder, and return what names them."""
+        wanted, held = folder / "requirements.txt", folder / "constraints.txt"
+        wanted.write_text("".join(f"{line}\n" for line in self.lines))
+        held.write_text("".join(f"{line}\n" for line in self.constraints))
+        return ["-r", str(wanted), *(["-c", str(held)] if self.constraints else [])]
+
+
+def read(wanted: BuildSpec, work: Path) -> Requirements:
+    """Return what a cell asks for; files are read now, with those that they name.
+
+    Args:
+        wanted: The directives.
+        work: Where the user works: the file is found from there.
+
+    Raises:
+        SourceError: A file cannot be read or is not beside the notebook, or a line asks for what
+            only this machine has.
+    """
+    for word in wanted.packages:
+        _check(word, "%packages", strict=True)
+    lines, constraints = list(wanted.packages), list[str]()
+    label, places = list(wanted.packages), list[tuple[str, str]]()
+    if wanted.requirements:
+        label.append(wanted.requirements)
+        path = PurePosixPath(wanted.requirements)
+        if path.is_absolute() or ".." in path.parts or wanted.requirements.startswith("~"):
+            raise SourceError(
+                f"%requirements names {path}, which is outside the notebook's folder, {work}.",
+                "Copy it there.",
+            )
+        file = work / path
+        for line, place, holds in _flat(
+            file, wanted.requirements, False, {(file.resolve(), False)}
+        ):
+            (constraints if holds else lines).append(line)
+            places.append((line, place))
+    index = wanted.pip_index or ""
+    if index:  # it is said to be the one
+        lines = [line for line in lines if _option(line)[0] not in ("-i", "--index-url")]
+    return Requirements(tuple(lines), tuple(constraints), " ".join(label), index, tuple(places))
+
+
+def _flat(
+    file: Path, name: str, holds: bool, seen: set[tuple[Path, bool]]
+) -> Iterator[tuple[str, str, bool]]:
+    """The lines of a file and of those that it names: text, place, whether it is a constraint."""
+    for number, line in _lines(file, name):
+        option, value = _option(line)
+        place = f"{name}, line {number}"
+        if option in ("-r", "--requirement", "-c", "--constraint"):
+            if "://" in value:
+                raise SourceError(
+                    f"{place}: files of requirements are read from this machine alone.",
+                    "Download it beside the notebook.",
+                )
+            value = " ".join(_words(value, place))
+            other, held = file.parent / value, holds or "c" in option[:3]
+            if (other.resolve(), held) in seen:
+                continue
+            seen.add((other.resolve(), held))
+            yield from _flat(other, value, held, seen)
+        elif option in ("-e", "--editable"):
+            raise _editable(shown(value) or "it", place, _remote(value))
+        elif option in ("-f", "--find-links") and "://" not in value:
+            folder, *more = _words(value, place)
+            words = ["--find-links", str((file.parent / folder).resolve()), *more]
+            yield shlex.join(words), place, holds
+        elif option:
+            yield line, place, holds
+        else:
+            _check(line, place)
+            yield line, place, holds
+
+
+def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The lines that say something, with their numbers; continued ones are one."""
+    why = ""
+    try:
+        if file.exists() and not file.is_file():
+            why = "it is no file"
+        elif file.stat().st_size > _LARGE:
+            why = "it is larger than a megabyte"
+        else:
+            text = file.read_bytes().decode("utf-8-sig")
+            why = "it is no text" if "\0" in text else ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = str(error.strerror) if isinstance(error, OSError) else "it is no text"
+    if why:
+        raise SourceError(
+            f"{shown(name)} cannot be read: {why}.",
+            "%requirements names a file beside the notebook.",
+        )
+    number, rest = 0, ""
+    for raw in text.splitlines():
+        number += 1
+        if _REMARK.match(raw):  # it is never continued, and ends what was
+            raw = f" {raw}"
+        elif raw.endswith("\\"):
+            rest += raw[:-1]
+            continue
+        line, rest = _COMMENT.sub("", rest + raw).strip(), ""
+        if line:
+            yield number, line
+    if line := _COMMENT.sub("", rest).strip():
+        yield number, line
+
+
+def _name(line: str) -> str:
+    """The name that a line begins with, in the form in which names are compared (PEP 503)."""
+    found = re.match(r"[A-Za-z0-9][\w.-]*", line)
+    return re.sub(r"[-_.]+", "-", found[0]).strip("-").lower() if found else ""
+
+
+def _option(line: str) -> tuple[str, str]:
+    """The option that a line begins with and what stands behind it; "" where it is a package."""
+    if not line.startswith("-"):
+        return "", line
+    if not line.startswith("--"):
+        return line[:2], line[2:].lstrip(" =")
+    name, _, value = re.sub(r"[=\s]+", " ", line, count=1).partition(" ")
+    return name, value.strip()
+
+
+def _words(value: str, place: str) -> list[str]:
+    """What stands behind an option, as pip takes it apart."""
+    try:
+        return shlex.split(value) or [""]
+    except ValueError:
+        raise SourceError(
+            f"{place}: a quote has no end.", "A backslash stands before one that is part of a name."
+        ) from None
+
+
+def shown(line: str) -> str:
+    """A line for a message, without the users, passwords and tokens in it."""
+    return _LOGIN.sub("…@", masked(line))
+
+
+def _remote(line: str) -> bool:
+    """Whether a line names an address that other machines reach, too."""
+    return "://" in line and not re.search(r"\bfile:", line)
+
+
+def _editable(said: str, place: str, remote: bool) -> SourceError:
+    if remote:
+        return SourceError(
+            f"{place}: {said} is editable, and pip would keep it on this machine.",
+            "Name it without -e, as a package: `repo @ git+https://…`.",
+        )
+    return SourceError(
+        f"{place}: {said} lies on this machine, and replicas may be elsewhere.",
+        "Modules beside the notebook go along by themselves; %files takes other folders.",
+    )
+
+
+def _check(line: str, place: str, *, strict: bool = False) -> None:
+    """See that a line names a package as another machine understands it.
+
+    Args:
+        line: As pip takes it.
+        place: Where it stands.
+        strict: It stands in a cell: it becomes part of the program and of the job's header.
+    """
+    if strict and line.startswith("-"):
+        raise SourceError(
+            f"{place} takes packages, and {shown(line)} is an option of pip.",
+            "Options stand in a file: %requirements=requirements.txt.",
+        )
+    if strict and masked(line) != line:
+        raise SourceError(
+            f"{place} names a user or a password, and the cell's text goes where the job goes.",
+            "Keep them in ~/.netrc or in pip's own configuration, and name the address alone.",
+        )
+    if _remote(line):
+        return
+    if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
+        raise SourceError(
+            f"{place}: {shown(line)} is a path on this machine, and replicas may be elsewhere.",
+            "Name a package of an index, or let `--find-links FOLDER` stand in the file.",
+        )
+    if not _NAMED.match(line):
+        raise SourceError(
+            f"{place}: {shown(line)!r} is no package.",
+            "Write each without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
+        )

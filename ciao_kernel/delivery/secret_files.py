@@ -1,0 +1,84 @@
+"""Tells files that hold passwords or keys, by their names and places, and by how they begin.
+
+What travels with a job can be read by many: it lies in a ConfigMap, or in an image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+_NAMES = (
+    ".netrc", "_netrc", ".env", ".env.*", ".envrc", ".npmrc", ".pypirc", ".git-credentials",
+    ".pgpass", ".my.cnf", ".dockercfg", ".dockerconfigjson", "kubeconfig", "*.kubeconfig",
+    "id_rsa", "id_dsa", "id_ecdsa*", "id_ed25519*", "*.key", "*.p12", "*.pfx", "*.jks", "*.ppk",
+    "*.kdbx", "*.keytab", "kaggle.json", "credentials.json", "client_secret*.json", "secrets.toml",
+    ".s3cfg", ".vault-token", "auth.json",
+)  # fmt: skip
+_PLACES = (
+    ".aws/credentials", ".docker/config.json", ".kube/config", ".config/gcloud/*",
+    ".config/gh/hosts.yml", ".config/containers/auth.json", ".huggingface/token",
+    ".cache/huggingface/token", ".cache/huggingface/stored_tokens", ".azure/*",
+)  # fmt: skip
+_PUBLIC = ("*.pub", "*.example", "*.sample", "*.template", "*.dist")
+_LARGE = 64 << 10
+"""Bytes that no file of a key has."""
+_BUNDLES = (".pem", ".crt", ".cer")
+"""Of certificates; a key may stand behind them."""
+_TEXTS = (
+    ".py", ".ipynb", ".md", ".rst", ".sh", ".js", ".ts", ".c", ".h", ".cpp", ".go", ".rs", ".java",
+)  # fmt: skip
+"""Of programs and explanations, which show a key as an example, or for a test."""
+_KEY = re.compile(rb"(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_ANNEX = re.compile(r"/\.git/(modules/.+/)?annex/objects/")
+"""Where git-annex and DataLad keep the data that a repository's links lead to."""
+_INDEXES = ("pip.conf", "pip.ini", ".condarc")
+"""Name indexes of packages, some with a password: ``https://user:password@host``, ``/t/TOKEN``."""
+_PASSWORD = re.compile(rb"://[^/\s]+@|://\S+/t/")
+
+
+def reason(file: Path) -> str:
+    """Why a file is taken for a secret one, as the rest of a sentence on it; "" if it is not.
+
+    Where it is a link, what it leads to counts as well.
+
+    Args:
+        file: It can be read.
+
+    Raises:
+        OSError: It cannot.
+    """
+    for path in {str(file), _ANNEX.sub("/", os.path.realpath(file))}:
+        if why := by_name(path):
+            return why
+    with file.open("rb") as opened:
+        if os.fstat(opened.fileno()).st_size > _LARGE:
+            return ""
+        data = opened.read(_LARGE)
+    suffix = file.suffix.lower()
+    if b"PRIVATE KEY-----" in data and (
+        suffix in _BUNDLES
+        or data.startswith(b"-----BEGIN ")
+        or (suffix not in _TEXTS and _KEY.search(data))
+    ):
+        return "it holds a private key"
+    if file.name.lower() in _INDEXES and _PASSWORD.search(data):
+        return "it holds the password of a package index"
+    if suffix == ".json" and b'"service_account"' in data and b'"private_key"' in data:
+        return "it holds the key of a service account"
+    return ""
+
+
+def by_name(file: str | Path) -> str:
+    """Why a file is taken for a secret one by its name alone, which a completer goes by."""
+    path = PurePosixPath(str(file).lower())
+    if ".git" in path.parts:
+        return "what lies in a repository's own folder may hold passwords"
+    if any(fnmatchcase(path.name, pattern) for pattern in _PUBLIC):
+        return ""
+    known = any(fnmatchcase(path.name, pattern) for pattern in _NAMES)
+    if known or any(fnmatchcase(str(path), f"*/{place}") for place in _PLACES):
+        return "such files hold passwords or keys as a rule"
+    return ""

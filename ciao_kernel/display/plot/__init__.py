@@ -1,0 +1,1 @@
+"""Curves of numbers in log lines, for %plot."""

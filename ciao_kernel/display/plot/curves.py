@@ -1,0 +1,133 @@
+"""What a display keeps of a job whose cell says ``%plot``; for other jobs it is not imported."""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+
+from ciao_kernel.display.plot.chart import PANELS, draw
+from ciao_kernel.display.plot.metrics import Metrics
+from ciao_kernel.display.plot.sparklines import brief, describe, unseen
+from ciao_kernel.display.plot.svg import Picture
+from ciao_kernel.model import Job, Output
+
+_SHARE = 0.25
+"""Part of the time that reading may take; of replicas that write faster only some is read."""
+_BURST = 1.0
+_SAMPLE = 4096
+"""Bytes of an output that are read where time is short."""
+_SELDOM = 20
+"""A metric that no more lines of an output name is read in each of them all the same."""
+_EPOCH = re.compile(rb"^\W{0,20}epoch\b[^\n]{0,200}", re.I | re.M)
+
+
+class Curves:
+    """The metrics of a job that is followed.
+
+    Args:
+        job: The job.
+        wishes: The metrics that it asks for.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, job: Job, wishes: tuple[str, ...], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stale = False
+        """Whether something changed since the last :meth:`picture`."""
+        self._metrics = Metrics(wishes)
+        self._job = job
+        self._clock = clock
+        self._credit = _BURST
+        self._counted = clock()
+        self._words = tuple(tuple(wish.encode().split(b"_")) for wish in self._metrics.wishes)
+        self._lines = self._left_out = 0
+
+    def output(self, event: Output) -> None:
+        """Read what a replica wrote, and the bar that it is just drawing."""
+        started = self._clock()
+        self._credit = min(_BURST, self._credit + _SHARE * (started - self._counted))
+        data = event.data
+        self._lines += event.lines
+        if self._credit <= 0 and len(data) > _SAMPLE:
+            data = _sample(data, self._words)
+            self._left_out += max(0, event.lines - data.count(b"\n"))
+        if data:
+            self.stale |= self._metrics.add(event.replica, data)
+        if event.tail:
+            self.stale |= self._metrics.peek(event.replica, event.tail)
+        self._counted = self._clock()
+        self._credit -= self._counted - started
+
+    def picture(self) -> Picture | None:
+        """The curves as they are now; None while there is no point."""
+        self.stale = False
+        names = [name for name in self._metrics.wishes if name not in self._metrics.missing]
+        title = f"{' and '.join(names)} of {self._job.name}"
+        return draw(self._metrics, title) if names else None
+
+    def lines(self) -> list[str]:
+        """The curves in words, one line each."""
+        return describe(self._metrics)
+
+    def waiting(self) -> str:
+        """What stands in the picture's place before there is one."""
+        wishes = self._metrics.wishes
+        return f"%plot: {' and '.join(wishes)} {'are' if wishes[1:] else 'is'} drawn here"
+
+    def summary(self) -> str:
+        """One line for front ends that never replace what stands in the picture's place."""
+        words = brief(self._metrics)
+        drawn = len(self._metrics.wishes) - len(self._metrics.missing)
+        more = f"%plot: the first {PANELS} of {drawn} metrics are drawn.\n"
+        return (f"%plot: {words}\n" if words else "") + (more if drawn > PANELS else "")
+
+    def closing_words(self) -> str:
+        """What else to say when the job is over, with line feeds; "" if all was seen and read."""
+        words = ""
+        if self._left_out > 0:
+            read = self._lines - self._left_out
+            words += f"%plot: the lines came too fast; {read:,} of {self._lines:,} were read.\n"
+        missing = unseen(self._metrics)
+        return words + (f"%plot: {missing}\n" if missing else "")
+
+
+def _sample(data: bytes, wishes: tuple[tuple[bytes, ...], ...]) -> bytes:
+    """The last lines, and of those before the few that name what other lines do not.
+
+    Each behind the line before it, and the last one that says which epoch they belong to.
+    """
+    cut = data.find(b"\n", len(data) - _SAMPLE) + 1
+    epochs = [match.span() for match in _EPOCH.finditer(data, 0, cut)]
+    lower = data[:cut].lower()
+    ends = {cut}
+    for words in wishes:
+        several = min((_ends(lower, word) for word in words), key=len)
+        ends.update(several if len(several) <= _SELDOM else ())
+    pieces: list[bytes] = []
+    done = told = 0
+    for end in sorted(ends):
+        if (here := bisect_left(epochs, (end,))) > told:
+            begin, stop = epochs[here - 1]
+            pieces.append(data[begin:stop])
+            told = here
+        if end < cut:
+            before = data.rfind(b"\n", 0, max(0, data.rfind(b"\n", 0, end))) + 1
+            pieces.append(data[max(before, done, end - _SAMPLE) : end])
+            done = end + 1
+    return b"\n".join([*pieces, data[cut:]])
+
+
+def _ends(data: bytes, word: bytes) -> list[int]:
+    """Where the lines end in which a word begins; of many only the first ones."""
+    ends: list[int] = []
+    at = data.find(word)
+    while at >= 0 and len(ends) <= _SELDOM:
+        if data[at - 1 : at].isalpha():
+            at = data.find(word, at + 1)
+            continue
+        ends.append(data.find(b"\n", at))
+        at = data.find(word, ends[-1])
+    return ends

@@ -1,0 +1,204 @@
+"""Numbers in one line that a replica writes: ``step 20 loss 0.31``.
+
+:func:`read` knows the usual forms: plain text, JSON, Keras' and tqdm's progress bars.
+:mod:`ciao_kernel.display.plot.metrics` makes curves of what it finds.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+
+_FARTHEST = 1e15  # steps that one may count
+
+_SETS = {
+    **dict.fromkeys(("train", "training"), "train_"),
+    **dict.fromkeys(("val", "valid", "validation", "validating"), "val_"),
+    **dict.fromkeys(("eval", "evaluation", "evaluating"), "eval_"),
+    **dict.fromkeys(("test", "testing"), "test_"),
+}
+"""Words that tell of what data a number is, and how names that say so begin."""
+_PREFIXES = tuple(set(_SETS.values()))
+_OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
+"""Names that mean the same whatever data the line is about."""
+_STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
+"""Names of a count of steps, the best first."""
+_NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
+"""How names of two words begin that tell of no epoch that runs: ``best epoch 1``."""
+_OF_MANY = ("over_", "per_")
+"""The same where a mark follows: ``accuracy over epoch: 0.79``."""
+
+# All quantifiers that could meet are possessive: a line may hold anything.
+_WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
+"""Digits, or groups of three as in 1,000."""
+_NUMBER = rf"[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:inity)?)"
+_AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE})"
+"""What may stand before the mark: ``loss (for 1 batch) at step 0: 131.3``."""
+_PAIR = re.compile(
+    rf"""
+      (?<![\w./@]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
+      (?: (?:{_AT})? [ \t]*+ (?P<mark>[:=]>?|->|→|(?<=[ \t])is(?=[ \t])) [ \t]*+
+        | (?=[ \t\[(]) [ \t]*+ )
+      (?P<open>["'\[(]*+) (?:(?:[a-z][a-z\d]*+\.)?[a-z]++\d*+\(\[?)? [ \t]*+
+      (?P<number>{_NUMBER}) (?:(?<=[a-z])\.0)? (?: [ \t]*+/[ \t]*+(?P<total>{_WHOLE}) )?
+      (?! \w | \.\d | [:-]\d | /\d )
+    | (?<![\w./@-]) (?P<set>{"|".join(sorted(_SETS, key=len, reverse=True))}) (?![\w/@-]|\.\w)
+    | (?P<quote>["']) (?P<group>[a-z][\w./@-]{{0,63}}+) (?P=quote) [ \t]*+ : [ \t]*+ \{{
+    | (?P<close>\}})
+    """,
+    re.X | re.I,
+)
+_DAY = r"\d\d?/\d\d?,?[ \t]\d\d:\d\d"
+"""A date, as in ``01/15 12:00``. A bar may have a time behind it too, with one digit first."""
+_PROGRESS = re.compile(
+    rf"""
+      (?<![\w./]) (?<!\d,) (?!{_DAY}) (?P<done>{_WHOLE})
+      (?: [ \t]*+/[ \t]*+ (?:(?P<total>{_WHOLE})(?![\w./])|Unknown|\?) | it[ \t]\[ )
+    """,
+    re.X,
+)
+_INDEX = re.compile(
+    r"""
+      (?>(?: ,[ \t]*+\d++ )*) [ \t]*+ ["']? [\])]
+      (?: [ \t]*+ (?:[:=]|->|→) | [ \t]++ [-+]?\d*+\.\d )
+    """,
+    re.X,
+)
+"""What stands behind a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
+_DECIMALS = re.compile(r",\d")
+_NO_WORD = re.compile(r"\W+")
+
+
+@functools.lru_cache(1000)
+def fold(name: str) -> str:
+    """Fold a metric's name to the form in which names are compared.
+
+    ``Validation/Loss`` is val_loss, and so is ``Loss/val``.
+    """
+    plain = _NO_WORD.sub("_", name).strip("_").lower()
+    first, line, rest = plain.partition("_")
+    if line and first in _SETS:
+        return _SETS[first] + rest
+    start, line, last = plain.rpartition("_")
+    return _SETS[last] + start if line and last in _SETS else plain
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one line says."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    """By folded name."""
+    longer: dict[str, float] = field(default_factory=dict)
+    """The same by names of two words, where another word stands before: ``learning rate: 1``."""
+    of: str = ""
+    """The data that the line is about, such as ``val_``; "" is training, or several."""
+    step: float | None = None
+    total: float | None = None
+    """How many steps there are, where a bar says so."""
+    epoch: float | None = None
+    opens: bool = False
+    """Whether the line does nothing but open an epoch: ``Epoch 1/3``."""
+    marked: bool = False
+    """Whether the numbers stand behind ``:`` or ``=``; else it may be prose."""
+
+
+def read(line: str) -> Reading:
+    """Read the numbers of a line; what is no number behind a name is passed over."""
+    found = Reading()
+    of = stem = ""
+    kinds: set[str] = set()
+    steps: dict[str, tuple[float, float | None]] = {}
+    spans: list[tuple[int, int]] = []
+    bar: tuple[float, float] | None = None
+    for match in _PAIR.finditer(line):
+        written = match["name"]
+        if written is None:
+            group = (match["set"] or match["group"] or "").lower()
+            of, stem = _SETS.get(group, ""), "" if group in _SETS else fold(group)
+            continue
+        name = fold(written)
+        value = _float(match["number"])
+        total = _float(match["total"]) if match["total"] else None
+        spans.append(match.span())
+        if match["at"] and (at := _float(match["at"])) < _FARTHEST:
+            steps.setdefault("step", (at, None))
+        bare = name.removeprefix("train_")
+        if bare == "epoch" or (bare == "epochs" and total):
+            other = (*_NOT_NOW, *_OF_MANY) if match["mark"] else _NOT_NOW
+            now = not _longer(line, match.start(), written).startswith(other)
+            if found.epoch is None and now and abs(value) < _FARTHEST:
+                found.epoch, found.opens = value, total is not None
+        elif bare in _STEPS:
+            if abs(value) < _FARTHEST and (total or 0) < _FARTHEST:
+                steps.setdefault(bare, (value, total))
+        elif name in _SETS:
+            if stem:
+                found.values[_SETS[name] + stem] = value
+                continue
+            of = _SETS[name]
+            if bar is None and total is not None and value <= total < _FARTHEST:
+                bar = value, total
+        elif name and not _misleads(line, match):
+            found.marked |= match["mark"] is not None
+            if total:  # "Accuracy: 9900/10000" is a share.
+                value /= total
+            kind = _kind(name, of)
+            if kind is not None:
+                kinds.add(kind)
+            found.values[name if kind is None or name.startswith(kind) else kind + name] = value
+            if long := _longer(line, match.start(), written):
+                kind = _kind(long, of)
+                found.longer[long if kind is None or long.startswith(kind) else kind + long] = value
+    if len(kinds) == 1:
+        (found.of,) = kinds - {"train_"} or {""}
+    if steps:
+        found.step, found.total = steps[min(steps, key=_STEPS.index)]
+    elif bar:
+        found.step, found.total = bar
+    else:
+        _find_bar(line, spans, found)
+    found.opens &= not found.values and found.step is None
+    return found
+
+
+def _misleads(line: str, match: re.Match[str]) -> bool:
+    """Whether a number is no value: the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``."""
+    if match["total"]:
+        return False
+    whole = match["number"].lstrip("+-").isdigit()
+    if whole and _DECIMALS.match(line, match.end()):
+        return True
+    # A value may stand in brackets behind a space: "best loss (0.31): saved".
+    may_be = whole or match.start("open") == match.end("name")
+    inside = match["mark"] is None and match["open"]
+    return bool(may_be and inside and _INDEX.match(line, match.end()))
+
+
+def _float(digits: str) -> float:
+    return float(digits.replace(",", ""))
+
+
+def _kind(name: str, of: str) -> str | None:
+    """The data that a number is about: as its name says, else the words before; None if none."""
+    if name in _OF_NO_DATA:
+        return None
+    return next((prefix for prefix in _PREFIXES if name.startswith(prefix)), of)
+
+
+def _longer(line: str, start: int, name: str) -> str:
+    """The name with the word before it; "" where none stands there."""
+    if start < 2 or line[start - 1] not in " \t" or not line[start - 2].isalpha():
+        return ""
+    word = line[max(0, start - 65) : start].split()[-1]
+    return "" if word.lower() in _SETS else fold(f"{word} {name}")
+
+
+def _find_bar(line: str, spans: list[tuple[int, int]], found: Reading) -> None:
+    for bar in _PROGRESS.finditer(line):
+        done, total = _float(bar["done"]), _float(bar["total"]) if bar["total"] else None
+        inside = any(start <= bar.start() < end for start, end in spans)
+        if not inside and done <= (done if total is None else total) < _FARTHEST:
+            found.step, found.total = done, total
+            break

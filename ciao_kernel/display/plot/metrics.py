@@ -1,0 +1,169 @@
+"""Numbers in the lines that replicas write: ``step 20 loss 0.31`` becomes a point of a curve.
+
+log_line.py reads a line, series.py keeps the points.
+Nothing here knows how curves are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from ciao_kernel.display.plot.log_line import Reading, fold, read
+from ciao_kernel.display.plot.series import Progress, Series
+from ciao_kernel.model import Replica
+
+_LONGEST = 8_000  # characters of a line that are read
+_MOST_NAMES = 200
+_CURIOUS = 5_000  # lines that are read for names alone, to tell what there is if a wish is not
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.")
+_AGAIN = re.compile(r"[\r\x08]+")
+
+
+class Metrics:
+    """The curves of a job: for each metric that is asked for, one of each replica.
+
+    Args:
+        wishes: Names of metrics, as the user writes them.
+    """
+
+    def __init__(self, wishes: tuple[str, ...]) -> None:
+        self.wishes = tuple(dict.fromkeys(map(fold, wishes)))
+        self.curves: dict[str, dict[Replica, Series]] = {wish: {} for wish in self.wishes}
+        self._names: Counter[str] = Counter()
+        self._progress: dict[Replica, Progress] = {}
+        self._before: dict[Replica, tuple[Progress, dict[str, Series]]] = {}
+        """What was before the line that a replica has not finished."""
+        self._curious = _CURIOUS
+        words = {max(wish.split("_"), key=len) for wish in self.wishes}
+        pattern = "|".join(map(re.escape, sorted(words | {"epoch"})))
+        self._worth = re.compile(pattern, re.I)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The metrics that no line had."""
+        return tuple(wish for wish, curves in self.curves.items() if not curves)
+
+    def seen(self, most: int = 8) -> list[str]:
+        """Names that lines have, the frequent ones first."""
+        return [name for name, _ in self._names.most_common(most)]
+
+    def add(self, replica: Replica, data: bytes) -> bool:
+        """Take whole lines of a replica; return whether a curve changed."""
+        text = data.decode("utf-8", "replace")
+        if self._curious <= 0 and not self._worth.search(text):
+            return False
+        changed = self._take_back(replica)
+        for part in _parts(text):
+            curious = self._curious > 0
+            if curious or self._worth.search(part):
+                self._curious -= curious
+                changed |= self._take(replica, read(part[:_LONGEST]))
+        return changed
+
+    def peek(self, replica: Replica, tail: bytes) -> bool:
+        """Take the end of a line that is not finished, such as a bar; :meth:`add` takes it back."""
+        # What stands behind the last carriage return may be half a number.
+        *_, first, part, _ = ("", "", *_AGAIN.split(tail[-2000:].decode("utf-8", "replace")))
+        if not self._worth.search(part) or (not first and len(tail) > 2000):
+            return False
+        found = read(_ESCAPES.sub("", part))
+        if found.step is None or not self._wanted(found):
+            return False
+        if replica not in self._before:
+            series = {
+                wish: curves[replica].copy()
+                for wish, curves in self.curves.items()
+                if replica in curves
+            }
+            progress = self._progress.setdefault(replica, Progress())
+            self._before[replica] = progress.copy(), series
+        return self._take(replica, found)
+
+    def _take_back(self, replica: Replica) -> bool:
+        """Forget what an unfinished line said; return whether there was any."""
+        if replica not in self._before:
+            return False
+        self._progress[replica], series = self._before.pop(replica)
+        for wish, curves in self.curves.items():
+            curves.pop(replica, None)
+            if wish in series:
+                curves[replica] = series[wish]
+        return True
+
+    def _take(self, replica: Replica, found: Reading) -> bool:
+        progress = self._progress.setdefault(replica, Progress())
+        placed = found.step is not None or found.epoch is not None
+        if self._curious > 0 and (found.marked or placed) and len(self._names) < _MOST_NAMES:
+            self._names.update(found.values.keys())
+        wanted = self._wanted(found)
+        if not wanted:
+            progress.note(found)
+            return False
+        place = progress.place(found)
+        if place is None:
+            return False
+        fills = not placed and not found.of  # a summary, maybe of a test
+        changed = False
+        for wish, (name, value) in wanted.items():
+            changed |= self._append(wish, replica, name, place, value, fills=fills)
+        return changed
+
+    def _wanted(self, found: Reading) -> dict[str, tuple[str, float]]:
+        """What a line has of the wishes: its name there and its value."""
+        values, longer = found.values, found.longer
+        wanted = {}
+        for wish in self.wishes:
+            for name in (wish, f"train_{wish}"):
+                if (value := values.get(name, longer.get(name))) is not None:
+                    wanted[wish] = name, value
+                    break
+        return wanted
+
+    def _append(
+        self,
+        wish: str,
+        replica: Replica,
+        name: str,
+        place: tuple[str, float],
+        value: float,
+        *,
+        fills: bool,
+    ) -> bool:
+        """Put a point on a curve, unless another name or another axis feeds it.
+
+        Where it only fills, a point that a step has by then stays.
+        """
+        series = self.curves[wish].setdefault(replica, Series())
+        axis, x = place
+        if series.name != name:
+            # One line of prose may have the wrong name; a summary at the end has too.
+            if series.name and (name != wish or len(series.x) > 1):
+                return False
+            series.name = name
+            series.forget(-math.inf)
+        if series.axis != axis:
+            if series.axis == "step":
+                return False
+            series.axis = axis
+            series.forget(-math.inf)
+        if axis == "line":  # counted here, for each metric alone
+            x = series.x[-1] + 1 if series.x else 1.0
+        if axis == "step" and fills and x in series.x[-1:]:
+            return False
+        series.add(x, value)
+        return True
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The lines of a text, and what was written over within each, without escape sequences."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    for line in text.split("\n"):
+        if "\r" in line or "\x08" in line:
+            yield from filter(None, _AGAIN.split(line))
+        elif line:
+            yield line

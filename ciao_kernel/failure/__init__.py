@@ -1,8 +1,0 @@
-"""Why a job failed: which replica, how it ended, its traceback, and what may mend it.
-
-The session calls :func:`judge` once a job is over, with the ends of the replicas' logs.
-"""
-
-from ciao_kernel.failure.verdict import judge
-
-__all__ = ["judge"]

@@ -1,0 +1,212 @@
+"""What the kernel and the IPython extension ask about a cell.
+
+One place for both, so that a cell means the same in the ciao kernel and in any other IPython
+after ``%load_ext ciao_kernel``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.errors import EnvironmentFault, SettingError
+from ciao_kernel.jupyter import shutdown
+from ciao_kernel.magics import parse
+from ciao_kernel.session.plugin_registry import Registry
+
+if TYPE_CHECKING:
+    from ciao_kernel.config import Settings
+    from ciao_kernel.magics.completion import Completion
+    from ciao_kernel.model import JobResult
+    from ciao_kernel.plugins import Display
+    from ciao_kernel.session.left_running import Earlier
+    from ciao_kernel.session.session import Session
+
+
+_COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
+_UNDER_CURSOR = re.compile(r"%%?ciao\b")
+_IPYTHON_HELPS = contextlib.suppress(Exception)
+"""Whatever fails while the user writes, the key that was pressed has IPython's answer."""
+
+
+@functools.cache
+def registry() -> Registry:
+    """The plug-ins of this process."""
+    return Registry()
+
+
+def is_job(code: str) -> bool:
+    """Whether a cell is a job."""
+    return parse.is_job(code, registry().table)
+
+
+def command(code: str) -> list[str] | None:
+    """The words of a cell that is one ``%ciao …`` line, else None."""
+    match = _COMMAND.fullmatch(code)
+    if match is None:
+        return None
+    try:
+        return shlex.split(match[1] or "")
+    except ValueError:
+        return (match[1] or "").split()
+
+
+def session(words: list[str] | None = None) -> Session:
+    """The session of this process, so that ``%ciao config`` changes one thing for all cells.
+
+    Args:
+        words: The command that is to run, if any. Some help while a setting is wrong.
+
+    Raises:
+        SettingError: A setting is wrong. The next call reads the settings again.
+    """
+    from ciao_kernel import config
+    from ciao_kernel.commands import WITHOUT_SETTINGS
+
+    try:
+        return _session()
+    except SettingError:
+        if not words or words[0] not in WITHOUT_SETTINGS:
+            raise
+        return _new_session(config.survey()[0])
+
+
+@functools.cache
+def _session() -> Session:
+    from ciao_kernel import config
+
+    return _new_session(config.load())
+
+
+def _new_session(settings: Settings) -> Session:
+    from ciao_kernel.model import Owner
+    from ciao_kernel.session.session import Session
+
+    # A terminal has nobody who shuts it down behind an interrupt, and waits for a stop.
+    ends = shutdown.lifetime if _in_a_kernel() else None
+    return Session(registry(), Owner(_label(), os.getpid()), settings, ends)
+
+
+def _in_a_kernel() -> bool:
+    from IPython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+def _label() -> str:
+    from ciao_kernel.session.owner import me
+
+    return f"{me()} kernel {os.getpid()}"
+
+
+@functools.cache
+def _earlier() -> Earlier:
+    from ciao_kernel.session.left_running import Earlier
+
+    return Earlier(_label())
+
+
+async def close() -> None:
+    """Close what this process holds open; its kernel ends."""
+    await registry().close()
+
+
+def here() -> Path:
+    """Where the user works: the kernel's working directory, which Jupyter sets to the notebook's.
+
+    Raises:
+        EnvironmentFault: Someone has removed it.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise EnvironmentFault(
+            "the folder of this notebook is gone.", "Change to one that exists: %cd ~"
+        ) from None
+
+
+async def run_job(
+    code: str, session: Session, display: Display, variables: Mapping[str, Any]
+) -> JobResult | None:
+    """Run a cell that is a job; the first one says what runs from before.
+
+    Args:
+        code: The cell.
+        session: Runs it.
+        display: Where events go.
+        variables: Those of the plain cells.
+
+    Raises:
+        CiaoError: As :meth:`Session.run`.
+    """
+    async with _earlier().told(session, display):
+        return await session.run(code, display, here(), variables=variables)
+
+
+async def run_command(
+    words: list[str], session: Session, display: Display, write: Callable[[str], Any]
+) -> JobResult | None:
+    """Run ``%ciao VERB …`` and return the job that it followed, if any.
+
+    Raises:
+        CiaoError: The words are wrong, or what they ask for failed.
+    """
+    from ciao_kernel.commands import Face, execute
+
+    async with _earlier().told(session, display, words):
+        return await execute(words, Face(session, display, write, here()))
+
+
+def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:
+    """Complete in a header; None where IPython knows better.
+
+    Args:
+        code: The cell.
+        cursor: Offset of the cursor.
+        variables: The user's, for ``%input``.
+    """
+    if "%" not in code:
+        return None
+    from ciao_kernel.delivery import secret_files
+    from ciao_kernel.delivery.variables import travelling
+    from ciao_kernel.magics import completion
+
+    with _IPYTHON_HELPS:
+        # IPython's own lists of cells and results would travel too.
+        names = (name for name in travelling(variables) if name not in ("In", "Out"))
+        return completion.complete(
+            code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
+        )
+    return None
+
+
+def explain(code: str, cursor: int) -> str | None:
+    """Help for what the cursor is on; None where IPython knows better."""
+    if "%" not in code:
+        return None
+    from ciao_kernel.magics import directive_help
+
+    with _IPYTHON_HELPS:
+        start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
+        if _UNDER_CURSOR.match(code, start):
+            from ciao_kernel.commands import help_text
+
+            return help_text()
+        return directive_help.explain(code, cursor, registry().table)
+    return None
+
+
+def is_complete(code: str) -> dict[str, Any] | str:
+    """An answer for a header, or the code to ask IPython about."""
+    with _IPYTHON_HELPS:
+        if "%" in code and is_job(code):
+            from ciao_kernel.magics import completeness
+
+            return completeness.answer(code, registry().table)
+    return code

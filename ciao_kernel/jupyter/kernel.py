@@ -1,0 +1,288 @@
+"""The Jupyter kernel: IPython, and cells that are jobs.
+
+A cell whose header holds directives runs as a job in an asyncio task; every other cell is
+ipykernel's own business. What is particular here is what ipykernel does not do for a cell
+that waits: interrupts that cancel it and nothing else (:mod:`ciao_kernel.jupyter.interrupts`), and
+answers to other requests meanwhile (:mod:`ciao_kernel.jupyter.side_requests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+from ciao_kernel import __version__
+from ciao_kernel.jupyter import messages
+from ciao_kernel.jupyter.interrupts import RunningCells
+from ciao_kernel.jupyter.messages import CellPublisher
+from ciao_kernel.jupyter.side_requests import AnsweringKernel
+
+_CLOSING = 0.5
+"""Seconds that connections get to be closed when the kernel ends."""
+
+
+class CiaoKernel(AnsweringKernel):
+    """ipykernel's IPython kernel with job cells. Jupyter, SoS and gateways start it by name."""
+
+    implementation = "ciao"
+    implementation_version = __version__
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._cells = RunningCells(self._terminated)
+        self._endings: list[asyncio.Task[None]] = []
+        self._wake: tuple[socket.socket, socket.socket] | None = None
+        self.shell.extension_manager.load_extension("ciao_kernel")
+
+    @property
+    def banner(self) -> str:
+        """What `jupyter console` greets with."""
+        hint = "`%ciao magics` lists the directives of job cells"
+        return f"ciao {__version__}: {hint}\n{super().banner}"
+
+    # -------------------------------------------------------------------------- execution
+
+    async def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: dict[str, str] | None = None,
+        allow_stdin: bool = False,
+        *,
+        cell_meta: dict[str, Any] | None = None,
+        cell_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a cell: ours as a job, any other as ipykernel does."""
+        parent = self.get_parent("shell")
+        try:
+            if self._is_ours(code):
+                if silent or not store_history:
+                    return self._not_run(silent, parent)
+                return await self._run_cell(code, user_expressions or {}, parent)
+            with self._cells.raising():
+                reply: dict[str, Any] = await super().do_execute(
+                    code,
+                    silent,
+                    store_history,
+                    user_expressions,
+                    allow_stdin,
+                    cell_meta=cell_meta,
+                    cell_id=cell_id,
+                )
+            return reply
+        except KeyboardInterrupt:
+            # Not in the user's code, which IPython guards, but just before or behind it.
+            # ipykernel would send no reply, and the cell would seem to run for ever.
+            return self._reply(messages.interrupted(), parent)
+        except Exception:  # without a reply the cell would seem to run for ever
+            return self._reply(messages.fault(), parent)
+
+    def _is_ours(self, code: str) -> bool:
+        if "%" not in code:
+            return False
+        from ciao_kernel.jupyter import cells
+
+        return cells.is_job(code) or cells.command(code) is not None
+
+    def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
+        """Front-ends and SoS probe in this way, and a job is never a side effect."""
+        from ciao_kernel.errors import UsageError
+
+        if silent:
+            return self._reply(messages.ok(), parent)
+        # Who wanted a job must not take it for one that has succeeded.
+        error = UsageError(
+            "nothing was run: this program runs cells beside the history (store_history=False), "
+            "and no job starts in that way.",
+            "Have it run the cell with store_history=True.",
+        )
+        return self._reply(messages.refusal(error), parent)
+
+    async def _run_cell(
+        self, code: str, user_expressions: dict[str, str], parent: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Run a cell of ours as a task that interrupts cancel, and nothing else does."""
+        self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
+        task = asyncio.get_running_loop().create_task(self._run(code, parent))
+        with self._cells.running(task, parent):
+            self._let_quick_ones_pass()
+            try:
+                outcome = await task
+            except asyncio.CancelledError:
+                outcome = messages.interrupted()  # before the task's first step
+        self.shell.execution_count += 1
+        if outcome["status"] == "ok":
+            outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
+        return self._reply(outcome, parent)
+
+    async def _run(self, code: str, parent: dict[str, Any]) -> dict[str, Any]:
+        """Run a job or a ``%ciao`` command; every way out is an outcome."""
+        from ciao_kernel.display.notebook import NotebookDisplay
+        from ciao_kernel.errors import CiaoError
+        from ciao_kernel.jupyter import cells
+
+        try:
+            words = cells.command(code)
+            session = cells.session(words)
+            publisher = CellPublisher(self._send, parent)
+            display = NotebookDisplay(publisher, session.settings)
+            try:
+                if words is None:
+                    await cells.run_job(code, session, display, self.shell.user_ns)
+                else:
+                    await cells.run_command(words, session, display, publisher.stream)
+            finally:
+                self.shell.user_ns["_job"] = session.last
+        except asyncio.CancelledError:
+            return messages.interrupted()
+        except CiaoError as error:
+            return messages.refusal(error)
+        except (Exception, SystemExit):
+            return messages.fault()  # SystemExit too: out of a task it would end the kernel.
+        return messages.ok()
+
+    def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
+        """Make the content of an execute_reply; an error is shown in the cell, too."""
+        if outcome["status"] == "error":
+            self._send("error", {k: outcome[k] for k in ("ename", "evalue", "traceback")}, parent)
+        base = {
+            "execution_count": self.shell.execution_count - 1,
+            "payload": [],
+            "user_expressions": {},
+        }
+        return {**base, **outcome}
+
+    def _send(self, kind: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
+        """Publish to the cell that a request belongs to, whatever else runs meanwhile."""
+        if self.session is not None:
+            self.session.send(
+                self.iopub_socket, kind, content, parent=parent, ident=self._topic(kind)
+            )
+
+    # ------------------------------------------------------------------ interrupt and end
+
+    def start(self) -> None:
+        """Start the kernel, and let signals wake its loop.
+
+        ipykernel's handler for an awaiting cell leaves a callback for the loop, which sleeps
+        in select() and sees it when the next timer fires: `await asyncio.sleep(20)` would be
+        interrupted after 20 seconds.
+        """
+        super().start()
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        self._wake = (reader, writer)
+        self._wake_on_signals()
+        self.io_loop.add_handler(reader, lambda *_: reader.recv(4096), self.io_loop.READ)
+
+    def _wake_on_signals(self) -> None:
+        if self._wake is not None and threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(self._wake[1].fileno(), warn_on_full_buffer=False)
+            if other not in (-1, self._wake[1].fileno()):
+                # The user's `loop.add_signal_handler` needs its own, which wakes the loop too.
+                signal.set_wakeup_fd(other)
+
+    def pre_handler_hook(self) -> None:
+        """Say what SIGINT does to the request that comes now."""
+        if self.get_parent("shell")["header"]["msg_type"] != "execute_request":
+            super().pre_handler_hook()
+            return
+        # In place of ipykernel's handler, which raises: before do_execute no reply would be sent,
+        # and within this hook the kernel would end.
+        self.saved_sigint_handler = self._cells.collect()
+        self._wake_on_signals()
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Interrupt by message: jobs on subshells too, which ipykernel's SIGINT never reaches."""
+        try:
+            self._cells.cancel_elsewhere()
+        finally:
+            await super().interrupt_request(stream, ident, parent)
+
+    async def do_shutdown(self, restart: bool) -> dict[str, Any]:
+        """End what runs: jobs that may outlive this kernel run on, others are stopped before."""
+        await self._wind_up()
+        reply = super().do_shutdown(restart)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        result: dict[str, Any] = reply
+        return result
+
+    async def _wind_up(self) -> None:
+        """Tell jobs that an interrupt before was the beginning of the end, and see them end.
+
+        Runs in the control thread on a shutdown, in the main one on SIGTERM.
+        """
+        from ciao_kernel.jupyter import cells, shutdown
+
+        shutdown.lifetime.end()
+        until = time.monotonic() + shutdown.LAST_WORK
+        await self._cells.end(shutdown.LAST_WORK)
+        await shutdown.lifetime.settled(until - time.monotonic())
+        # Connections belong to the main loop, which user's code may hold up.
+        closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_CLOSING):
+                await asyncio.wrap_future(closing)
+
+    def _terminated(self) -> None:
+        """Take SIGTERM, which comes while a job runs, as a shutdown."""
+
+        async def end() -> None:
+            try:
+                await self._wind_up()
+            finally:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        loop = self.io_loop.asyncio_loop
+        loop.call_soon_threadsafe(lambda: self._endings.append(loop.create_task(end())))
+
+    # ----------------------------------------------------------------- help while writing
+
+    def do_complete(self, code: str, cursor_pos: int | None) -> Any:
+        """Complete directives in a header, and what IPython completes elsewhere."""
+        from ciao_kernel.jupyter import cells
+
+        position = len(code) if cursor_pos is None else cursor_pos
+        found = cells.complete(code, position, self.shell.user_ns)
+        if found is None:
+            return super().do_complete(code, cursor_pos)
+        offered = [(match, "directive") for match in found.matches]
+        if found.merge:
+            theirs = super().do_complete(code, cursor_pos)
+            if not offered:
+                return theirs
+            if theirs["cursor_start"] == found.start:
+                more = [match for match in theirs["matches"] if match not in found.matches]
+                offered += [(match, "magic") for match in more]
+        return messages.completions(offered, found.start, found.end)
+
+    def do_inspect(
+        self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
+    ) -> Any:
+        """Explain a directive, or what IPython explains."""
+        from ciao_kernel.jupyter import cells
+
+        text = cells.explain(code, cursor_pos)
+        if text is None:
+            return super().do_inspect(code, cursor_pos, detail_level, omit_sections)
+        return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
+
+    def do_is_complete(self, code: str) -> Any:
+        """Ask for code under a header that has none."""
+        from ciao_kernel.jupyter import cells
+
+        answer = cells.is_complete(code)
+        if isinstance(answer, str):
+            return super().do_is_complete(answer)
+        return answer

@@ -1,0 +1,122 @@
+"""Answers to quick requests while a job runs.
+
+ipykernel handles one request after another. A page that is loaded again asks for kernel_info, and
+shows the kernel as "unknown" until it is answered: it would be until the job ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import json
+from typing import Any
+
+from ipykernel import ipkernel, kernelbase
+
+from ciao_kernel.jupyter.interrupts import RunningCells
+
+_QUICK = {
+    "kernel_info_request",
+    "complete_request",
+    "inspect_request",
+    "is_complete_request",
+    "history_request",
+    "comm_info_request",
+}
+"""Requests that are answered while a job runs."""
+
+_displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
+    "displaced", default=None
+)
+"""Set while a request is answered beside a job: the request that was handled before it."""
+
+# Of several versions, and typed by halves: for mypy, anything.
+_IPythonKernel: Any = ipkernel.IPythonKernel
+_Kernel: Any = kernelbase.Kernel
+
+
+class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
+    """ipykernel's IPython kernel, which answers quick requests while a job runs.
+
+    Whoever inherits from it sets ``_cells``, and calls :meth:`_let_quick_ones_pass` as a job
+    begins.
+    """
+
+    _cells: RunningCells
+
+    def pre_handler_hook(self) -> None:
+        """Leave SIGINT to the job where one runs."""
+        if _displaced.get() is None:
+            super().pre_handler_hook()
+
+    def post_handler_hook(self) -> None:
+        """Undo :meth:`pre_handler_hook`."""
+        if _displaced.get() is None:
+            super().post_handler_hook()
+
+    async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
+        """Take a shell message (ipykernel 7): quick ones do not wait for a job's end."""
+        lock = self._main_asyncio_lock
+        if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
+            await super().shell_main(subshell_id, msg)
+        elif await self._cells.turn(lock):
+            try:
+                await self.dispatch_shell(msg, subshell_id=None)
+            finally:
+                lock.release()
+        else:
+            await self._answer_beside(msg)
+
+    def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
+        """Take a message (ipykernel 6): as :meth:`shell_main`."""
+        if self._cells.on_main is not None and self._is_quick(dispatch, args):
+            self.io_loop.add_callback(self._answer_beside, args[0])
+        else:
+            super().schedule_dispatch(dispatch, *args)
+
+    def _let_quick_ones_pass(self) -> None:
+        """Answer what came before the job began and stands in line behind it (ipykernel 6)."""
+        queue = getattr(self, "msg_queue", None)
+        if queue is None or self._cells.on_main is None:
+            return
+        for number, dispatch, args in [queue.get_nowait() for _ in range(queue.qsize())]:
+            if self._is_quick(dispatch, args):
+                self.io_loop.add_callback(self._answer_beside, args[0])
+            else:
+                queue.put_nowait((number, dispatch, args))
+
+    def _is_quick(self, dispatch: Any, args: tuple[Any, ...]) -> bool:
+        return dispatch == self.dispatch_shell and _message_type(args[0]) in _QUICK
+
+    async def _answer_beside(self, frames: Any) -> None:
+        context = contextvars.copy_context()
+        context.run(_displaced.set, [])
+        await asyncio.get_running_loop().create_task(self._dispatch_beside(frames), context=context)
+
+    async def _dispatch_beside(self, frames: Any) -> None:
+        await self.dispatch_shell(frames)
+        # Nothing else ran since dispatch_shell called set_parent: no quick handler waits.
+        for ident, parent in (_displaced.get() or [])[:1]:
+            _Kernel.set_parent(self, ident, parent, channel="shell")
+        if (cell := self._cells.on_main) is not None:
+            # The request's own "idle" would show the kernel as idle.
+            self._publish_status("busy", "shell", parent=cell)
+
+    def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
+        """Note which request is handled; what is printed beside a job stays the job's."""
+        displaced = _displaced.get()
+        if displaced is None:
+            super().set_parent(ident, parent, channel)
+        else:
+            displaced.append((self._parent_ident["shell"], self.get_parent("shell")))
+            _Kernel.set_parent(self, ident, parent, channel)
+
+
+def _message_type(frames: Any) -> str:
+    """Read the type of a message without taking it apart: its header is behind the delimiter."""
+    parts = [bytes(frame) for frame in frames]
+    with contextlib.suppress(ValueError, IndexError, KeyError, TypeError):
+        kind: str = json.loads(parts[parts.index(b"<IDS|MSG>") + 2])["msg_type"]
+        return kind
+    return ""

@@ -1,0 +1,253 @@
+"""From directives to values: the only place that makes a spec out of what a user wrote."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ciao_kernel.errors import DirectiveError, UsageError
+from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
+from ciao_kernel.magics.header import Line, Token
+from ciao_kernel.magics.images import Address
+from ciao_kernel.magics.shell_words import words
+from ciao_kernel.magics.table import Directive, Scope, Table, key
+from ciao_kernel.magics.value_types import Choice, Flag, Pairs
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
+
+_JOINED = re.compile(r"(?:[ \t\xa0]+%|[;,][ \t\xa0]*%?)[ \t\xa0]*([A-Za-z][\w-]*)")
+
+
+def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None) -> JobSpec:
+    """Make a spec of a header's directives.
+
+    Args:
+        tokens: The directives; those of one line follow each other.
+        table: What directives there are.
+        default_framework: Framework where no directive names one.
+
+    Raises:
+        DirectiveError: A directive is wrong.
+        UsageError: There is no framework, and no line to blame.
+    """
+    seen: dict[tuple[str, str], tuple[Any, Token]] = {}
+    values: dict[str, Any] = {}
+    several: dict[str, list[Any]] = {}
+    counts: dict[str, int] = {}
+    resources: dict[str, dict[str, Any]] = {}
+    for line in by_line(tokens):
+        role = ""
+        for_all: Token | None = None
+        for token in line:
+            entry = find(token, table)
+            value = value_of(token, entry, table)
+            if entry.adds_up:
+                several.setdefault(entry.field, []).extend(value)
+            elif entry.scope is Scope.ROLE:
+                role, counts[entry.field] = entry.field, value
+                if for_all is not None:
+                    raise _misplaced(for_all, token, table)
+            elif entry.scope is Scope.RESOURCE:
+                for_all = None if role else token
+                resources.setdefault(role, {})[entry.field] = value
+            else:
+                values[entry.field] = value
+            scope = role if entry.scope is Scope.RESOURCE else ""
+            first, place = seen.setdefault((entry.name, scope), (value, token))
+            if first != value and not entry.adds_up:
+                raise _twice(token, place, table)
+    framework = values.pop("framework", None) or default_framework
+    if framework is None:
+        raise _no_framework(tokens, table)
+    _check_roles(framework, tokens, table)
+    _check_variables(tokens, table)
+    groups = tuple(
+        ReplicaGroup(role, counts[role], Resources(**resources.get(role, {})))
+        for role in table.roles(framework)
+        if role in counts
+    )
+    values |= {field: tuple(items) for field, items in several.items()}
+    own = {field: value for field, value in values.items() if "." not in field}
+    everywhere = Resources(**resources.get("", {}))
+    cluster = ClusterSpec(**_inner("cluster", values))
+    build = BuildSpec(**_inner("build", values))
+    return JobSpec(framework, groups, everywhere, **own, cluster=cluster, build=build)
+
+
+def _inner(part: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of fields such as ``cluster.image``, under their last name."""
+    pairs = ((field.partition("."), value) for field, value in values.items())
+    return {name: value for (first, dot, name), value in pairs if dot and first == part}
+
+
+def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:
+    """Group directives that stand in one line."""
+    return (line for _, line in itertools.groupby(tokens, lambda token: token.line.start))
+
+
+def find(token: Token, table: Table) -> Directive:
+    """Look a directive up; raises DirectiveError that offers the nearest name."""
+    entry = table.find(token.name) if token.name else None
+    if entry is not None:
+        return entry
+    near = table.nearest(token.name)
+    text, column, width = shown(token.line, table, token.column, token.name_end)
+    raise DirectiveError(
+        f"unknown directive {named(token)}." if token.name else "a directive has no name here.",
+        (f"Did you mean {mark(token)}{near}? " if near else "")
+        + "`%ciao magics` lists all directives.",
+        line=token.line.number,
+        column=column,
+        width=width,
+        text=text,
+    )
+
+
+def value_of(token: Token, entry: Directive, table: Table) -> Any:
+    """Read the value of a directive; raises DirectiveError that says what was expected."""
+    text = token.value or ""
+    if not text and not isinstance(entry.kind, Flag):
+        raise wrong(
+            token,
+            table,
+            f"{named(token)} has no value: expected {entry.kind.expected}.",
+            f"For example: {_example(token, entry)}",
+            whole=True,
+        )
+    try:
+        return entry.kind.parse(text)
+    except ValueError as error:
+        if not isinstance(entry.kind, Pairs | Address):
+            value = short(shown(Line(0, 0, text, ""), table).text)
+            message = f"{named(token)} cannot be {value!r}: expected {error}."
+        elif str(error) == entry.kind.expected:
+            message = f"{named(token)} takes {error}."
+        else:
+            message = f"{named(token)} cannot be read: expected {error}."
+        raise wrong(token, table, message, _hint(token, entry, table)) from None
+
+
+def _hint(token: Token, entry: Directive, table: Table) -> str:
+    text = token.value or ""
+    joined = _JOINED.search(text)
+    if joined and (other := table.find(joined[1])):
+        first = "…" if isinstance(entry.kind, Pairs) else short(text[: joined.start()])
+        return f"Write ;% between two directives: {named(token)}={first};%{other.name}=…"
+    if isinstance(entry.kind, Choice):
+        near = difflib.get_close_matches(short(text).lower(), entry.kind.names(), n=1)
+        if near:
+            return f"Did you mean {named(token)}={near[0]}?"
+    return f"For example: {_example(token, entry)}"
+
+
+def _example(token: Token, entry: Directive) -> str:
+    if token.line.number:
+        return entry.example
+    value = entry.example.rpartition(f"%{entry.name}")[2].removeprefix("=")
+    value = f'"{value}"' if " " in value else value
+    return f"{entry.option}={value}" if value else entry.option
+
+
+def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
+    names = ", ".join(table.names.frameworks)
+    if tokens and tokens[0].line.number:
+        return wrong(
+            tokens[0],
+            table,
+            "the header names no framework.",
+            f"Put a line %framework=NAME on top, with one of: {names}.",
+            whole=True,
+        )
+    return UsageError("no framework is named.", f"Name one: {names}.")
+
+
+def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
+    return wrong(
+        resource,
+        table,
+        f"{named(resource)} stands in front of {named(role)}, and not behind it.",
+        "Behind it, it belongs to that role; in a line of its own, to all roles.",
+        whole=True,
+    )
+
+
+def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
+    where = f" in line {first.line.number}" if first.line.number else ""
+    return wrong(
+        token,
+        table,
+        f"{named(token)} is given twice: {short(first.value or '')}{where}, "
+        f"{short(token.value or '')} here."
+        if first.value and token.value
+        else f"{named(token)} is given twice, with different values.",
+        "Keep one of them.",
+        whole=True,
+    )
+
+
+def _check_roles(framework: str, tokens: tuple[Token, ...], table: Table) -> None:
+    roles = table.roles(framework)
+    for token in tokens:
+        entry = table.find(token.name)
+        if entry and entry.scope is Scope.ROLE and entry.field not in roles:
+            raise wrong(
+                token,
+                table,
+                f"{framework} has no role {entry.field}.",
+                f"Its roles are {', '.join(roles)}.",
+                whole=True,
+            )
+
+
+def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
+    seen: dict[str, tuple[str, Token]] = {}
+    for token in _of_field("env", tokens, table):
+        for name, value in Pairs().parse(token.value or ""):
+            first, place = seen.setdefault(name, (value, token))
+            if first != value:
+                where = "" if place is token else f", first in line {place.line.number}"
+                raise wrong(
+                    token,
+                    table,
+                    f"{name} is given two values{where if place.line.number else ''}.",
+                    "Keep one of them.",
+                )
+
+
+def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
+    """See that the job has what ``%follow`` names, or it would show nothing and say nothing.
+
+    Args:
+        spec: The job with the roles that its framework adds, and without those of no replica.
+        tokens: The directives of the header and of the command line.
+        table: What directives there are.
+
+    Raises:
+        DirectiveError: It has no such role or replica.
+    """
+    known = {group.role for group in spec.groups} | {str(replica) for replica in spec.replicas()}
+    missing = next((name for name in spec.follow if name not in known), None)
+    if missing is None:
+        return
+    # An option replaces what the header says, so it is the one to blame; its line is 0.
+    for token in sorted(_of_field("follow", tokens, table), key=lambda one: one.line.number):
+        if missing in words(token.value or ""):
+            near = difflib.get_close_matches(missing, sorted(known), n=1)
+            has = " and ".join(
+                f"{group.role} ({group.role}-0"
+                + (f" to {group.role}-{group.count - 1})" if group.count > 1 else ")")
+                for group in spec.groups
+            )
+            raise wrong(
+                token,
+                table,
+                f"this job has no role or replica {short(missing)!r}.",
+                (f"Did you mean {near[0]}? " if near else "") + f"It has {has}.",
+            )
+
+
+def _of_field(field: str, tokens: tuple[Token, ...], table: Table) -> list[Token]:
+    names = {key(entry.name) for entry in table.entries if entry.field == field}
+    return [token for token in tokens if key(token.name) in names]

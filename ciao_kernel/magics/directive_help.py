@@ -1,0 +1,140 @@
+"""The table of directives in words: Shift-Tab, ``%ciao magics``, README and docs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ciao_kernel.magics import header
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.table import Directive, Scope, Table
+from ciao_kernel.magics.value_types import Flag
+
+_WIDTH = 96
+_TITLES = {
+    Scope.ROLE: "Framework and replicas",
+    Scope.RESOURCE: "What each replica gets",
+    Scope.JOB: "The job",
+}
+_PLACES = {
+    Scope.ROLE: "a line of its own; what the role gets may follow: {example};%cpu=2",
+    Scope.RESOURCE: "behind a role, for that role; in a line of its own, for all roles",
+    Scope.JOB: "a line of its own, or behind another directive and ;",
+}
+
+
+def explain(text: str, cursor: int, table: Table, style: Style = Style.CELL) -> str | None:
+    """Help for the directive under the cursor (Shift-Tab); None where there is none."""
+    cursor = max(0, min(cursor, len(text)))
+    line = header.line_at(text, cursor)
+    head = header.scan(text, table, style)
+    if line is None or not head.holds(line):
+        return None
+    column = cursor - line.start
+    tokens = [token for token in header.pieces(line, style) if token.column <= column]
+    if not tokens or not tokens[-1].name:
+        return None
+    entry = table.find(tokens[-1].name)
+    if entry is not None:
+        return _help(entry, table)
+    if not header.is_directive(tokens[-1], table):
+        return None
+    near = table.nearest(tokens[-1].name)
+    hint = f" Did you mean %{near}?" if near else " `%ciao magics` lists all."
+    return f"There is no directive %{tokens[-1].name}.{hint}"
+
+
+def _help(entry: Directive, table: Table) -> str:
+    rows = {
+        "Value": entry.kind.expected,
+        "Default": entry.default,
+        "Place": _PLACES[entry.scope].format(example=entry.example),
+        "Several": "more lines add to it" if entry.adds_up else "",
+        "For": ", ".join(table.frameworks(entry.field)) if entry.scope is Scope.ROLE else "",
+        "Example": entry.example,
+    }
+    lines = [
+        textwrap.fill(text, _WIDTH, initial_indent=f"{name + ':':<9}", subsequent_indent=" " * 9)
+        for name, text in rows.items()
+        if text
+    ]
+    return "\n".join([_form(entry), *textwrap.wrap(entry.help, _WIDTH), "", *lines])
+
+
+def _form(entry: Directive) -> str:
+    return f"%{entry.name}" + ("" if isinstance(entry.kind, Flag) else "=…")
+
+
+def _groups(table: Table) -> Iterator[tuple[str, list[Directive]]]:
+    """The directives under their titles; the framework, with which all begins, comes first."""
+    for scope, title in _TITLES.items():
+        yield (
+            title,
+            [
+                entry
+                for entry in table.entries
+                if scope is (Scope.ROLE if entry.field == "framework" else entry.scope)
+            ],
+        )
+
+
+def overview(table: Table) -> str:
+    """All directives as an aligned table of plain text, for ``%ciao magics``."""
+    names = max(len(_form(entry)) for entry in table.entries)
+    lines = [
+        "Directives stand on top of a cell and make it a job:",
+        "",
+        "    %framework=tensorflow",
+        "    %ps=1",
+        "    %worker=2;%memory=4Gi",
+    ]
+    for title, entries in _groups(table):
+        lines += ["", title]
+        for entry in entries:
+            lines += textwrap.wrap(
+                entry.help + (f" Default: {entry.default}." if entry.default else ""),
+                _WIDTH,
+                initial_indent=f"  {_form(entry):<{names}}  ",
+                subsequent_indent=" " * (names + 4),
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)
+
+
+def markdown(table: Table) -> str:
+    """All directives as one short Markdown table, for the README."""
+    rows = [("For example", "What it says")]
+    for _, entries in _groups(table):
+        rows += [(f"`{entry.example}`", entry.help) for entry in entries]
+    return _table(rows)
+
+
+def reference(table: Table) -> str:
+    """All directives with all that is to say, a Markdown table a group, for the docs."""
+    parts = []
+    for title, entries in _groups(table):
+        rows = [("Directive", "What it says", "Value", "Default", "For example")]
+        for entry in entries:
+            only = table.frameworks(entry.field) if entry.scope is Scope.ROLE else ()
+            place = f" For {', '.join(only)}." if only else ""
+            several = " Several lines add up." if entry.adds_up else ""
+            default = entry.default or "–"
+            rows.append(
+                (
+                    f"`%{entry.name}`",
+                    entry.help + place + several,
+                    entry.kind.expected,
+                    default,
+                    f"`{entry.example}`",
+                )
+            )
+        parts.append(f"### {title}\n\n{_table(rows)}")
+    return "\n".join(parts)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    head, *others = [
+        "| " + " | ".join(cell.replace("|", "\\|").replace("*", "\\*") for cell in row) + " |"
+        for row in rows
+    ]
+    return "\n".join([head, "|" + " --- |" * len(rows[0]), *others]) + "\n"

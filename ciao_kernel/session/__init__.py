@@ -1,0 +1,1 @@
+"""Runs one cell: from its text to its end, wherever it runs."""

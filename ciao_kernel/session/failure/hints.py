@@ -1,0 +1,111 @@
+"""What may mend a job that failed, told from the words at the end of a log."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+from pathlib import Path
+
+from ciao_kernel.magics.shell_words import quote
+from ciao_kernel.model import Job, ReplicaStatus
+from ciao_kernel.session.failure.tracebacks import Trace
+
+_MISSING = re.compile(
+    r"No such file or directory:? (?:'([^'\n]+)'|\"([^\"\n]+)\")|(?<![^\s;])([^\s;]+); No such file"
+)
+_TAKEN = re.compile(r"(?i:Address already in use)|EADDRINUSE|errno: 98")
+# gRPC says why it has no port, and NCCL which call failed, in lines beside the traceback.
+_TAKEN_BESIDE = re.compile(rf"{_TAKEN.pattern}|No address added out of total")
+_NETWORK = re.compile(
+    r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|Dist\w*Error"
+)
+_LINES = 200
+_LAST_LINES = 10
+_LINES_BEFORE = 20
+
+
+def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path, job: Job) -> str:
+    """Return what may mend it; else where the whole log is.
+
+    Args:
+        lines: The log of the replica to blame, or the end of it.
+        trace: The traceback that it ended with. None: it has none.
+        one: How that replica ended.
+        folder: Where the user works, to find files that the job missed.
+        job: The job that failed.
+    """
+    text = "\n".join(lines[-_LINES:])
+    # Programs try a module or a port, and go on without it: only the end tells what was needed.
+    end = "\n".join(trace.said if trace else last(lines))
+    found = (
+        _missing_file(text, folder, job)
+        or _missing_module(end, folder)
+        or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [])
+        or _disk(text, job)
+        or _memory(text, one)
+    )
+    return found or (f"The whole log is in {one.log}." if one.log else "")
+
+
+def last(lines: list[str]) -> list[str]:
+    """The last lines of a log that say something."""
+    return [line for line in lines if line.strip()][-_LAST_LINES:]
+
+
+def _missing_file(text: str, folder: Path, job: Job) -> str:
+    for groups in reversed(_MISSING.findall(text)):
+        name = "".join(groups).removeprefix(f"{job.workdir}/")
+        if _beside(name, folder):
+            return _send(name)
+    return ""
+
+
+def _missing_module(text: str, folder: Path) -> str:
+    names = re.findall(r"ModuleNotFoundError: No module named '([^'\n]+)'", text)
+    if not names:
+        return ""
+    top = names[-1].split(".")[0]
+    for path in (f"{top}.py", top):
+        if _beside(path, folder):
+            return _send(path)
+    return (
+        "Install the package that provides it for the replicas' Python (pip install "
+        f"{top}, if that is its name), or name another Python with %python."
+    )
+
+
+def _beside(name: str, folder: Path) -> bool:
+    path = Path(name)
+    with contextlib.suppress(OSError, ValueError):
+        return not path.is_absolute() and ".." not in path.parts and (folder / path).exists()
+    return False
+
+
+def _send(name: str) -> str:
+    return f"{name} is next to your code; add a line %files={quote(name)} to send it to the job."
+
+
+def _port(end: str, beside: list[str]) -> str:
+    if _TAKEN.search(end) or (_NETWORK.search(end) and _TAKEN_BESIDE.search("\n".join(beside))):
+        return "Another program took one of this job's ports. Run it again: it will get new ports."
+    return ""
+
+
+def _disk(text: str, job: Job) -> str:
+    full = "No space left on device" in text or "Disk quota exceeded" in text
+    with contextlib.suppress(OSError):
+        # On a full disk there is no room for the traceback either.
+        full = full or shutil.disk_usage(job.files).free < 1024 * 1024
+    if full:
+        return "The disk is full. `%ciao delete --finished` removes old jobs and their files."
+    return ""
+
+
+def _memory(text: str, one: ReplicaStatus) -> str:
+    if "CUDA out of memory" in text:
+        return "The GPU ran out of memory: a smaller batch may fit."
+    if one.exit_code == -signal.SIGKILL or "MemoryError" in text:
+        return "The machine may have run out of memory: try fewer replicas, or smaller batches."
+    return ""

@@ -1,0 +1,39 @@
+"""Whether the end of a job is an error of its cell, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ciao_kernel.errors import JobError, JobStopped
+from ciao_kernel.model import Job, Replica, State, Status
+from ciao_kernel.session.failure.explanation import explain
+
+
+def judge(
+    job: Job,
+    status: Status,
+    tails: Mapping[Replica, bytes],
+    folder: Path,
+    remains: Callable[[Job], str] | None,
+) -> JobError | None:
+    """Return the error that a cell ends with, or None where its job went well.
+
+    Args:
+        job: The job, which is over.
+        status: Its last status.
+        tails: The end of each replica's log.
+        folder: Where the user works, to find files that the job missed.
+        remains: Says what is left of the job; None: it and its logs are removed next.
+    """
+    if status.state is State.STOPPED:
+        why = f" ({status.message})" if status.message else ""
+        left = remains(job) if remains and status.message != "deleted" else ""
+        hint = f"{left[0].upper()}{left[1:]}." if left else ""
+        return JobStopped(f"{job.name} was stopped{why}.", hint)
+    if status.state is not State.FAILED:
+        return None
+    if remains is None:
+        status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
+    return explain(job, status, tails, folder)

@@ -1,0 +1,83 @@
+"""Finds the jobs of all backends, by name or all of them, for a session and for Tab."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+
+from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
+from ciao_kernel.model import Job, Status
+from ciao_kernel.model.queries import Where
+from ciao_kernel.plugins import Backend
+
+_OTHERS = 2.0
+"""Seconds for which other backends are asked whether they have a job of the same name, too."""
+
+
+async def jobs(
+    backends: Sequence[Backend], where: Where, faults: list[BackendError] | None
+) -> list[tuple[Job, Status]]:
+    """All jobs, oldest first; the arguments are those of :meth:`Session.jobs`."""
+    found = []
+    for backend in _asked(backends, where):
+        try:
+            found += await backend.jobs(where)
+        except BackendError as error:
+            if faults is None:
+                raise
+            faults.append(error)
+    return sorted(found, key=lambda pair: pair[0].created)
+
+
+def _asked(backends: Sequence[Backend], where: Where) -> list[Backend]:
+    named = [backend for backend in backends if backend.name == where.backend]
+    if where.backend and not named:
+        known = ", ".join(backend.name for backend in backends)
+        raise UsageError(f"there is no backend {where.backend} here.", f"There are: {known}.")
+    return named or list(backends)
+
+
+async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Backend, Job, Status]:
+    """One job by its name.
+
+    Args:
+        backends: The local one is the last; it answers at once and is asked first.
+        name: Of the job.
+        where: Where it is looked for.
+
+    Raises:
+        NoSuchJob: There is none; the hint offers the nearest one.
+        UsageError: There are several.
+        BackendError: It may be where nobody answers.
+    """
+    missing: NoSuchJob | None = None
+    fault: BackendError | None = None
+    found: list[tuple[Backend, Job, Status]] = []
+    for backend in reversed(_asked(backends, where)):
+        try:
+            # One that is found already does not wait for a cluster that is away.
+            async with asyncio.timeout(_OTHERS if found else None):
+                found.append((backend, *await backend.find(name, where)))
+        except NoSuchJob as error:
+            # What a cluster says names its namespace, which tells more.
+            missing = error
+        except BackendError as error:
+            fault = error
+        except TimeoutError:
+            break
+    if len(found) > 1:
+        (first, one, _), (_, other, _) = found[:2]
+        raise UsageError(
+            f"there are {len(found)} jobs {name}: in {one.place}, and in {other.place}.",
+            f"Write {name} --backend {first.name}, or {name} --namespace {other.place}.",
+        )
+    if found:
+        return found[0]
+    if fault is not None:
+        raise fault
+    assert missing is not None  # The local backend is always available.
+    known = {job.name: job for job, _ in await jobs(backends, where, [])}
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {known[near[0]].reference}? {missing.hint}" if near else missing.hint
+    raise NoSuchJob(missing.message, hint)

@@ -1,0 +1,329 @@
+"""Run one cell: parse, choose, check, build, submit, follow, clean up.
+
+Knows nothing of Jupyter: kernel, extension and command line are faces of it. Nothing exists
+before every check has passed; once a job exists, its end is always seen to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import imports
+from ciao_kernel.delivery.variables import deliver
+from ciao_kernel.errors import BackendError, JobError, SpecError
+from ciao_kernel.magics import build_spec, parse, render
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.overrides import check_roles, merge
+from ciao_kernel.magics.parse import Parsed
+from ciao_kernel.model import (
+    CleanPolicy,
+    DryRun,
+    Job,
+    JobResult,
+    JobSpec,
+    Notice,
+    Owner,
+    State,
+    Status,
+)
+from ciao_kernel.model.queries import HERE, Where
+from ciao_kernel.plugins import Backend, Display, Plan
+from ciao_kernel.session import failure, lookup, selection
+from ciao_kernel.session.following import Following
+from ciao_kernel.session.owner import me
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.stopping import Endless, Lifetime, Stopper
+
+
+class Session:
+    """Runs cells, and finds the jobs that cells have made.
+
+    Args:
+        registry: Finds plug-ins.
+        owner: Whom new jobs belong to.
+        settings: From :func:`ciao_kernel.config.load`; :attr:`settings` may be replaced.
+        lifetime: Tells a stop from a shutdown.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        owner: Owner,
+        settings: Settings,
+        lifetime: Lifetime | None = None,
+    ) -> None:
+        self.registry = registry
+        self.settings = settings
+        self._owner = owner
+        self._stopper = Stopper(lifetime or Endless())
+        self.last: JobResult | None = None
+        """The newest job that ran or was followed here, however it ended: ``_job`` in a cell."""
+
+    async def close(self) -> None:
+        """Close the connections of all backends. A further cell opens them again."""
+        await self.registry.close()
+
+    async def run(
+        self,
+        text: str,
+        display: Display,
+        folder: Path,
+        *,
+        style: Style = Style.CELL,
+        entry: str = imports.CELL,
+        options: Mapping[str, list[str]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> JobResult | None:
+        """Run a cell or a file to its end.
+
+        Args:
+            text: The cell, header and all.
+            display: Where events go.
+            folder: Where the user works.
+            style: How directives are marked.
+            entry: File name of the delivered program.
+            options: Directives of a command line, which win over the header's.
+            variables: Those of the notebook's cells, for ``%input``; None: there is no notebook.
+
+        Returns:
+            What the job left, or None after a dry run.
+
+        Raises:
+            UsageError: The text is wrong; nothing was started.
+            EnvironmentFault: This machine cannot run it; nothing was started.
+            JobFailed: It ran and failed.
+            asyncio.CancelledError: It was interrupted; the job is stopped or being stopped.
+        """
+        parsed = self.parse(text, style, options)
+        try:
+            return await self._run(parsed, display, folder, entry, variables)
+        except SpecError as error:
+            raise parsed.locate(error) from None
+
+    def parse(
+        self, text: str, style: Style = Style.CELL, options: Mapping[str, list[str]] | None = None
+    ) -> Parsed:
+        """Read a cell; the spec has the roles that its framework adds."""
+        table, options = self.registry.table, dict(options or {})
+        default = (options.get("framework") or [self.settings.framework])[-1] or None
+        # Another interpreter may know a syntax that this one does not.
+        own = not self.settings.python
+        parsed = parse.parse(text, table, style=style, default_framework=default, check_syntax=own)
+        given = parse.option_tokens(options)
+        spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework))
+        parsed = replace(parsed, tokens=parsed.tokens + given)
+        framework = self.registry.framework(spec.framework)
+        try:
+            check_roles(spec, framework)
+            spec = framework.complete(spec)
+        except SpecError as error:
+            raise parsed.locate(error) from None
+        spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
+        build_spec.check_follow(spec, parsed.tokens, table)
+        return replace(parsed, spec=spec)
+
+    async def _run(
+        self,
+        parsed: Parsed,
+        display: Display,
+        folder: Path,
+        entry: str,
+        variables: Mapping[str, Any] | None,
+    ) -> JobResult | None:
+        spec = parsed.spec
+        backend = self.backend(spec.backend)
+        builder = selection.builder(spec, backend, self.registry, self.settings)
+        plan = await self._plan(parsed, folder, entry, variables)
+        await backend.check(plan)
+        for note in _travelling(plan):
+            display.show(Notice(note))
+        if spec.dryrun:
+            display.show(Notice(await backend.preview(plan, builder)))
+            return None
+        outlive = spec.detach or self._outlives(backend)
+        job = await backend.submit(plan, builder, display.show, outlive=outlive)
+        del plan  # The variables in it may be large, and the job may take days.
+        self.last = JobResult(job.name, State.RUNNING, job.files)
+        if spec.detach:
+            display.show(Notice(_detached(job, goes=self._goes(spec))))
+            return self.last
+        return await self._see_through(job, spec, backend, display, folder)
+
+    async def _plan(
+        self, parsed: Parsed, folder: Path, entry: str, variables: Mapping[str, Any] | None
+    ) -> Plan:
+        """All that a job needs of this machine."""
+        spec = parsed.spec
+        source = await asyncio.to_thread(imports.gather, parsed.code, folder, spec.files, entry)
+        if spec.inputs:
+            source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
+        # Records and lists show it: %dryrun is no part of the job, and variables are secret.
+        header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
+        framework = self.registry.framework(spec.framework)
+        return Plan(spec.name, spec, framework, source, folder, header, self._owner)
+
+    async def _see_through(
+        self, job: Job, spec: JobSpec, backend: Backend, display: Display, folder: Path
+    ) -> JobResult:
+        """Show a job to its end, and see to that end, however it comes."""
+        goes = self._goes(spec)
+        following = Following(job, backend, display, spec.follow)
+        try:
+            status = await following.shown()
+        except asyncio.CancelledError:
+            if ended := following.ended:  # its last picture is being made: nothing to stop
+                self.last = _result(job, ended)
+                if goes or ended.hopeless:
+                    await self._stopper.finish(self._remove(following, goes))
+                raise
+            wait = self.settings.shutdown_wait if self._outlives(backend) else None
+            reason = f"interrupted by {self._owner.label}"
+            self.last = JobResult(job.name, State.STOPPED, job.files)
+            await self._stopper.stop(following, reason, wait=wait, delete=goes)
+            raise
+        except (JobError, BackendError):
+            raise  # the job is over, or nobody can say: then it is left as it is
+        except Exception:
+            if backend.outlives_kernel:
+                with contextlib.suppress(Exception):  # what shows the job is broken
+                    text = f"{job.name} runs on; `%ciao delete {job.reference}` stops it."
+                    display.show(Notice(text))
+                raise
+            # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
+            await self._stopper.finish(backend.stop(job, "its display broke"))
+            raise
+        self.last = _result(job, status)
+        remains = None if goes else backend.remains
+        error = failure.judge(job, status, following.tails, folder, remains)
+        if goes or status.hopeless:
+            await self._stopper.finish(self._remove(following, goes))
+        if error is not None:
+            raise error
+        return self.last
+
+    async def _remove(self, following: Following, goes: bool) -> None:
+        """Remove a job that is over, or one that would wait for ever; its own end goes first."""
+        job, backend, display = following.job, following.backend, following.display
+        await following.end()
+        following.show_stopped()
+        try:
+            await (backend.delete(job) if goes else backend.stop(job, "it cannot start"))
+        except BackendError as fault:
+            display.show(Notice(f"{job.name} could not be removed: {fault.message}"))
+        else:
+            if goes:
+                display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
+
+    async def attach(
+        self,
+        name: str,
+        display: Display,
+        follow: tuple[str, ...] = (),
+        *,
+        where: Where = HERE,
+        since: float = 0.0,
+        folder: Path = Path(),
+    ) -> JobResult:
+        """Follow a job that exists, from its first line; an interrupt leaves it running.
+
+        Args:
+            name: Of the job.
+            display: Where events go.
+            follow: Roles and replicas whose lines are shown; empty: all.
+            where: Where it is looked for.
+            since: Seconds since the epoch; older lines are left out.
+            folder: Where the user works, to find what the job missed.
+
+        Raises:
+            NoSuchJob: There is none of that name.
+            UsageError: Its lines have no times.
+            JobFailed: It failed, now or long ago.
+        """
+        backend, job, _ = await self.find(name, where)
+        following = Following(job, backend, display, follow, since)
+        try:
+            status = await following.shown()
+        except asyncio.CancelledError:
+            await following.end(0)
+            if following.ended:  # some replicas may still be ending
+                self.last = _result(job, following.show_stopped())
+                raise
+            display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
+            raise
+        self.last = _result(job, status)
+        if error := failure.judge(job, status, following.tails, folder, backend.remains):
+            raise error
+        return self.last
+
+    # --------------------------------------------------------------------- jobs that exist
+
+    async def jobs(
+        self, faults: list[BackendError] | None = None, where: Where = HERE
+    ) -> list[tuple[Job, Status]]:
+        """All jobs of all backends that are available, oldest first.
+
+        Args:
+            faults: Gets the errors of backends that cannot be asked now; None: they are raised.
+            where: Where they are looked for.
+        """
+        return await lookup.jobs(self.available(), where, faults)
+
+    async def find(self, name: str, where: Where = HERE) -> tuple[Backend, Job, Status]:
+        """Find one job in any backend.
+
+        Raises:
+            NoSuchJob: There is none of that name; the hint offers the nearest one.
+        """
+        return await lookup.find(self.available(), name, where)
+
+    def owns(self, job: Job) -> bool:
+        """Whether a job is this user's: a namespace may hold those of a whole team."""
+        return job.kind_of_place == "folder" or job.owner.split(" ")[0] == me()
+
+    def available(self) -> list[Backend]:
+        """The backends that can be used here; the local one, which always can, is the last."""
+        return selection.available(self.registry, self.settings)
+
+    def backend(self, asked: str | None) -> Backend:
+        """The backend for a cell that asks for this one, or for none."""
+        return selection.backend(asked, self.registry, self.settings)
+
+    def _goes(self, spec: JobSpec) -> bool:
+        """Whether a job's folder or object is removed when a cell has seen its end."""
+        return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
+
+    def _outlives(self, backend: Backend) -> bool:
+        if self.settings.on_shutdown == "auto":
+            return backend.outlives_kernel
+        return self.settings.on_shutdown == "leave"
+
+
+def _travelling(plan: Plan) -> Iterator[str]:
+    """What the user should know of the files that go along."""
+    source = plan.source
+    if source.modules:
+        names = ", ".join(file.path for file in source.modules)
+        yield f"taking along, because the code imports them: {names}"
+    if plan.spec.inputs:
+        stored = ", ".join(file.path for file in source.files if file.data is not None)
+        yield f"taking along, because %input names them: {stored}"
+    yield from source.notes
+
+
+def _result(job: Job, status: Status) -> JobResult:
+    return JobResult(job.name, status.state, job.files, status.replicas)
+
+
+def _detached(job: Job, *, goes: bool) -> str:
+    text = (
+        f"{job.name} runs by itself. `%ciao attach {job.reference}` follows it, "
+        f"`%ciao delete {job.reference}` ends it."
+    )
+    left = " When it is over it stays: cleanPolicy=all removes jobs that a cell waits for."
+    return text + left if goes else text

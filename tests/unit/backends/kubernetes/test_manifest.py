@@ -1,0 +1,224 @@
+"""From a cell to the objects of its job."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import manifest, marks
+from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import SourceError
+from ciao_kernel.magics import parse
+from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Source, SourceFile
+from ciao_kernel.plugins import Build, Plan
+from ciao_kernel.session.plugin_registry import Registry
+
+REGISTRY = Registry(third_party={})
+
+
+def source(program: bytes = b"print()\n", **files: bytes) -> Source:
+    """A program and files; those that end in .py are modules that it imports."""
+    others = [SourceFile(path, data, size=len(data)) for path, data in files.items()]
+    modules = tuple(one for one in others if one.path.endswith(".py"))
+    entry = SourceFile("ciao_cell.py", program, size=len(program))
+    return Source(entry, modules, tuple(one for one in others if one not in modules))
+
+
+def build(what: Source, python: str = "python3", job: str = "job") -> Artifact:
+    nowhere = Path("/nowhere")
+    ask = Build(what, JobSpec("tensorflow"), python, job, nowhere, nowhere)
+    return asyncio.run(ConfigMapBuilder(Settings()).build(ask, print))
+
+
+def objects(text: str, artifact: Artifact | None = None, **options: Any) -> manifest.Objects:
+    parsed = parse.parse(text + "print()\n", REGISTRY.table)
+    framework = REGISTRY.framework(parsed.spec.framework)
+    spec = framework.complete(parsed.spec)
+    artifact = artifact or build(source())
+    plan = Plan(spec.name, spec, framework, artifact.source, Path("/"), "header\n", Owner("ada"))
+    job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
+    settings = Settings(**options)
+    return manifest.objects(plan, job, artifact, settings, "run-1", sleeps=True)
+
+
+def pod(made: manifest.Objects, role: str) -> Manifest:
+    found: Manifest = manifest.pods_of(made.job)[role]
+    return found
+
+
+def test_a_tfjob_has_the_roles_that_the_cell_has() -> None:
+    made = objects("%framework=tensorflow\n%ps=1;%memory=1Gi\n%worker=2;%cpu=2;%gpu=1\n")
+    assert made.path == "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+    assert made.job["kind"] == "TFJob"
+    replicas = made.job["spec"]["tfReplicaSpecs"]
+    assert {role: one["replicas"] for role, one in replicas.items()} == {"PS": 1, "Worker": 2}
+    assert {one["restartPolicy"] for one in replicas.values()} == {"Never"}
+    worker = pod(made, "Worker")["spec"]["containers"][0]
+    assert worker["name"] == "tensorflow"
+    asked = {"cpu": "2", "nvidia.com/gpu": "1"}
+    assert worker["resources"] == {"requests": asked, "limits": asked}
+    assert pod(made, "PS")["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+
+
+def test_a_pytorchjob_runs_torchrun_with_one_process_a_replica() -> None:
+    made = objects("%framework=pytorch\n%worker=3\n")
+    assert made.job["spec"]["nprocPerNode"] == "1"
+    assert set(made.job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
+    command = pod(made, "Master")["spec"]["containers"][0]["command"]
+    assert command == ["python3", "-u", "-m", "torch.distributed.run", "/ciao/ciao_cell.py"]
+
+
+def test_roles_with_other_gpus_tell_torchrun_their_processes() -> None:
+    made = objects("%framework=pytorch\n%master=1;%gpu=1\n%worker=2;%gpu=4\n")
+    assert made.job["spec"]["nprocPerNode"] == "1"
+    run = ["python3", "-u", "-m", "torch.distributed.run"]
+    commands = {
+        role: pod(made, role)["spec"]["containers"][0]["command"] for role in ("Master", "Worker")
+    }
+    assert commands["Master"] == [*run, "/ciao/ciao_cell.py"]
+    assert commands["Worker"] == [*run, "--nproc-per-node=4", "/ciao/ciao_cell.py"]
+
+
+def test_secured_pods_ask_for_no_rights() -> None:
+    files = build(source(**{"a.txt": b"a"}))
+    made = objects("%framework=tensorflow\n%ps=1\n%worker=1\n", files)
+    found = manifest.secured(made)
+    assert found.secured
+    assert "securityContext" not in str(made.job)
+    for role in ("PS", "Worker"):
+        spec = pod(found, role)["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for one in (*spec["containers"], *spec["initContainers"]):
+            assert one["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_nothing_is_taken_for_a_variable_of_kubernetes() -> None:
+    made = objects("%framework=tensorflow\n%args='$(A)' '$$'\n%envvar=X='$(HOME)$'\n")
+    container = pod(made, "Worker")["spec"]["containers"][0]
+    assert container["command"][-2:] == ["$$(A)", "$$$$"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["X"] == "$$(HOME)$$"
+    assert env["CIAO_REPLICA"] == "$(CIAO_ROLE)-$(CIAO_INDEX)"
+
+
+@pytest.mark.parametrize(
+    ("policy", "operators"), [("running", "Running"), ("all", "Running"), ("none", "None")]
+)
+def test_the_clean_policy_is_spelt_as_the_operator_compares_it(policy: str, operators: str) -> None:
+    made = objects(f"%framework=tensorflow\n%cleanPolicy={policy}\n")
+    assert made.job["spec"]["runPolicy"]["cleanPodPolicy"] == operators
+    assert "cleanPodPolicy" not in made.job["spec"]
+
+
+def test_the_image_is_the_cells_then_the_settings_then_the_frameworks() -> None:
+    def image(text: str, **options: Any) -> str:
+        found = pod(objects("%framework=tensorflow\n" + text, **options), "Worker")
+        return str(found["spec"]["containers"][0]["image"])
+
+    named = {"tensorflow": "host/tf:1"}
+    assert image("%image=mine:2\n", images=named) == "mine:2"
+    assert image("", images=named) == "host/tf:1"
+    assert image("").startswith("tensorflow/tensorflow:")
+
+
+@pytest.mark.parametrize(
+    ("text", "toleration"),
+    [
+        ("gpu=yes:NoSchedule", {"key": "gpu", "operator": "Equal", "value": "yes",
+                                "effect": "NoSchedule"}),
+        ("spot:NoExecute", {"key": "spot", "operator": "Exists", "effect": "NoExecute"}),
+        ("dedicated", {"key": "dedicated", "operator": "Exists"}),
+    ],
+)  # fmt: skip
+def test_tolerations_are_written_as_kubectl_writes_taints(
+    text: str, toleration: dict[str, str]
+) -> None:
+    made = objects(f"%framework=tensorflow\n%toleration={text}\n")
+    assert pod(made, "Worker")["spec"]["tolerations"] == [toleration]
+
+
+def test_a_job_is_read_again_from_its_object() -> None:
+    made = objects("%framework=tensorflow\n%ps=1\n%worker=2\n")
+    job = marks.job(made.job, 5.0)
+    assert [str(one) for one in job.replicas] == ["ps-0", "worker-0", "worker-1"]
+    assert (job.name, job.place, job.owner, job.created) == ("job", "team", "ada", 5.0)
+    assert str(marks.decider(made.job)) == "worker-0"
+
+
+@pytest.mark.parametrize("notes", [{}, {"ciao-kernel/replicas": "worker=x"}])
+def test_an_object_of_somebody_else_is_no_job(notes: dict[str, str]) -> None:
+    item = {"metadata": {"name": "a", "namespace": "b", "annotations": notes}}
+    with pytest.raises((KeyError, ValueError)):
+        marks.job(item, 0.0)
+
+
+def test_a_few_modules_are_a_key_each_and_bytes_stay_bytes() -> None:
+    made = build(source(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n", **{"a/b.py": b"\xff\0", "c.py": b"c"}))
+    (item,) = made.objects
+    assert item["immutable"] is True
+    assert item["data"]["program.py"].encode() == b"\xef\xbb\xbfx = '\xc3\xa9'\r\n"
+    assert base64.b64decode(item["binaryData"]["file-0"]) == b"\xff\0"
+    places = {one["mountPath"]: one.get("subPath") for one in made.mounts}
+    assert places["/ciao/a/b.py"] == "file-0"
+    assert places["/ciao/ciao_cell.py"] == "program.py"
+    assert not made.init_containers
+
+
+def packed(made: Artifact) -> dict[str, tuple[bytes, int]]:
+    """What the init container unpacks: bytes and mode of each file."""
+    data = base64.b64decode(made.objects[0]["binaryData"]["files.tar.gz"])
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {one.name: (tar.extractfile(one).read(), one.mode) for one in tar.getmembers()}  # type: ignore[union-attr]
+
+
+def test_files_are_packed_so_that_a_replica_may_write_to_them(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    entry = SourceFile("ciao_cell.py", b"print()\n", size=8)
+    files = (SourceFile("run.sh", origin=script, size=10), SourceFile("d/a.csv", b"1", size=1))
+    made = build(Source(entry, files=files))
+    assert packed(made) == {"run.sh": (b"#!/bin/sh\n", 0o755), "d/a.csv": (b"1", 0o644)}
+    assert made.init_containers[0]["command"][0] == "python3"
+    assert [one["mountPath"] for one in made.mounts] == ["/ciao", "/ciao/ciao_cell.py"]
+
+
+def test_many_modules_are_packed_the_same_way_each_time() -> None:
+    files = {f"d/m{n}.py": str(n).encode() for n in range(40)}
+    first, second = (build(source(**files)) for _ in range(2))
+    assert first.objects == second.objects
+    assert len(packed(first)) == 40
+
+
+def test_other_content_is_another_name() -> None:
+    names = {build(source(text)).objects[0]["metadata"]["name"] for text in (b"a", b"b", b"a")}
+    assert len(names) == 2
+    assert all(name.startswith("job-") for name in names)
+
+
+def test_a_source_that_fits_nowhere_is_an_error_that_names_the_largest() -> None:
+    import random
+
+    data = random.Random(2).randbytes(LIMIT)
+    with pytest.raises(SourceError, match=r"big\.bin \(1\.0 MiB\)"):
+        build(source(**{"big.bin": data, "small.bin": b"x"}))
+
+
+def test_a_users_python_path_does_not_hide_a_builders_packages() -> None:
+    artifact = replace(build(source()), env=(("PYTHONPATH", "/opt/ciao/site"),))
+    header = "%framework=tensorflow\n%envvar=PYTHONPATH=/data/lib\n"
+    container = pod(objects(header, artifact), "Worker")["spec"]["containers"][0]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["PYTHONPATH"] == "/opt/ciao/site:/data/lib"

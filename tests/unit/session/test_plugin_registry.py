@@ -1,0 +1,153 @@
+"""Plug-ins: built-in ones, third parties' as entry points, and broken ones."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from ciao_kernel.backends.local.backend import LocalBackend
+from ciao_kernel.builders.folder import FolderBuilder
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import PluginError
+from ciao_kernel.frameworks.tensorflow import TensorFlow
+from ciao_kernel.magics import parse
+from ciao_kernel.model import Job
+from ciao_kernel.session.plugin_registry import Registry
+
+
+class Jax(TensorFlow):
+    """A third party's framework, of one role of its own."""
+
+    name = "jax"
+    roles = ("host",)
+
+
+class Copier(FolderBuilder):
+    """A third party's builder, for a backend that has one already."""
+
+    name = "copier"
+
+
+class Earlier(LocalBackend):
+    """A third party's backend, written when ``stop`` was called with less."""
+
+    name = "earlier"
+
+    async def stop(self, job: Job, reason: str) -> None:  # type: ignore[override]
+        """Nothing runs here."""
+
+
+class Half:
+    """What somebody began to write."""
+
+    name = "half"
+
+
+def leave() -> None:
+    """A framework of a package that does not want this machine."""
+    sys.exit("not today")
+
+
+def _entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, "ciao.frameworks")
+
+
+def test_built_in_plugins_are_found_by_name() -> None:
+    registry = Registry({})
+
+    assert registry.framework("tensorflow").name == "tensorflow"
+    assert registry.builder("folder", Settings()).backend == "local"
+    assert registry.backend("local", Settings()).name == "local"
+    assert registry.builder_for("local", Settings()).name == "folder"
+
+
+def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
+    with pytest.raises(PluginError) as caught:
+        Registry({}).framework("keras")
+
+    assert "keras" in caught.value.message
+    assert "pytorch, tensorflow" in caught.value.hint
+
+
+def test_an_entry_point_adds_a_framework_with_its_roles() -> None:
+    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+
+    spec = parse.parse("%framework=jax\n%host=3\nx = 1\n", registry.table).spec
+
+    assert (spec.framework, spec.count("host")) == ("jax", 3)
+
+
+def test_a_built_in_name_cannot_be_taken_over() -> None:
+    registry = Registry({"frameworks": {"tensorflow": _entry("tensorflow", f"{__name__}:Jax")}})
+
+    assert isinstance(registry.framework("tensorflow"), TensorFlow)
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "builders", "backends"])
+@pytest.mark.parametrize(
+    ("target", "why"), [("no_such_module:Thing", "no_such_module"), (f"{__name__}:Half", "lacks")]
+)
+def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str) -> None:
+    registry = Registry({kind: {"broken": _entry("broken", target)}})
+
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    assert registry.builder_for("local", Settings()).name == "folder"
+    assert [backend.name for backend in registry.backends(Settings())] == ["kubernetes", "local"]
+    (fault,) = registry.faults(Settings())
+    assert "broken" in fault.message
+    # Backends and builders are made with settings, which this one does not even take.
+    assert kind != "frameworks" or why in fault.message
+
+
+def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_once() -> None:
+    registry = Registry({"backends": {"earlier": _entry("earlier", f"{__name__}:Earlier")}})
+
+    with pytest.raises(PluginError, match=r"its stop\(job, reason, certain=…\): .*'certain'"):
+        registry.backend("earlier", Settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "why"),
+    [
+        ("jax", ("Worker",), "role 'Worker' is not written in lower-case letters"),
+        ("jax", ("host", "a-b"), "role 'a-b' is not"),
+        ("jax", ("host", 3), "role 3 is not"),
+        ("jax", ("image",), "role 'image' is the name of the directive %image"),
+        ("jax", ("labels", "host"), "role 'labels' is the name"),
+        ("jax", None, "roles are None"),
+        ("jax", "host", "roles are 'host'"),
+        ("jax", (), "roles are ()"),
+        ("JAX", ("host",), "its name is 'JAX', and that of its entry point 'jax'"),
+        ("tensorflow", ("host",), "its name is 'tensorflow'"),
+    ],
+)
+def test_a_framework_that_would_harm_others_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, roles: object, why: str
+) -> None:
+    monkeypatch.setattr(Jax, "name", name)
+    monkeypatch.setattr(Jax, "roles", roles)
+    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+
+    spec = parse.parse("%framework=tensorflow\n%worker=2\nx = 1\n", registry.table).spec
+
+    assert spec.count("worker") == 2
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    (fault,) = registry.faults(Settings())
+    assert why in fault.message
+
+
+def test_a_plugin_that_exits_when_it_is_loaded_is_left_out() -> None:
+    registry = Registry({"frameworks": {"leaver": _entry("leaver", f"{__name__}:leave")}})
+
+    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    (fault,) = registry.faults(Settings())
+    assert "not today" in fault.message
+
+
+def test_a_third_partys_builder_is_chosen_only_by_name() -> None:
+    registry = Registry({"builders": {"copier": _entry("copier", f"{__name__}:Copier")}})
+
+    assert registry.builder_for("local", Settings()).name == "folder"
+    assert registry.builder("copier", Settings()).name == "copier"

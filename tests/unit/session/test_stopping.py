@@ -1,0 +1,273 @@
+"""What a stop does with a backend that is slow, or whose job goes on being told of as running."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from ciao_kernel import background
+from ciao_kernel.config import Settings
+from ciao_kernel.jupyter.shutdown import Lifetime
+from ciao_kernel.model import Event, Job, Owner, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.queries import HERE, Where
+from ciao_kernel.session.following import Following
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
+from ciao_kernel.session.stopping import Stopper
+from tests.helpers.jobs import Recorder
+
+REPLICAS = (Replica("worker", 0), Replica("worker", 1))
+JOB = Job("slow", "fake", "tensorflow", REPLICAS, 1.0)
+
+
+class Slow:
+    """A backend whose stop is certain when it is told to be, and done when it is told to be.
+
+    Its job is told of as running for ever, as by a watch that hears nothing new.
+    """
+
+    name = "slow"
+    outlives_kernel = True
+
+    def __init__(self) -> None:
+        self.promise, self.gone = asyncio.Event(), asyncio.Event()
+        self.said: list[str] = []
+        self.leaves = False
+
+    async def host_ends(self, job: Job) -> bool:
+        return self.leaves
+
+    async def stop(self, job: Job, reason: str, *, certain: Callable[[], None]) -> None:
+        await self.promise.wait()
+        certain()
+        await self.gone.wait()
+        self.said.append("stopped")
+
+    async def delete(self, job: Job) -> None:
+        self.said.append("deleted")
+
+    def remains(self, job: Job) -> str:
+        return "something is left"
+
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        try:
+            while True:
+                replicas = (ReplicaStatus(one, State.RUNNING, time.time()) for one in REPLICAS)
+                yield Status(State.RUNNING, tuple(replicas), time.time())
+                await asyncio.sleep(0.1)
+        finally:
+            self.said.append("not followed any more")
+
+
+class Ending(Slow):
+    """A backend whose job has succeeded, while one of its replicas is still ending."""
+
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        states = (State.SUCCEEDED, State.RUNNING)
+        replicas = (ReplicaStatus(one, state) for one, state in zip(REPLICAS, states, strict=True))
+        yield Status(State.SUCCEEDED, tuple(replicas), time.time())
+        await asyncio.Event().wait()
+
+
+class Stop:
+    """A cell that is stopped: its backend, its display, and what waits."""
+
+    def __init__(
+        self, *, delete: bool = False, wait: float | None = None, leaves: bool = False
+    ) -> None:
+        backend: Any = Slow()
+        backend.leaves = leaves
+        self.backend: Slow = backend
+        self.display, self.lifetime = Recorder(), Lifetime()
+        self.stopper = Stopper(self.lifetime)
+        following = Following(JOB, backend, self.display)
+        stopping = self.stopper.stop(following, "a test", wait=wait, delete=delete)
+        self.cell = asyncio.ensure_future(stopping)
+
+    async def ended(self) -> None:
+        """Wait until nothing works on it any more."""
+        async with asyncio.timeout(20):
+            while background._running:
+                await asyncio.sleep(0.02)
+
+
+def test_a_stopped_job_is_shown_as_stopped_whatever_is_still_told_of_it() -> None:
+    async def main() -> None:
+        stop = Stop()
+        stop.backend.promise.set()
+        await stop.cell
+        assert "slow is stopping: something is left." in stop.display.notices
+        stop.backend.gone.set()
+        await stop.ended()
+        assert stop.display.status.state is State.STOPPED
+        assert {one.state for one in stop.display.status.replicas} == {State.STOPPED}
+        assert stop.display.notices.endswith("slow is stopped; something is left")
+
+    asyncio.run(main())
+
+
+def test_files_go_after_the_last_line_was_read_and_hold_the_process() -> None:
+    async def main() -> None:
+        stop = Stop(delete=True)
+        stop.backend.promise.set()
+        await stop.cell
+        assert stop.lifetime._holds == 1
+        stop.backend.gone.set()
+        await stop.ended()
+        assert stop.backend.said == ["stopped", "not followed any more", "deleted"]
+        assert stop.lifetime._holds == 0
+
+    asyncio.run(main())
+
+
+def test_a_stop_that_is_certain_holds_no_process() -> None:
+    async def main() -> None:
+        stop = Stop()
+        await asyncio.sleep(0.1)
+        assert stop.lifetime._holds == 1
+        stop.backend.promise.set()
+        await stop.cell
+        assert stop.lifetime._holds == 0
+        stop.backend.gone.set()
+        await stop.ended()
+
+    asyncio.run(main())
+
+
+def test_a_backend_that_cannot_tell_keeps_no_job_from_its_stop() -> None:
+    async def main() -> None:
+        stop = Stop(wait=0.0)
+        stop.backend.host_ends = None  # type: ignore[method-assign, assignment]
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert "stopped" in stop.backend.said
+
+    asyncio.run(main())
+
+
+def test_a_shutdown_that_comes_while_the_backend_is_asked_is_heard() -> None:
+    async def main() -> None:
+        stop = Stop(wait=0.0)
+
+        async def asked(job: Job) -> bool:
+            stop.lifetime.end()
+            return False
+
+        stop.backend.host_ends = asked  # type: ignore[method-assign]
+        await stop.cell
+        await stop.ended()
+        assert "stopped" not in stop.backend.said
+
+    asyncio.run(main())
+
+
+def test_a_process_that_stood_still_has_not_waited_for_a_shutdown() -> None:
+    """Whoever asked it to end meanwhile is heard first."""
+
+    async def main() -> None:
+        lifetime = Lifetime()
+        asyncio.get_running_loop().call_later(0.01, time.sleep, 0.6)
+        asyncio.get_running_loop().call_later(0.65, lifetime.end)
+        assert await lifetime.ends(0.3, lambda: asyncio.sleep(0, False))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_job_is_left_where_its_kernels_place_is_known_to_end(leaves: bool) -> None:
+    """As when a gateway deletes a pod, and SIGTERM takes longer than the wait for it."""
+
+    async def main() -> None:
+        stop = Stop(wait=0.0, leaves=leaves)
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert ("stopped" in stop.backend.said) is not leaves
+        assert ("slow runs on." in stop.display.notices) is leaves
+
+    asyncio.run(main())
+
+
+def test_a_second_interrupt_leaves_no_task_behind() -> None:
+    async def main() -> None:
+        stop = Stop()
+        await asyncio.sleep(1.2)  # The promise is waited for by now.
+        stop.cell.cancel()
+        await asyncio.wait({stop.cell})
+        assert stop.cell.cancelled()
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.ended()
+
+    asyncio.run(main())
+
+
+def test_a_shutdown_waits_for_a_removal_whose_cell_was_interrupted() -> None:
+    """It was overtaken: the kernel ended, and the job that was to go stayed in the cluster."""
+
+    async def main() -> None:
+        lifetime, gone = Lifetime(), asyncio.Event()
+
+        async def remove() -> None:
+            await gone.wait()
+
+        cell = asyncio.ensure_future(Stopper(lifetime).finish(remove()))
+        await asyncio.sleep(0)
+        cell.cancel()
+        await asyncio.wait({cell})
+        shutdown = asyncio.ensure_future(lifetime.settled(20))
+        await asyncio.sleep(0.1)
+        assert not shutdown.done()
+        gone.set()
+        await shutdown
+        assert lifetime._holds == 0
+
+    asyncio.run(main())
+
+
+def test_what_outlasts_its_cell_can_be_waited_for() -> None:
+    async def main() -> None:
+        done = []
+
+        async def work() -> None:
+            await asyncio.sleep(0.1)
+            done.append("work")
+
+        background.lasting(work())
+        await background.settled(0)
+        assert done == []
+        await background.settled(20)
+        assert done == ["work"]
+
+    asyncio.run(main())
+
+
+def test_an_interrupt_while_the_last_replicas_of_a_succeeded_job_end() -> None:
+    class Found(Session):
+        async def find(self, name: str, where: Where = HERE) -> Any:
+            return Ending(), JOB, None
+
+    async def main() -> None:
+        session, display = Found(Registry({}), Owner("a test"), Settings()), Recorder()
+        cell = asyncio.ensure_future(session.attach("slow", display))
+        async with asyncio.timeout(20):
+            while not any(isinstance(event, Status) for event in display.events):
+                await asyncio.sleep(0.02)
+        cell.cancel()
+        await asyncio.wait({cell})
+        assert cell.cancelled()
+        ended = [State.SUCCEEDED, State.STOPPED]
+        assert [one.state for one in display.status.replicas] == ended
+        assert session.last
+        assert session.last.state is State.SUCCEEDED
+        assert [one.state for one in session.last.replicas] == ended
+        assert display.notices == ""
+
+    asyncio.run(main())

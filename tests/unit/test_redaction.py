@@ -1,0 +1,36 @@
+"""Users, passwords and tokens in addresses are hidden."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel import redaction
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://login.corp/oauth?state=s3cret", "https://login.corp"),
+        ("https://ada:s3cret@login.corp:8443/t/s3cret", "https://…@login.corp:8443"),
+        ("/login?state=s3cret", ""),
+        ("http://[s3cret", ""),
+        ("", ""),
+    ],
+)
+def test_of_an_address_only_its_host_is_shown(address: str, shown: str) -> None:
+    assert redaction.origin(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("https://conda.anaconda.org/t/ab-123/team", True),
+        ("https://conda.anaconda.org/t/ab-123/3team/linux-64", True),
+        ("https://user:word@host/simple", True),
+        ("see https://discuss.pytorch.org/t/cuda-error/12345", False),
+        ("(https://discuss.pytorch.org/t/cuda-error/12345/7)", False),
+        ("https://user@host/t.html", False),
+    ],
+)
+def test_a_token_in_an_address_is_told_from_the_topic_of_a_forum(text: str, secret: bool) -> None:
+    assert bool(redaction.password(text)) is secret
