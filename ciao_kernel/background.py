@@ -1,4 +1,4 @@
-"""Work that an interrupt must not cut short: it goes on when the cell that began it has ended."""
+"""Tasks that an interrupt must not cancel: they continue after the end of their cell."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 _running: set[asyncio.Task[Any]] = set()
-"""A loop alone would forget its tasks: it refers to them weakly."""
+"""Strong references: an event loop keeps only weak references to its tasks."""
 
 
 def lasting(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """Begin work that nobody has to wait for. Whoever does, shields it.
+    """Start work that needs no waiting caller. A caller that waits must shield the task.
 
     Returns:
-        Its task. An error that nobody asks it for is dropped.
+        The task. If nobody retrieves its error, the error is dropped.
     """
     task = asyncio.get_running_loop().create_task(work)
     _running.add(task)
@@ -25,7 +25,7 @@ def lasting(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
 
 
 async def settled(within: float) -> None:
-    """Wait for the work that was begun in this loop and goes on.
+    """Wait for the unfinished tasks of this event loop.
 
     Args:
         within: Seconds to wait at most.
@@ -38,4 +38,4 @@ async def settled(within: float) -> None:
 def _forget(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # asked for, or asyncio would report it
+        task.exception()  # retrieve the error, or asyncio would report it

@@ -1,7 +1,7 @@
-"""Caches that do not grow for ever: what no cell has used for long is removed.
+"""Caches that do not grow forever: entries that no cell has used for a long time are removed.
 
-An entry is a file or a folder; its lock, for whoever makes it, lies beside it with the suffix
-``.lock``. Who uses one calls :func:`used` before it looks whether the entry is there.
+An entry is a file or a folder. The process that creates it holds a lock, a file beside it with the
+suffix ``.lock``. Users of an entry call :func:`used` before they check whether it exists.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _GONE = ".gone"
 
 
 def used(mark: Path) -> None:
-    """Note that an entry is used now: its own time says so, or that of a file in it."""
-    with contextlib.suppress(OSError):  # another user's, or a disk that is only read
+    """Record that an entry is used now: set its time, or the time of a file in it."""
+    with contextlib.suppress(OSError):  # another user's file, or a read-only disk
         os.utime(mark)
 
 
 def prune(
     folder: Path, days: float, mark: str = "", busy: Callable[[Path], bool] = lambda entry: False
 ) -> list[Path]:
-    """Remove what was not used for so many days, and return what that was.
+    """Remove entries that were not used for some days, and return them.
 
-    What another process has locked stays, and so does what cannot be removed.
+    Entries that another process has locked stay, and so do entries that cannot be removed.
 
     Args:
-        folder: Of the entries.
-        days: After which an entry goes.
-        mark: Name of the file in an entry whose time tells when it was used; "": its own does.
-        busy: Whether something that runs still needs an entry.
+        folder: Folder of the entries.
+        days: Days without use after which an entry is removed.
+        mark: Name of the file in an entry whose time is the last use; "": the entry's own time.
+        busy: Returns whether something that runs still needs an entry.
     """
     import fcntl
 
@@ -43,13 +43,13 @@ def prune(
         for entry in sorted(folder.iterdir()):
             if entry.suffix == ".lock" or not _old(entry, days, mark):
                 continue
-            if entry.suffix == _GONE:  # of one who was killed meanwhile
+            if entry.suffix == _GONE:  # left by a process that was killed
                 _remove(entry)
                 continue
             with contextlib.suppress(OSError), entry.with_suffix(".lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _old(entry, days, mark) and not busy(entry):
-                    # At once, so that nobody waits for it or finds half of it.
+                    # A rename is instant: no process waits for the removal or finds half an entry.
                     gone = entry.with_suffix(_GONE)
                     _remove(gone)
                     entry.rename(gone)

@@ -5,23 +5,23 @@
     CiaoError                     what went wrong, and how to fix it
     ├── UsageError                the user's text is wrong; nothing was started
     │   ├── DirectiveError        a line of the header (line, column, nearest name)
-    │   ├── SpecError             directives that do not go together (becomes a DirectiveError)
+    │   ├── SpecError             directives that conflict (becomes a DirectiveError)
     │   ├── SourceError           the body of the cell or a file that it needs
-    │   └── SettingError          a setting's name or value, and where it stands
+    │   └── SettingError          a wrong setting, with the place where it is set
     ├── PluginError               an unknown or broken framework, builder or backend
     ├── EnvironmentFault          this machine cannot run the job (interpreter, disk, GPUs, ports)
-    ├── BackendError              the backend could not do what was asked
+    ├── BackendError              the backend could not carry out a request
     │   ├── NoSuchJob             no job has that name
     │   ├── ClusterFault          the cluster does not answer, or there are no credentials for it
-    │   ├── Refused               the API server said no (code, reason)
-    │   └── RegistryFault         an image registry said no, or does not answer
-    ├── CommandFailed             a command that ran in a replica ended badly (`ciao exec`)
+    │   ├── Refused               the API server refused a request (code, reason)
+    │   └── RegistryFault         an image registry refused a request or does not answer
+    ├── CommandFailed             a command that ran in a replica failed (`ciao exec`)
     └── JobError                  the job was accepted, then …
         ├── JobFailed             … a replica failed, or the deadline passed
         ├── JobStopped            … someone else stopped or deleted it
-        └── JobLost               … what ran it is gone
+        └── JobLost               … the process that ran it is gone
 
-Only the faces (kernel, extension, cli) turn an error into text, by :func:`describe`.
+Only the user interfaces (kernel, extension, cli) turn an error into text, with :func:`describe`.
 Messages never hold a secret: they are built from names and places, not from values of
 the environment.
 """
@@ -31,7 +31,7 @@ from __future__ import annotations
 import unicodedata
 
 _SHOWN = 500
-"""How much of a line is shown: a cell may be one line of a megabyte."""
+"""Characters of a line that are shown: a cell may be one line of a megabyte."""
 
 
 class CiaoError(Exception):
@@ -39,7 +39,7 @@ class CiaoError(Exception):
 
     Args:
         message: One sentence: what is wrong, with the value that was found.
-        hint: One sentence: what to do. Empty where there is nothing useful to say.
+        hint: One sentence: what to do. Empty if there is no useful advice.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -59,9 +59,9 @@ class DirectiveError(UsageError):
         message: What is wrong.
         hint: How to fix it.
         line: Line in the cell, counted from 1.
-        column: First wrong character in that line, counted from 0.
+        column: First wrong character in the line, counted from 0.
         width: How many characters are wrong (at least 1).
-        text: The line as the user wrote it, without its end.
+        text: The line as the user wrote it, without its line break.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class DirectiveError(UsageError):
 
 
 class SpecError(UsageError):
-    """Directives that are right one by one do not go together.
+    """Directives conflict, although each alone is correct.
 
-    Frameworks and backends raise it, who do not know lines; the session finds the line.
+    Frameworks and backends raise it without a line; the session finds the line.
 
     Args:
         message: What is wrong.
         hint: How to fix it.
         directive: Name of the directive to blame.
-        word: What is wrong in its value, where several lines of it add up.
+        word: The wrong word in its value, for directives that may have several lines.
     """
 
     def __init__(self, message: str, hint: str = "", *, directive: str, word: str = "") -> None:
@@ -105,7 +105,7 @@ class SourceError(UsageError):
     Args:
         message: What is wrong.
         hint: How to fix it.
-        line: Line in the cell, counted from 1; 0 where no single line is to blame.
+        line: Line in the cell, counted from 1; 0 if no single line is wrong.
         column: First wrong character, counted from 0.
         text: The line as the user wrote it.
     """
@@ -121,11 +121,11 @@ class SourceError(UsageError):
 
 
 class SettingError(UsageError):
-    """A setting has a wrong name or value; the message names the place it stands in."""
+    """A setting has a wrong name or value; the message names its place."""
 
 
 class PluginError(CiaoError):
-    """A framework, builder or backend is unknown, or a third party's fails to load."""
+    """A framework, builder or backend is unknown, or a third-party one fails to load."""
 
 
 class EnvironmentFault(CiaoError):
@@ -133,7 +133,7 @@ class EnvironmentFault(CiaoError):
 
 
 class BackendError(CiaoError):
-    """The backend could not do what was asked of it."""
+    """The backend could not carry out a request."""
 
 
 class NoSuchJob(BackendError):
@@ -141,17 +141,17 @@ class NoSuchJob(BackendError):
 
 
 class ClusterFault(BackendError):
-    """No API server answered, or nothing says where it is and who asks."""
+    """No API server answered, or its address or the credentials are missing."""
 
 
 class Refused(BackendError):
-    """The API server said no.
+    """The API server refused a request.
 
     Args:
-        message: Its words.
+        message: The server's message.
         hint: What may help.
         code: The HTTP status.
-        reason: The Status object's ``reason``, such as ``Forbidden``; "" where it has none.
+        reason: The Status object's ``reason``, such as ``Forbidden``; "" if it has none.
     """
 
     def __init__(self, message: str, hint: str = "", *, code: int, reason: str = "") -> None:
@@ -161,11 +161,11 @@ class Refused(BackendError):
 
 
 class CommandFailed(CiaoError):
-    """A command that ran in a replica (``ciao exec``) ended with another code than 0.
+    """A command that ran in a replica (``ciao exec``) ended with a code other than 0.
 
     Args:
-        message: Which command, where, and its code.
-        code: As a shell has it: 128 + n for the signal n.
+        message: The command, its replica, and its code.
+        code: As in a shell: 128 + n for the signal n.
     """
 
     def __init__(self, message: str, hint: str = "", *, code: int) -> None:
@@ -174,13 +174,13 @@ class CommandFailed(CiaoError):
 
 
 class RegistryFault(BackendError):
-    """A registry of images said no, or nobody answered.
+    """An image registry refused a request or did not answer.
 
     Args:
-        message: What it said.
+        message: The registry's message, or the reason why it did not answer.
         hint: What may help.
-        code: The HTTP status; 0 where nobody answered.
-        passing: It may well be over in a moment.
+        code: The HTTP status; 0 if there was no answer.
+        passing: The fault is probably temporary.
     """
 
     def __init__(
@@ -192,17 +192,17 @@ class RegistryFault(BackendError):
 
 
 class JobError(CiaoError):
-    """The job was accepted and then did not end well."""
+    """The job was accepted, but did not succeed."""
 
 
 class JobFailed(JobError):
     """A replica failed, or the job's deadline passed.
 
     Args:
-        message: Which replica, and how it ended.
+        message: The replica, and how it ended.
         hint: What may fix it.
         job: Name of the job.
-        traceback: Lines of the replica's Python traceback, without line ends.
+        traceback: Lines of the replica's Python traceback, without line breaks.
     """
 
     def __init__(
@@ -218,13 +218,13 @@ class JobStopped(JobError):
 
 
 class JobLost(JobError):
-    """The process that ran the job is gone without a word."""
+    """The process that ran the job is gone and left no result."""
 
 
 def describe(error: CiaoError) -> list[str]:
-    """Return the plain lines that show an error: the place, the sentence, the fix.
+    """Return the plain lines that show an error: the place, the message, the hint.
 
-    The faces add colour. A line of the cell is shown with a caret under the wrong part.
+    The user interfaces add colour. Carets mark the wrong part of a line of the cell.
     """
     lines: list[str] = []
     if isinstance(error, JobFailed) and error.traceback:
@@ -233,7 +233,7 @@ def describe(error: CiaoError) -> list[str]:
         place = f"line {error.line}: "
         text, column, width = _cut(error.text.expandtabs(1), error.column, error.width)
         lines.append(place + text)
-        # Each character under the caret gets one, and a wide one two.
+        # One caret for each wrong character, and two for a wide character.
         under = text[column : column + width]
         carets = max(1, _columns(under) + width - len(under))
         lines.append(" " * (len(place) + _columns(text[:column])) + "^" * carets)
@@ -244,7 +244,7 @@ def describe(error: CiaoError) -> list[str]:
 
 
 def _cut(text: str, column: int, width: int) -> tuple[str, int, int]:
-    """Leave what stands around the column of a long line; return it and the place in it."""
+    """Return the part of a long line around a column, with the new column and width."""
     if len(text) <= _SHOWN:
         return text, column, width
     start = max(0, min(column - _SHOWN // 2, len(text) - _SHOWN))
@@ -255,7 +255,7 @@ def _cut(text: str, column: int, width: int) -> tuple[str, int, int]:
 
 
 def _columns(text: str) -> int:
-    """How wide a text is where characters have a fixed width: a Chinese one is as two."""
+    """Return the width of a text in a fixed-width font: a Chinese character counts as two."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

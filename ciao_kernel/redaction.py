@@ -1,4 +1,4 @@
-"""Hides users, passwords and tokens in the addresses of a text, before anybody reads it."""
+"""Hide users, passwords and tokens in the addresses of a text before it is shown."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 from urllib.parse import urlsplit
 
 _USER = re.compile(r"//[^/\s]+@")
-"""A user, or a name and a password, in an address; the password may have an @ of its own."""
+"""A user, or a user and a password, in an address; the password may contain an @."""
 _SECRET = re.compile(r"://[^/\s:@\"']*:[^/\s$\"'{}]+@")
 _TOKEN = re.compile(
     r"(://[^\s\"'<>]*?/t/)[A-Za-z0-9_-]+(?=/(?!\d+(?:[/?\#\s\"'<>),.]|$)))", re.MULTILINE
 )
-"""As Anaconda's servers take who asks: ``https://conda.anaconda.org/t/TOKEN/team``. With a number
-behind it, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
+"""A token in an address of Anaconda's servers: ``https://conda.anaconda.org/t/TOKEN/team``. If a
+number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
 
 
 def masked(text: str) -> str:
-    """The text without the users, passwords and tokens in its addresses."""
+    """Return the text without the users, passwords and tokens in its addresses."""
     return _TOKEN.sub(r"\1…", _USER.sub("//…@", text))
 
 
 def origin(address: str) -> str:
-    """The scheme and the host of an address, whose path and query may hold secrets; "" for none."""
+    """Return scheme and host of an address, "" for none; path and query may hold secrets."""
     try:
         found = urlsplit(address)
     except ValueError:
@@ -30,11 +30,11 @@ def origin(address: str) -> str:
 
 
 def password(text: str) -> bool:
-    """Whether an address has a password or a token: none that a variable names."""
+    """Return whether an address in a text has a literal password or token, not a variable."""
     return bool(_SECRET.search(text) or _TOKEN.search(text))
 
 
 def line_of(text: str) -> int:
-    """The first line, from 1, that has an address with a user, a password or a token; 0: none."""
+    """Return the first line, from 1, with a user, password or token in an address; 0 if none."""
     lines = enumerate(text.splitlines(), 1)
     return next((number for number, line in lines if masked(line) != line), 0)

@@ -1,1 +1,1 @@
-"""Where jobs run: one folder or file a backend."""
+"""Backends, which run jobs: one folder or file for each."""

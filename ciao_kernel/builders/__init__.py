@@ -1,1 +1,1 @@
-"""How a program and its files reach the replicas (:class:`ciao_kernel.plugins.Builder`)."""
+"""Builders bring a program and its files to the replicas (:class:`ciao_kernel.plugins.Builder`)."""

@@ -1,4 +1,4 @@
-"""As whom a cell asks registries: who has signed in on this machine, else the Secret it names."""
+"""Registry credentials of a cell: those of this machine, else those of the Secret it names."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.plugins import Workshop
 
 DOCKER_KEY = ".dockerconfigjson"
-"""Under which a Secret of registries' passwords has them."""
+"""Key of a Secret that holds registry passwords."""
 _FRESH = 300.0
-"""Seconds for which who has signed in counts as signed in: a helper may take a second."""
+"""Seconds for which found credentials are not looked up again: a credential helper may take a
+second."""
 
 
 class Accounts:
-    """Cells that name the same Secret of the same namespace; no other cell asks with it.
+    """Credentials shared by all cells that name the same Secret in the same namespace.
 
     Args:
-        plain: Hosts that speak http.
-        authority: File of the certificate that signs those of private registries.
-        name: Of the Secret; "" is none.
+        plain: Registries that use plain http.
+        authority: Certificate file of the authority that signed private registries.
+        name: Name of the Secret; "" means no Secret.
     """
 
     def __init__(self, plain: Iterable[str], authority: Path | None, name: str) -> None:
         self.name = name
         self.registries = Registries(plain, authority, self._find)
         self._config: dict[str, Any] = {}
-        """What the Secret held when it was read last, as docker's ``config.json``."""
+        """Content of the Secret at the last read, in the format of docker's ``config.json``."""
         self._signed_in: dict[str, float] = {}
-        """Until when this machine knows who may ask for the images of a name."""
+        """Image name -> monotonic time until which its credentials here count as found."""
 
     def known(self, image: Reference) -> bool:
-        """Whether somebody has signed in on this machine who may ask for an image.
+        """Return whether this machine has credentials for an image.
 
         Raises:
             RegistryFault: The credentials of this machine cannot be read.
@@ -56,8 +57,8 @@ class Accounts:
         """Read the Secret.
 
         Raises:
-            SpecError: It holds no passwords of registries.
-            ClusterFault: There is none, or the user may not read it.
+            SpecError: The Secret holds no registry passwords.
+            ClusterFault: There is no such Secret, or the user may not read it.
         """
         raw = (await workshop.secret(self.name)).get(DOCKER_KEY, b"")
         try:
@@ -66,9 +67,9 @@ class Accounts:
                 raise ValueError
         except (ValueError, RecursionError):
             raise SpecError(
-                f"the Secret {self.name} is not one of registries' passwords: it has no "
-                f"{DOCKER_KEY} that could be read.",
-                "`kubectl create secret docker-registry` makes one.",
+                f"the Secret {self.name} holds no registry passwords: it has no readable "
+                f"{DOCKER_KEY}.",
+                "`kubectl create secret docker-registry` makes one that does.",
                 directive="pushSecret",
             ) from None
         if self._config != found:
@@ -81,11 +82,11 @@ class Accounts:
 
 
 class Account:
-    """As whom one cell asks.
+    """Registry credentials of one cell.
 
     Args:
-        shared: With other cells.
-        workshop: Where the Secret is; None where there is none.
+        shared: The part that cells with the same Secret share.
+        workshop: Gives access to the Secret; None if there is no cluster.
     """
 
     def __init__(self, shared: Accounts, workshop: Workshop | None) -> None:
@@ -94,13 +95,13 @@ class Account:
         self._asked = not shared.name
 
     async def know(self, image: Reference) -> None:
-        """Read the Secret if nobody has signed in who may ask for an image; once for a cell.
+        """Read the Secret if this machine has no credentials for an image; once per cell.
 
-        Whoever has signed in on this machine needs no right to read Secrets.
+        A user who has signed in on this machine needs no right to read Secrets.
 
         Raises:
             RegistryFault: The credentials of this machine cannot be read.
-            SpecError: The Secret holds no passwords of registries.
+            SpecError: The Secret holds no registry passwords.
             ClusterFault: There is no such Secret, or the user may not read it.
         """
         if self._workshop is None or self._asked:

@@ -1,7 +1,7 @@
-"""``%builder=append``: the cell, its files and its packages as layers on an image.
+"""``%builder=append``: adds the cell, its files and its packages to an image, as layers.
 
-Through the registry's API alone, without a pod, a daemon or root. Packages come first, as an image
-of their own: an edited cell is then one small layer on what is there.
+Needs only the registry's API: no pod, no daemon, no root. Packages are added first, as an image of
+their own, so that an edited cell adds only one small layer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ciao_kernel.model import Artifact
 from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"
-"""Where packages are unpacked. In front of the image's own on the PYTHONPATH."""
+"""Folder of the packages in the image. On the PYTHONPATH it precedes the image's own entries."""
 
 
 class _PodOnly(SourceError):
-    """A package has to be built, or chosen by the image's own pip: only a pod could do that."""
+    """A package must be built, or chosen by the image's own pip: only a pod can do that."""
 
 
 def _no_wheel(error: wheels.NoWheel, wanted: requirements.Requirements, where: str) -> _PodOnly:
@@ -44,8 +44,8 @@ def _no_wheel(error: wheels.NoWheel, wanted: requirements.Requirements, where: s
     has = f"; it has {error.versions}." if error.versions else ", or no such package."
     return _PodOnly(
         (f"{place}: " if place else "") + f"there is no wheel of {error.wish}{by} for {where}{has}",
-        "Is the name right? Name a version that has one, or write %builder=kaniko: a pod builds "
-        "others, where the image has what it takes, such as a compiler.",
+        "Is the name right? Name a version that has a wheel, or write %builder=kaniko: a pod can "
+        "build the others if the image has the tools for it, such as a compiler.",
     )
 
 
@@ -53,7 +53,7 @@ class AppendBuilder:
     """``%builder=append``.
 
     Args:
-        settings: Registry, its authority, and the folder of caches.
+        settings: Registry, its certificate authority, and the folder of caches.
     """
 
     name = "append"
@@ -70,8 +70,8 @@ class AppendBuilder:
 
         Raises:
             SpecError: No registry is named.
-            SourceError: A file cannot be read, or a package cannot be had in this way.
-            RegistryFault: A registry says no.
+            SourceError: A file cannot be read, or a package has no wheel.
+            RegistryFault: A request to a registry fails.
         """
         spec = ask.spec.build
         work = await self._bench.work(ask, emit)
@@ -87,11 +87,11 @@ class AppendBuilder:
                 self._kaniko = self._kaniko or KanikoBuilder(self._settings)
                 return await self._kaniko.build(ask, emit)
         made = await work.deliver(base)
-        # A user's own value would hide what the image says.
+        # A PYTHONPATH of the user would hide that of the image: the backend joins both.
         return replace(made, env=(("PYTHONPATH", path),)) if path else made
 
     async def _free(self, ask: Build) -> bool:
-        """Whether a builder with a pod may take over: the user has named none, and may run pods."""
+        """Return whether kaniko may take over: no builder is named, and the user may run pods."""
         if not automatic(ask, self._settings) or ask.workshop is None:
             return False
         return await ask.workshop.free()
@@ -99,19 +99,19 @@ class AppendBuilder:
     async def _environment(
         self, base: Reference, wanted: requirements.Requirements, work: Work
     ) -> tuple[Reference, str]:
-        """The base with the packages, which many cells share, and the PYTHONPATH that it needs."""
+        """Return the base with the packages, which many cells share, and its PYTHONPATH."""
         cache, platform = self._settings.storage / "cache", work.platform
         image = await work.inspect(base)
-        base = base.at(image.digest)  # its tag may move meanwhile
+        base = base.at(image.digest)  # the tag may be moved meanwhile
         python = work.ask.python
         found = await work.thread(
             lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
         )
         if not found.python:
             raise _PodOnly(
-                f"{base.name} has no {python} that could be found, so nobody knows which packages "
-                "fit it.",
-                "Name an image with Python (%base=python:3.13-slim), or its path (%python=…).",
+                f"no {python} was found in {base.name}, so packages cannot be chosen for it.",
+                "Name an image with Python (%base=python:3.13-slim), or the path of its Python "
+                "(%python=…).",
             )
         goal = wheels.Target(found.python, platform.architecture, found.packages, found.musl)
         try:
@@ -121,7 +121,7 @@ class AppendBuilder:
         if brought.made:
             await work.thread(lambda: disk_cache.prune(cache / "layers", self._settings.cache_days))
         if brought.replaced:
-            work.say(f"other versions than the image's: {', '.join(brought.replaced)}")
+            work.say(f"packages of the image are replaced: {', '.join(brought.replaced)}")
         if not brought.names:
             return base, _path(image) if _SITE in _folders(image) else ""
         layer = await work.thread(lambda: _packed(brought.folder, work.check))
@@ -134,10 +134,10 @@ class AppendBuilder:
 
 
 def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
-    """The layer of packages that were brought; packed once."""
+    """Return the layer of the downloaded packages; it is packed once."""
     place, record = folder.with_suffix(".tar.gz"), folder.with_suffix(".json")
     for entry in (place, record):
-        disk_cache.used(entry)  # then nobody removes it before it is sent
+        disk_cache.used(entry)  # protects it from removal until it is sent
     with contextlib.suppress(OSError, ValueError, KeyError):
         known = json.loads(record.read_text())
         if place.stat().st_size == known["size"]:

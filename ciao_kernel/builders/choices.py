@@ -1,6 +1,6 @@
-"""Lets pip choose packages for another machine's Python, and keeps what it chose.
+"""Lets pip choose packages for another machine's Python, and keeps the choice in the cache.
 
-The same wishes are the same image, until what pip looks at on this machine is another.
+The same requirements give the same image until pip's inputs on this machine change.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ciao_kernel.delivery.packages.requirements import Requirements
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _GLIBC = (28, 27, 24, 17)
-"""Minor versions of the C library for which wheels are taken: Debian 10 has 2.28."""
+"""Minor versions of glibc whose wheels are accepted: Debian 10 has 2.28."""
 _MUSL = (2, 1)
 _VERSION = re.compile(
     r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
-"""As pip understands it; a distribution's own packages have others."""
+"""Versions that pip accepts; packages of a Linux distribution may have other forms."""
 _NO_EXTRA = re.compile(r"WARNING: (\S+) \S+ does not provide the extra '([^']+)'")
 _FOR_EXTRA = re.compile(r";.*\bextra\b")
 
@@ -39,10 +39,10 @@ class Target:
     """The Python that the packages are for.
 
     Args:
-        python: Its version, ``3.13``.
-        architecture: Of its machine, in Go's words.
-        packages: What it has, by normalised name.
-        musl: Its C library is musl, as in Alpine.
+        python: Version of Python, as ``3.13``.
+        architecture: Architecture of the machine, as Go names it.
+        packages: Versions of the installed packages, by normalised name.
+        musl: True if the C library is musl, as in Alpine.
     """
 
     python: str
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Chosen:
-    """One package; the digest of its wheel and its own address are "" where there is none."""
+    """One chosen package; its wheel's digest and its direct URL are "" if there is none."""
 
     name: str
     version: str
@@ -69,17 +69,17 @@ async def choose(
     *,
     anew: bool = False,
 ) -> tuple[list[Chosen], bool]:
-    """Return what pip would install, sorted by name, and whether it was chosen earlier.
+    """Return the packages that pip would install, sorted by name, and whether they were cached.
 
     Args:
-        wanted: What pip is asked for.
-        target: Where it would be installed.
-        cache: Folder that keeps what was chosen.
-        emit: Is told what cannot be known.
-        anew: What was chosen earlier does not count; it stays where nothing else can be chosen.
+        wanted: Requirements for pip.
+        target: Python that the packages are for.
+        cache: Folder that keeps choices.
+        emit: Receives notices about unknown dependencies.
+        anew: Ignore an earlier choice; it is kept if pip cannot make a new one.
 
     Raises:
-        Failed: pip finds no versions that go together.
+        Failed: pip finds no compatible versions.
     """
     if not wanted.packages:
         return [], False
@@ -110,7 +110,7 @@ def _read(kept: Path) -> list[Chosen] | None:
 async def _choose(
     wanted: Requirements, target: Target, cache: Path, lock: IO[str], emit: Callable[[str], None]
 ) -> list[Chosen]:
-    """Let pip choose; what an extra of an image's own package needs is asked for once pip asks."""
+    """Let pip choose; look up the extras of installed packages only if pip misses them."""
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
         place = Path(name)
         installed, report = place / "installed", place / "report.json"
@@ -146,12 +146,12 @@ async def _describe(
     lock: IO[str],
     emit: Callable[[str], None],
 ) -> None:
-    """Let pip know the extras of what the image has, as its index describes that very version.
+    """Add the extras of an installed package, as the index describes them for its version.
 
-    The image's names of files, all that was read of it, say nothing of them.
+    Only the names of the image's files were read, and they do not show extras.
     """
     version = target.packages[package]
-    public = version.partition("+")[0]  # of a local one, the index has the other
+    public = version.partition("+")[0]  # the index has no local versions
     with tempfile.TemporaryDirectory(dir=installed.parent) as name:
         asked, report = Path(name) / "requirements.txt", Path(name) / "report.json"
         nothing = Path(name) / "nothing"
@@ -165,8 +165,8 @@ async def _describe(
             if error.away:
                 raise
             emit(
-                f"the image has {package} {version}, which the package index does not: nobody "
-                f"knows what {package}[{extra}] needs. Name those packages as well."
+                f"the image has {package} {version}, which is not in the package index: the "
+                f"dependencies of {package}[{extra}] are unknown. Name those packages as well."
             )
             return
         told: Any = json.loads(report.read_text())["install"][0]["metadata"]
@@ -178,7 +178,7 @@ async def _describe(
 
 
 def _tell(installed: Path, package: str, version: str, *more: str) -> None:
-    """Let a package count as installed."""
+    """Make pip treat a package as installed."""
     told = installed / f"{package.replace('-', '_')}-{version}.dist-info"
     told.mkdir(exist_ok=True)
     text = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
@@ -208,15 +208,15 @@ async def run(
     """Run ``pip install`` for a target.
 
     Args:
-        options: Further ones.
-        target: Its Python and its machine.
-        installed: Folder of what counts as installed there.
+        options: Further options of pip.
+        target: Python and machine that the packages are for.
+        installed: Folder that describes the packages installed there.
         index: Address of the package index; "" means pip's own setting.
-        lock: Stays locked until pip has ended.
-        say: Is told each line.
+        lock: Lock file that stays locked until pip has ended.
+        say: Receives each line of pip's output.
 
     Raises:
-        Failed: It ended with an error.
+        Failed: pip ended with an error.
         EnvironmentFault: There is no pip.
     """
     machine = _MACHINES.get(target.architecture, target.architecture)
@@ -226,7 +226,7 @@ async def run(
         platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
     markers = {
         "implementation_name": "cpython",
-        # The least that it can be: with it more of what newer ones have is brought.
+        # The lowest possible version: packages that only newer versions include are installed too.
         "implementation_version": f"{target.python}.0",
         "os_name": "posix",
         "platform_machine": machine,

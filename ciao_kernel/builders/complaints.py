@@ -1,4 +1,4 @@
-"""What pip says where it cannot bring packages for an image."""
+"""Translate pip's errors about packages of an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HAS = re.compile(
 )
 _UNFIT = re.compile(r"(\S+\.whl) is not a supported wheel")
 _KNOWN = 5
-"""Versions of a package that an error names: the newest."""
+"""Number of versions that an error names: the newest of a package."""
 _CONFLICT = re.compile(r"ResolutionImpossible|conflicting dependencies")
 _CAUSE = re.compile(r"The conflict is caused by:\n((?: +\S[^\n]*(?:\n|$))+)")
 
@@ -23,9 +23,9 @@ class NoWheel(Exception):
     """A package has no wheel for the target, or is unknown.
 
     Args:
-        wish: The package, as it was asked for.
-        versions: Those that have one, "1.0, 1.5"; "" where none is known.
-        by: The package that asks for it; "" where the user does.
+        wish: The package as it was requested.
+        versions: Versions that have a wheel, as "1.0, 1.5"; "" if none is known.
+        by: The package that requires it; "" if the user does.
     """
 
     def __init__(self, wish: str, versions: str = "", by: str = "") -> None:
@@ -34,7 +34,7 @@ class NoWheel(Exception):
 
 
 def explained(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
-    """Return what pip's complaint means; its last lines are told where they say more."""
+    """Return the error that pip's output means; emit its last lines if they add information."""
     text = "\n".join(error.lines)
     if _CONFLICT.search(text):
         for line in error.latest:
@@ -42,11 +42,11 @@ def explained(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
         found = _CAUSE.search(text)
         why = "; ".join(line.strip() for line in found[1].splitlines()) if found else error.said
         return SourceError(
-            f"the packages do not go together: {why[:400]}.", "Change a version that is asked for."
+            f"the packages are not compatible: {why[:400]}.", "Change a requested version."
         )
     told = error.explained()
     lacks = _NO_WHEEL.search(text) or _UNFIT.search(text)
-    if lacks and "cannot bring" in told.message:
+    if lacks and "pip cannot install" in told.message:
         has = _HAS.search(text)
         by, versions = (has[1] or "", has[2]) if has else ("", "")
         known = [] if versions == "none" else versions.split(", ")

@@ -1,11 +1,12 @@
 """The default builder for clusters: the source in a ConfigMap, mounted as plain files.
 
-No image, no registry, no wait. A ConfigMap holds a MiB, and its keys hold no slash: the program
-and a few modules are a key each, which a replica can only read. Files of ``%files``, and many
-modules, are packed into one key that an init container unpacks: they are the replica's own, which
-may write to them and into their folders, and what is executable stays so.
+No image, no registry, no wait. A ConfigMap holds 1 MiB, and its keys cannot contain a slash. The
+program and a few modules get one key each and are read-only for a replica. Files of ``%files``, and
+many modules, are packed into one key that an init container unpacks: each replica has its own copy,
+may write to the files and their folders, and executable files stay executable.
 
-What is too large goes into an image instead, where there is a registry and nobody named a builder.
+If the source is too large, it goes into an image instead, provided that a registry is configured
+and no builder is named.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ciao_kernel.model import Artifact, Manifest, Notice, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit
 
 LIMIT = 1024 * 1024
-"""Bytes of one ConfigMap, keys and all (core/v1 MaxSecretSize, which counts for both)."""
+"""Bytes of one ConfigMap, keys included (core/v1 MaxSecretSize, which is the limit for both)."""
 
 WORKDIR = "/ciao"
-"""The program's folder: nothing else lies there, so no module of Python's is shadowed."""
+"""Folder of the program. It holds nothing else, so no module of Python is shadowed."""
 
 _FEW = 16
-"""Modules that get a mount each; each mount costs the node a little."""
+"""Largest number of modules that get a mount each; every mount costs the node a little."""
 _PROGRAM = "program.py"
 _PACKED = "files.tar.gz"
 _UNPACK = (
@@ -49,11 +50,11 @@ class ConfigMapBuilder:
         self._append: AppendBuilder | None = None
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
-        """Make the ConfigMap's manifest; the backend creates it.
+        """Make the ConfigMap's manifest; the backend creates the object.
 
         Raises:
-            SourceError: It is too large for one; names the largest files.
-            RegistryFault: It is, and the registry that could take it says no.
+            SourceError: The source is too large for a ConfigMap; names the largest files.
+            RegistryFault: It is too large, and a request to the registry fails.
         """
         try:
             return await asyncio.to_thread(_artifact, ask.source, ask.python, ask.job)
@@ -61,23 +62,23 @@ class ConfigMapBuilder:
             registry = ask.spec.build.registry or self._settings.registry
             if not registry or not ask.image or not automatic(ask, self._settings):
                 raise
-            emit(Notice(f"{error.message.partition(':')[0]}: they travel in an image (append)."))
+            emit(Notice(f"{error.message.partition(':')[0]}: they are put into an image (append)."))
             self._append = self._append or AppendBuilder(self._settings)
             return await self._append.build(ask, emit)
 
 
 class _TooLarge(SourceError):
-    """Code and files do not fit."""
+    """Code and files do not fit into a ConfigMap."""
 
 
 def _artifact(source: Source, python: str, job: str) -> Artifact:
     entry, others = source.entry, source.all()[1:]
-    # A key may hold fewer characters than the name of a file.
+    # A key allows fewer characters than a file name.
     content = {_PROGRAM: _bytes(entry)}
     keys = {entry.path: _PROGRAM}
     raw = sum(file.size for file in others)
     pack = bool(source.files) or len(others) > _FEW or raw + len(content[_PROGRAM]) > LIMIT // 2
-    if pack and raw > 64 * LIMIT:  # even text does not get that small
+    if pack and raw > 64 * LIMIT:  # even text does not compress that well
         raise _too_large(source)
     if pack:
         content[_PACKED] = _packed(others)
@@ -90,18 +91,18 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
     total = hashlib.sha256()
     for key, data in sorted(content.items()):
         total.update(f"{key}\0{len(data)}\0".encode() + data)
-    # Content in the name: a ConfigMap that is made again under an old name may still be served
-    # with its old content by a kubelet that has it in its cache.
+    # The name depends on the content: for a ConfigMap that is created again under an old name, a
+    # kubelet may still serve the old content from its cache.
     name = f"{job}-{total.hexdigest()[:10]}"
     volumes: list[Manifest] = [
-        # A folder of its own to write to, whatever user the image runs as.
+        # A folder that is writable for any user of the image.
         {"name": "work", "emptyDir": {}},
         {"name": "source", "configMap": {"name": name}},
     ]
     work: Manifest = {"name": "work", "mountPath": WORKDIR}
     mounts = [work] + [
-        # By subPath a file is a plain file, and a traceback shows its path. As a folder the
-        # ConfigMap would be links into ..2026_11_21_…/.
+        # With subPath each file is a plain file, and a traceback shows its path. Mounted as a
+        # folder, the ConfigMap would be links into ..2026_11_21_…/.
         {"name": "source", "mountPath": f"{WORKDIR}/{path}", "subPath": key, "readOnly": True}
         for path, key in keys.items()
     ]
@@ -159,8 +160,8 @@ def _bytes(file: SourceFile) -> bytes:
 
 
 def _packed(files: tuple[SourceFile, ...]) -> bytes:
-    """Pack files; the same files are the same bytes, whenever and by whomever."""
-    import gzip  # not before it is needed: a kernel reads this module when it starts
+    """Pack files; the same files always give the same bytes."""
+    import gzip  # imported late: a kernel imports this module at its start
     import io
     import tarfile
 
@@ -185,7 +186,7 @@ def _too_large(source: Source) -> _TooLarge:
     total = sum(file.size for file in source.all())
     return _TooLarge(
         f"code and files are too large for a ConfigMap: {total / LIMIT:,.1f} MiB in all, "
-        f"and it holds 1 MiB. The largest: {names}.",
-        "With %registry and %builder=append they travel in an image. Or take less along with "
-        "%files or %input, or read the data from a bucket or a database in the program.",
+        f"and the limit is 1 MiB. The largest: {names}.",
+        "%registry and %builder=append put them into an image. Or send less with %files or "
+        "%input, or read the data from a bucket or a database in the program.",
     )

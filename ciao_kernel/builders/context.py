@@ -1,4 +1,4 @@
-"""What a build is made from: files of the user's folder, packed to the same bytes each time."""
+"""Context of a build: files of the user's folder, always packed to the same bytes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Manifest
 
 LIMIT = 900 << 10
-"""Packed bytes that go in a ConfigMap, which holds a MiB in all; more go through the registry."""
+"""Packed bytes that fit into a ConfigMap of at most 1 MiB; a larger context uses the registry."""
 KEY = "context.tar.gz"
 _LARGE = 1 << 20
-"""Bytes of a text: no Dockerfile has as many."""
+"""Size limit of a text, in bytes; no real Dockerfile reaches it."""
 _PIECE = 1 << 20
 _MOST = 4 << 30
 _LISTED = 3
@@ -31,20 +31,20 @@ _IN_MEMORY = 16 << 20
 _NEITHER = "it is neither a file nor a folder"
 _FIX = "Fix its permissions, or leave it out."
 _IGNORES = (".dockerignore", "Dockerfile.dockerignore")
-"""What the executor reads of a context by itself."""
-_LEAVE = "Leave it out by a line in .dockerignore (for S2I in .s2iignore)."
+"""Ignore files that the executor itself reads from a context."""
+_LEAVE = "Exclude it by a line in .dockerignore (for S2I in .s2iignore)."
 
 
 def read(folder: Path, name: str, what: str) -> str:
     """Read a text file beside the notebook.
 
     Args:
-        folder: Of the notebook.
-        name: Of the file, from there on.
-        what: The directive that names it.
+        folder: Folder of the notebook.
+        name: Path of the file, relative to the folder.
+        what: Directive that names the file.
 
     Raises:
-        SourceError: It is not there, too large, or no text.
+        SourceError: The file is missing, too large, or not text.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("~"):
@@ -54,7 +54,7 @@ def read(folder: Path, name: str, what: str) -> str:
         )
     try:
         if (folder / name).exists() and not (folder / name).is_file():
-            raise OSError(errno.EINVAL, "it is no file")  # nobody may ever write to a pipe
+            raise OSError(errno.EINVAL, "it is not a file")  # a read from a pipe may block for ever
         with (folder / name).open("rb") as opened:
             raw = opened.read(_LARGE + 1)
         if len(raw) > _LARGE:
@@ -63,12 +63,12 @@ def read(folder: Path, name: str, what: str) -> str:
     except OSError as error:
         why = error.strerror or str(error)
     except UnicodeDecodeError:
-        why = "it is no text"
+        why = "it is not text"
     raise SourceError(f"{name} cannot be read: {why}.", f"{what} names a file beside the notebook.")
 
 
 def ignores(folder: Path, name: str) -> str:
-    """The text of a file such as ``.dockerignore``; "" where there is none."""
+    """Return the text of a file such as ``.dockerignore``; "" if there is none."""
     return read(folder, name, name) if (folder / name).is_file() else ""
 
 
@@ -78,16 +78,16 @@ def gather(
     ignored: Ignored,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[File, ...]:
-    """Find the files that a build takes from the user's folder; empty folders are such, too.
+    """Find the files that a build takes from the user's folder, empty folders included.
 
     Args:
-        folder: Of the notebook. Nothing outside of it is taken.
+        folder: Folder of the notebook. Nothing outside of it is taken.
         wanted: Patterns, each with the place that names it, for messages.
-        ignored: What stays at home.
-        say: Is told which links are not followed.
+        ignored: Paths that are excluded.
+        say: Receives a notice about links that are not followed.
 
     Raises:
-        SourceError: A pattern matches nothing, or something that no image should get.
+        SourceError: A pattern matches nothing, or a file that no image should contain.
     """
     found: dict[str, File] = {}
     links: list[str] = []
@@ -120,17 +120,17 @@ def gather(
     total = sum(map(_size, found.values()))
     if total > _MOST:
         raise SourceError(
-            f"the build takes {total / 1e9:,.1f} GB of files, and {_MOST / 1e9:,.1f} are the most.",
-            "A file .dockerignore says what stays at home.",
+            f"the build takes {total / 1e9:,.1f} GB of files; {_MOST / 1e9:,.1f} GB is the limit.",
+            "Exclude files by a file .dockerignore.",
         )
     return tuple(found[name] for name in sorted(found))
 
 
 def unhidden(files: Iterable[File], folder: str) -> tuple[File, ...]:
-    """Let no ``.dockerignore`` that goes along hide a folder of ours from the executor.
+    """Make sure that no ``.dockerignore`` in the context hides our folder from the executor.
 
     Raises:
-        SourceError: One cannot be read.
+        SourceError: A file cannot be read.
     """
     more = f"\n!{folder}\n!{folder}/**\n".encode()
     return tuple(
@@ -146,7 +146,7 @@ def _bytes(file: File) -> bytes:
 
 
 def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
-    """A file, or all below a folder; a folder where it is empty, or a link, which may be a loop."""
+    """Yield a file, or all files below a folder; also empty folders, and links, unfollowed."""
 
     def closed(error: OSError) -> None:
         path = Path(str(error.filename)).relative_to(folder).as_posix()
@@ -170,16 +170,16 @@ def _file(name: str, path: Path, place: str, meant: bool) -> File:
         if path.is_dir():
             return File(f"{name}/", b"")
         if not path.is_file():
-            reason = "it is a link that leads nowhere" if path.is_symlink() else _NEITHER
+            reason = "it is a broken link" if path.is_symlink() else _NEITHER
             raise _refused(place, name, reason, _LEAVE)
         secret = secret_files.reason(path)
         runs = bool(path.stat().st_mode & 0o100)
     except UnicodeEncodeError:
-        raise _refused(place, name, "its name is no UTF-8", _LEAVE) from None
+        raise _refused(place, name, "its name is not UTF-8", _LEAVE) from None
     except OSError as error:
         raise _refused(place, name, error.strerror or "it cannot be read", _FIX) from None
     if secret and not meant:
-        hint = f"{_LEAVE[:-1]}; a line !{name} there takes it all the same."
+        hint = f"{_LEAVE[:-1]}; a line !{name} there includes it anyway."
         raise _refused(place, name, secret, hint)
     return File(name, path, runs)
 
@@ -194,10 +194,10 @@ def _size(file: File) -> int:
 
 
 def key(files: Iterable[File], heard: Callable[[], None]) -> str:
-    """Tell these files from any others, without packing them.
+    """Return a digest of files, without packing them.
 
     Raises:
-        SourceError: One cannot be read.
+        SourceError: A file cannot be read.
     """
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda one: one.path):
@@ -226,10 +226,10 @@ def _unreadable(error: OSError) -> SourceError:
 
 
 def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> Layer:
-    """Pack files, large ones to the disk.
+    """Pack files; a large layer is packed on disk.
 
     Raises:
-        SourceError: One cannot be read.
+        SourceError: A file cannot be read.
         EnvironmentFault: The disk is full.
     """
     chosen = tuple(files)
@@ -240,18 +240,18 @@ def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> La
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
                 f"no space is left in {folder.parent} to pack the files of the build.",
-                "Free some, or take less along.",
+                "Free some space, or send fewer files.",
             ) from None
         raise _unreadable(error) from None
 
 
 def carried(files: Iterable[File]) -> tuple[File, ...]:
-    """The files as an image carries them that a Dockerfile is sent through."""
+    """Return the files with their paths in the image that carries a large context."""
     return tuple(File(f"{CARRIED}/{one.path}", one.content, one.executable) for one in files)
 
 
 def config_map(name: str, layer: Layer, authority: bytes | None) -> Manifest:
-    """The ConfigMap that brings a small context, and the certificate of a private registry."""
+    """Return the ConfigMap with a small context, and with the authority of private registries."""
     data = {KEY: layer.content if isinstance(layer.content, bytes) else layer.content.read_bytes()}
     if authority is not None:
         data["ca.crt"] = authority

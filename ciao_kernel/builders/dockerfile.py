@@ -1,6 +1,6 @@
-"""Dockerfiles of users: read, made safe, and their bases named by digest.
+"""Dockerfiles of users: finds their instructions, bases, user and files, and checks them.
 
-Pure functions from text to text. What the executor would pass over in silence is refused.
+Pure functions on text. Instructions that the executor would silently ignore are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DROPPED = (
     ("ADD", "--checksum", ""),
     ("ADD", "--keep-git-dir", "false"),
 )
-"""Flags that the executor takes and passes over, each with a value that asks for nothing."""
+"""Flags that the executor accepts but ignores, each with a value that has no effect anyway."""
 FROM = "--from="
 _QUOTES = re.compile(r"([\"'])(.*?)\1")
 REMOTE = re.compile(r"(https?|git|ssh)://|git@")
@@ -37,10 +37,10 @@ class Instruction:
     """One instruction of a Dockerfile.
 
     Args:
-        name: In capitals.
-        rest: What follows, on one line.
-        line: Where it begins, from 1.
-        end: Its last line.
+        name: Name in capitals.
+        rest: Text after the name, on one line.
+        line: Number of its first line, from 1.
+        end: Number of its last line.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Instruction:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What stands before the arguments: ``--from=build``."""
+        """The flags before the arguments, such as ``--from=build``."""
         found = _FLAGS.match(self.rest)
         return tuple(found[0].split()) if found else ()
 
     @property
     def arguments(self) -> str:
-        """The rest without its flags."""
+        """The rest without the flags."""
         return _FLAGS.sub("", self.rest, count=1)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments of COPY and ADD: a list of JSON, or words."""
+        """The arguments of COPY and ADD: a JSON list, or words."""
         text = self.arguments.strip()
         if text.startswith("["):
             try:
@@ -79,12 +79,12 @@ class Instruction:
 
     @property
     def copies(self) -> bool:
-        """Whether it takes files out of the context."""
+        """Return whether the instruction takes files from the context."""
         return self.name in ("COPY", "ADD") and not self.origin
 
 
 def instructions(text: str) -> list[Instruction]:
-    """Split a Dockerfile; comments are left out, and continued lines are one."""
+    """Split a Dockerfile into instructions; comments are left out, continued lines are joined."""
     found: list[Instruction] = []
     escape = "`" if re.match(r"\s*#\s*escape\s*=\s*`", text) else "\\"
     pieces: list[str] = []
@@ -112,14 +112,14 @@ def _instruction(text: str, line: int, end: int) -> Instruction:
 
 
 def check(text: str, name: str) -> None:
-    """Refuse what the executor would drop without a word.
+    """Refuse a Dockerfile with passwords, or with parts that the executor silently ignores.
 
     Args:
         text: A user's Dockerfile.
-        name: Of its file, for messages.
+        name: Name of its file, for messages.
 
     Raises:
-        SourceError: Names the line.
+        SourceError: The Dockerfile is refused; names the line.
     """
     found = instructions(text)
     if not any(one.name == "FROM" for one in found):
@@ -128,15 +128,15 @@ def check(text: str, name: str) -> None:
         if password(one.rest):
             raise SourceError(
                 f"{name}, line {one.line} names a password or a token, which the image would keep.",
-                "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the "
-                "password.",
+                "Write the address without it: %pipSecret=NAME names a Secret whose pip.conf has "
+                "the password.",
             )
         while one.name == "ONBUILD":
             one = _instruction(one.rest, one.line, one.end)
         if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(_QUOTED.sub("", one.rest)):
             raise SourceError(
-                f"{name}, line {one.line}: here-documents (<<) are passed over by the builder, "
-                "and nothing would run.",
+                f"{name}, line {one.line}: the builder ignores here-documents (<<), and nothing "
+                "would run.",
                 "Put the text into a file beside the notebook and COPY it, or join commands by &&.",
             )
         for instruction, flag, nothing in _DROPPED:
@@ -145,7 +145,7 @@ def check(text: str, name: str) -> None:
                 continue
             raise SourceError(
                 f"{name}, line {one.line}: the builder ignores {instruction} {asked}, and would "
-                "go on without it.",
+                "continue without it.",
                 "Leave it out; %pipSecret=… gives pip a password that stays out of the image."
                 if flag == "--mount"
                 else "Leave it out.",
@@ -153,7 +153,7 @@ def check(text: str, name: str) -> None:
 
 
 def _walk(text: str) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
-    """The instructions, each with the variables that the Dockerfile itself has set there."""
+    """Yield the instructions, each with the variables that the Dockerfile has set before it."""
     whole, arguments, environment = dict[str, str](), dict[str, str](), dict[str, str]()
     begun = False
     for one in instructions(text):
@@ -174,19 +174,19 @@ def _walk(text: str) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
 
 
 def _pairs(text: str) -> list[tuple[str, str | None]]:
-    """The pairs of ARG and ENV; None where no value is given."""
+    """Return the pairs of ARG and ENV; the value is None if none is given."""
     try:
         words = shlex.split(text)
     except ValueError:
         return []
-    if len(words) > 1 and "=" not in words[0]:  # ENV NAME value, as it was first
+    if len(words) > 1 and "=" not in words[0]:  # ENV NAME value, the old form
         return [(words[0], " ".join(words[1:]))]
     split = [word.partition("=") for word in words]
     return [(name, value if equals else None) for name, equals, value in split]
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
-    """The text with values for its variables; a variable that nobody has set stays."""
+    """Replace variables by their values; a variable without a value stays."""
 
     def value(match: re.Match[str]) -> str:
         found = known.get(match[1] or match[5])
@@ -199,9 +199,9 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 
 def bases(text: str) -> dict[int, str]:
-    """The images that a Dockerfile begins with or copies from, by the line of FROM or COPY.
+    """Return the images that a Dockerfile begins with or copies from, by line of FROM or COPY.
 
-    Stages, ``scratch`` and names that only a build could know are left out.
+    Stages, ``scratch`` and names that are only known during the build are left out.
     """
     stages: set[str] = set()
     found: dict[int, str] = {}
@@ -217,7 +217,7 @@ def bases(text: str) -> dict[int, str]:
 
 
 def user(text: str) -> tuple[str, int]:
-    """Whom the image runs as, and the line of the FROM whose image says so where it is ""."""
+    """Return the user of the image; if it is "", also the line of the FROM whose user applies."""
     by_stage: dict[str, tuple[str, int]] = {}
     found, stage = ("", 0), ""
     for one in instructions(text):
@@ -233,14 +233,14 @@ def user(text: str) -> tuple[str, int]:
 
 
 def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
-    """What a Dockerfile takes out of its context: each with its line.
+    """Return the paths that a Dockerfile takes from its context, each with its line.
 
     Args:
-        text: Of the Dockerfile.
-        name: Of its file, for messages.
+        text: Text of the Dockerfile.
+        name: Name of its file, for messages.
 
     Raises:
-        SourceError: Only a build could know what a path is.
+        SourceError: A path is only known during the build.
     """
     found = []
     for one, known in _walk(text):
@@ -250,7 +250,7 @@ def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
             path = _filled(word, known)
             if _VARIABLE.search(path):
                 raise SourceError(
-                    f"{name}, line {one.line}: nobody knows before the build what {word} is.",
+                    f"{name}, line {one.line}: the path {word} is unknown before the build.",
                     "Write the path, or give the variable a value above: ARG NAME=value.",
                 )
             found.append((one.line, path))

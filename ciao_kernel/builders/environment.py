@@ -1,4 +1,4 @@
-"""Dockerfiles of environments that directives ask for: packages of Debian, conda and pip."""
+"""Dockerfiles for environments that directives describe: packages of Debian, conda and pip."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from ciao_kernel.delivery.packages.requirements import Requirements
 
 PLACE = "/opt/ciao"
-"""Where an image keeps the files that it was made from."""
+"""Folder of an image with the requirements that it was built from."""
 ASKED = "ciao-asked"
-"""Folder of a context with what directives ask for: no file of the user's is hidden by it."""
+"""Folder of a context with requirements from directives; its name hides no file of the user."""
 _PIP = {
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # else pip stops at the Python of a distribution
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # else pip refuses the Python of a Linux distribution
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_CACHE_DIR": "1",
     "PIP_NO_INPUT": "1",
@@ -29,7 +29,7 @@ _CONDA = (
     "else echo 'ciao: there is no conda in this image' >&2; exit 64; fi"
 )
 _ROOT = ("", "0", "root", "0:0", "root:root")
-"""How an image says that root runs it."""
+"""Users of an image that mean root."""
 
 
 def environment(
@@ -44,12 +44,12 @@ def environment(
     """Write the Dockerfile of an environment.
 
     Args:
-        base: The image to begin with, by its digest.
-        wanted: What pip installs; its files are in the context.
+        base: The base image, by its digest.
+        wanted: Requirements for pip; their files are in the context.
         apt: Debian packages.
-        conda: There is an ``environment.yml`` in the context.
-        user: Whom the base runs as.
-        python: Of the replicas.
+        conda: True if there is an ``environment.yml`` in the context.
+        user: User of the base image.
+        python: Interpreter of the replicas.
     """
     lines = list[str]()
     if apt:
@@ -66,14 +66,14 @@ def environment(
 
 
 def as_root(lines: Sequence[str], user: str) -> list[str]:
-    """Let root do what the instructions say; the image is its user's again."""
+    """Run the instructions as root, then switch back to the user."""
     if not lines or user in _ROOT:
         return list(lines)
     return ["USER root", *lines, f"USER {user}"]
 
 
 def install(wanted: Requirements, python: str = "python3") -> list[str]:
-    """The instructions that let pip install."""
+    """Return the instructions that install with pip."""
     if not wanted.packages:
         return []
     names = [f"{ASKED}/requirements.txt"]

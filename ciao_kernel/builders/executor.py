@@ -1,6 +1,6 @@
-"""Builds images by kaniko's executor in a pod: for all builders that have to run something.
+"""Builds images with kaniko's executor in a pod, for all builders that must run commands.
 
-An image is built once: its tag is the digest of all that it is made from.
+An image is built once: its tag is the digest of all its inputs.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ciao_kernel.model import Event, Manifest, Notice
 from ciao_kernel.plugins import Build
 
 _VERSION = 2
-"""Of how an image is built: a change makes all tags new."""
+"""Version of the build procedure: a change of it changes all tags."""
 _PLACE = "/kaniko/ciao"
-"""Where the pod has its context: the executor's own folder belongs to no image that it builds."""
+"""Folder of the context in the pod: the executor never puts its own folder into an image."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""What unpacking an image and running commands of it takes; measured one by one."""
+"""Capabilities needed to unpack an image and run its commands; each one was tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What an image is made from.
+    """Inputs of an image.
 
     Args:
-        dockerfile: Its text; bases are named by digest.
+        dockerfile: Text of the Dockerfile; bases are named by digest.
         files: The context, without the Dockerfile.
-        name: Of the Dockerfile, for messages; "" where the user has none.
-        why: It is built, at the end of a sentence.
+        name: File name of the Dockerfile, for messages; "" if the user has none.
+        why: Reason for the build, for the end of a sentence.
     """
 
     dockerfile: str
@@ -53,24 +53,24 @@ class Executor:
     """Builds images in pods.
 
     Args:
-        bench: Of the builder that asks.
+        bench: The bench of the builder.
     """
 
     def __init__(self, bench: Bench) -> None:
         self._bench, self._settings = bench, bench.settings
 
     async def image(self, work: Work, recipe: Recipe) -> Reference | None:
-        """Return the image of a recipe, built unless it is there; None in a dry run without it.
+        """Return the image of a recipe and build it if needed; None if a dry run does not find it.
 
         Raises:
-            SourceError: The build failed by what it was asked to do.
-            RegistryFault: A registry says no.
-            ClusterFault: The cluster lets no such pod run, or has ended it.
+            SourceError: The build failed because of its inputs.
+            RegistryFault: A request to a registry fails.
+            ClusterFault: The cluster refuses or ends the pod of the build.
         """
         ask, target = work.ask, work.target
         key = await work.thread(lambda: context.key(recipe.files, work.check))
         secret = ask.spec.build.pip_secret or self._settings.pip_secret
-        if secret and ask.workshop:  # another namespace's may be of another index
+        if secret and ask.workshop:  # the Secret of another namespace may be for another index
             secret = f"{ask.workshop.namespace}/{secret}"
         recipe = replace(recipe, dockerfile=sealed(recipe.dockerfile, secret))
         parts = json.dumps([_VERSION, recipe.dockerfile, key, ask.architecture])
@@ -81,8 +81,8 @@ class Executor:
             return None
         if ask.workshop is None:
             raise SpecError(
-                "this backend lends no place to build an image in.",
-                "%builder=append needs none.",
+                "this backend has no place to build an image.",
+                "%builder=append does not need one.",
                 directive="builder",
             )
         authority = self._authority()
@@ -104,12 +104,12 @@ class Executor:
         raise outcome.lost(target, tag)
 
     async def _context(self, work: Work, recipe: Recipe, beside: int) -> tuple[str, Layer]:
-        """What the pod gets: the text of the Dockerfile, and the packed context with it.
+        """Return the Dockerfile for the pod, and the packed context with it.
 
         Args:
-            work: Of the cell.
-            recipe: What is built.
-            beside: Bytes that the ConfigMap holds beside the context.
+            work: Work of the cell.
+            recipe: Inputs of the image.
+            beside: Bytes in the ConfigMap beside the context.
         """
         folder, target = work.ask.folder, work.target
 
@@ -126,7 +126,7 @@ class Executor:
         return text, await packed(File("Dockerfile", text.encode()))
 
     def _authority(self) -> bytes | None:
-        """The certificate of private registries, where one is set."""
+        """Return the certificate authority of private registries, or None if none is set."""
         path = self._bench.authority
         try:
             return path.read_bytes() if path else None
@@ -137,7 +137,7 @@ class Executor:
             ) from None
 
     def _hosts(self, work: Work, text: str) -> tuple[str, ...]:
-        """Registries that a private authority may have signed: all but those that speak http."""
+        """Return the registries that a private authority may have signed: all that use https."""
         if self._bench.authority is None:
             return ()
         named = [reference.parse(image).registry for image in bases(text).values()]
@@ -148,28 +148,28 @@ class Executor:
 def pod(
     name: str, destination: str, ask: Build, settings: Settings, hosts: Sequence[str] = ()
 ) -> Manifest:
-    """The pod that builds an image.
+    """Return the pod that builds an image.
 
     Args:
-        name: Of the pod, and of the ConfigMap with its context.
+        name: Name of the pod, and of the ConfigMap with its context.
         destination: Repository and tag.
-        ask: The cell's wishes.
-        settings: The executor's image, its resources, plain registries.
-        hosts: Registries whose certificate the ConfigMap's authority has signed.
+        ask: Build request of the cell.
+        settings: The executor's image, its resources, registries with plain http.
+        hosts: Registries whose certificate is signed by the authority in the ConfigMap.
     """
     wanted, cluster = ask.spec.build, ask.spec.cluster
     repository = destination.rpartition(":")[0]
     mounts: list[Manifest] = [{"name": "context", "mountPath": _PLACE, "readOnly": True}]
     volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
     if push_secret := wanted.push_secret or settings.push_secret:
-        # Under the name that docker has for it: under the Secret's own it is passed over.
+        # The file must have docker's name: the executor ignores the name of the key.
         items = [{"key": DOCKER_KEY, "path": "config.json"}]
         secret = {"secretName": push_secret, "items": items}
         volumes.append({"name": "push", "secret": secret})
         mounts.append({"name": "push", "mountPath": "/kaniko/.docker", "readOnly": True})
     if pip_secret := wanted.pip_secret or settings.pip_secret:
-        # For all to read: pip passes over what it may not, and would ask the public index.
-        # Its key is named, so that a Secret without it is missed: a folder would be mounted else.
+        # Readable for all: pip skips an unreadable file, and would use the public index.
+        # The key is named, so that a Secret without it is an error; else a folder is mounted.
         items = [{"key": "pip.conf", "path": "pip.conf"}]
         readable = {"secretName": pip_secret, "defaultMode": 0o444, "items": items}
         volumes.append({"name": "pip", "secret": readable})
@@ -215,7 +215,7 @@ def pod(
     }
     if cluster.pull_secrets:
         spec["imagePullSecrets"] = [{"name": one} for one in cluster.pull_secrets]
-    if cluster.tolerations:  # nodes of a rarer architecture have a taint as a rule
+    if cluster.tolerations:  # nodes of a rarer architecture usually have a taint
         spec["tolerations"] = [toleration(text) for text in cluster.tolerations]
     # With a sidecar the pod never ends.
     notes = {"sidecar.istio.io/inject": "false"}
@@ -224,7 +224,7 @@ def pod(
 
 
 def told(event: Event) -> Event:
-    """Leave of a line of the executor's own log what it says."""
+    """Reduce a line of the executor's log to its message."""
     if not isinstance(event, Notice):
         return event
     mark = "[build] " if event.text.startswith("[build] ") else ""
@@ -232,5 +232,5 @@ def told(event: Event) -> Event:
 
 
 def files(texts: Mapping[str, str]) -> tuple[File, ...]:
-    """Texts as files of a context."""
+    """Return texts as files of a context."""
     return tuple(File(path, text.encode()) for path, text in sorted(texts.items()))

@@ -1,4 +1,4 @@
-"""The builder of the local backend: a folder that holds the program and what goes with it."""
+"""Builder of the local backend: puts the program and its files into the job's folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
 from ciao_kernel.plugins import Build, Emit
 
 _ROOM = 16 * 1024 * 1024
-"""Bytes that must stay free for logs."""
+"""Bytes that must stay free on the disk for logs."""
 _LARGE = 256 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
 
@@ -25,14 +25,14 @@ class FolderBuilder:
 
     name = "folder"
     backend = "local"
-    # The backend installs packages, and says what of the rest means nothing here.
+    # The backend installs packages, and tells which of the other directives have no effect.
     brings = frozenset(field.name for field in fields(BuildSpec))
 
     def __init__(self, settings: Settings) -> None:
         pass
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
-        """Copy all files; the program keeps its bytes, whatever its line ends are."""
+        """Copy all files; line ends of the program are not converted."""
         source, folder = ask.source, ask.folder
         work = folder / "work"
         size = sum(file.size for file in source.all())
@@ -74,7 +74,7 @@ def _copy(source: Source, work: Path, stop: threading.Event) -> None:
 
 
 def _copy_file(origin: Path, target: Path, stop: threading.Event) -> None:
-    """Copy bytes and mode; owner and times are the user's own business."""
+    """Copy bytes and mode, but not owner and times."""
     with origin.open("rb") as source, target.open("wb") as copy:
         while not stop.is_set() and (chunk := source.read(_CHUNK)):
             copy.write(chunk)
@@ -84,7 +84,7 @@ def _copy_file(origin: Path, target: Path, stop: threading.Event) -> None:
 def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
-            f"the disk is full: {folder} takes no more.",
+            f"the disk is full: no space is left in {folder}.",
             "Free some space; `%ciao delete --finished` removes old jobs.",
         )
     return EnvironmentFault(

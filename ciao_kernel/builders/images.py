@@ -1,6 +1,6 @@
-"""What the builders of images have in common: registries, threads, and the cell's own layer.
+"""Common parts of the builders of images: registries, threads, and the cell's own layer.
 
-Whatever made the environment, the cell comes last, as one small layer on its digest.
+The cell is always the last small layer, on the digest of its environment.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.plugins import Build, Emit, Workshop
 
 _TOLD = 20 << 20
-"""Bytes of a base's layer from which on its way from another registry is told."""
+"""Size of a base's layer, in bytes, from which its copy between registries is reported."""
 _HEARD = 1.0
-"""Seconds that a thread has to end after an interrupt."""
+"""Seconds within which a thread may end after an interrupt."""
 
 Result = TypeVar("Result")
 
 _working: ContextVar[Work] = ContextVar("_working")
-"""What a thread works for."""
+"""The work that a thread belongs to."""
 
 
 class Bench:
-    """What the cells of one builder share: open registries, and what was read from them.
+    """State that the cells of one builder share: open registries and their answers.
 
     Args:
-        settings: Registry, and who signs for it.
+        settings: Registry and its certificate authority.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -54,14 +54,14 @@ class Bench:
         self.authority = Path(named).expanduser() if named else None
         self.appender = Appender(_registry)
         self._accounts: dict[tuple[str, str], Accounts] = {}
-        """By namespace and Secret."""
+        """Credentials by namespace and Secret."""
 
     async def work(self, ask: Build, emit: Emit) -> Work:
         """Begin the work for a cell.
 
         Raises:
             SpecError: No registry is named.
-            ClusterFault: The Secret that is named cannot be read.
+            ClusterFault: The named Secret cannot be read.
         """
         wanted = ask.spec.build
         target = _target(wanted.registry or self.settings.registry, ask)
@@ -82,14 +82,14 @@ class _Cancelled(Exception):
 
 
 class Work:
-    """What is done for one cell, in threads that have ended when the cell has.
+    """Work of one cell, done in threads that end with the cell.
 
     Args:
-        appender: Shared by all cells.
-        ask: The cell's wishes.
-        target: The repository that gets images.
+        appender: Appender that all cells share.
+        ask: Build request of the cell.
+        target: Repository that images are pushed to.
         emit: Shows events.
-        account: As whom registries are asked.
+        account: Registry credentials of the cell.
     """
 
     def __init__(
@@ -108,15 +108,15 @@ class Work:
         self._loop.call_soon_threadsafe(self.emit, Notice(text))
 
     def check(self) -> None:
-        """Raise where the cell was interrupted; threads call it often."""
+        """Raise if the cell was interrupted; threads call it often."""
         if self._stop.is_set():
             raise _Cancelled
 
     async def thread(self, work: Callable[[], Result]) -> Result:
-        """Run work in a thread; a cancellation stops it, and waits until it has ended.
+        """Run work in a thread; a cancellation stops the thread and waits for its end.
 
-        Not for long: while a registry says nothing, the thread hears nothing. It then ends by
-        itself, and keeps neither the cell nor this process waiting.
+        The wait is short: a thread that waits for a registry notices nothing. Such a thread ends
+        later by itself, and delays neither the cell nor the end of this process.
         """
         loop, context = self._loop, copy_context()
         done: asyncio.Future[Result] = loop.create_future()
@@ -143,16 +143,16 @@ class Work:
         """Read an image.
 
         Raises:
-            RegistryFault: There is none, or it cannot be read.
+            RegistryFault: The image does not exist, or cannot be read.
         """
         return await self._asking(base, lambda: self.appender.inspect(base, self.platform))
 
     async def deliver(self, base: Reference) -> Artifact:
-        """Append the cell and its files to an image that has all else.
+        """Append the cell and its files to an image that has everything else.
 
         Raises:
             SourceError: A file cannot be read.
-            RegistryFault: A registry says no.
+            RegistryFault: A request to a registry fails.
         """
         ask = self.ask
         layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
@@ -161,16 +161,16 @@ class Work:
         return Artifact(ask.source, ask.python, WORKDIR, image=str(made.image))
 
     async def carry(self, layer: Layer) -> Appended:
-        """Make an image of nothing but some files, on their way to a pod that builds.
+        """Make an image that only carries files to the pod of a build.
 
         Raises:
-            RegistryFault: A registry says no.
+            RegistryFault: A request to a registry fails.
         """
         sent = self._sent(layer)
         return await self.thread(lambda: self.appender.carry(self.target, sent, self.platform))
 
     async def append(self, base: Reference, layers: Iterable[Layer], change: Change) -> Appended:
-        """Append layers, or only say what would come of it."""
+        """Append layers; in a dry run, only return what the result would be."""
 
         def tell(digest: str, done: int, size: int) -> None:
             self.check()
@@ -197,12 +197,12 @@ class Work:
         return Sent(*known, heard=self.check)
 
     async def _asking(self, base: Reference, work: Callable[[], Result]) -> Result:
-        """Run what asks for a base, whose registry may be one that the Secret alone knows."""
+        """Run work that reads a base; its registry may need the credentials of the Secret."""
         unread = None
         try:
             await self.account.know(base)
         except ClusterFault as fault:
-            unread = fault  # most bases are given to everybody
+            unread = fault  # most bases are public
         try:
             return await self.thread(work)
         except RegistryFault as error:
@@ -212,19 +212,19 @@ class Work:
 
 
 def _registry(image: Reference) -> Registry:
-    """Open a registry, unless nobody waits any more for what is asked of it again."""
+    """Open the registry of an image; raise if the cell was interrupted."""
     work = _working.get()
     work.check()
     return work.account.registries.of(image)
 
 
 def automatic(ask: Build, settings: Settings) -> bool:
-    """Whether another builder may take over: the user has named none."""
+    """Return whether another builder may take over: the user has named none."""
     return (ask.spec.builder or settings.builder) in ("", "auto")
 
 
 def _forget(done: asyncio.Future[Any]) -> None:
-    """Take the error of a thread that nobody waits for any more."""
+    """Discard the error of a thread whose result is no longer needed."""
     if not done.cancelled():
         done.exception()
 
@@ -234,7 +234,7 @@ def _target(text: str, ask: Build) -> Reference:
         spec = ask.spec.build
         wish = "packages" if spec.packages else "requirements" if spec.requirements else "builder"
         raise SpecError(
-            "no registry is named that could hold the image.",
+            "no registry is named for the image.",
             "Write %registry=host/team/cells, or `%ciao config registry=host/team/cells`.",
             directive="builder" if ask.spec.builder else wish,
         )

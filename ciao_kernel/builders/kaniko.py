@@ -1,7 +1,7 @@
-"""``%builder=kaniko``: an environment that commands have to make, and the cell on top of it.
+"""``%builder=kaniko``: builds an environment by commands, and appends the cell to it.
 
 A pod builds the environment once: base, Debian packages, requirements, or a Dockerfile of the
-user's. The cell is then appended through the registry's API, as by ``%builder=append``.
+user. The cell is then appended through the registry's API, as with ``%builder=append``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class KanikoBuilder:
     """``%builder=kaniko``.
 
     Args:
-        settings: Registry, its authority, the executor's image.
+        settings: Registry, its certificate authority, the executor's image.
     """
 
     name = "kaniko"
@@ -39,13 +39,13 @@ class KanikoBuilder:
         self._executor = Executor(self._bench)
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
-        """Build the environment unless it is there, and append the cell.
+        """Build the environment unless it exists, and append the cell.
 
         Raises:
-            SpecError: No registry is named, or wishes do not go together.
-            SourceError: A file cannot be read, or the build failed by what it was asked to do.
-            RegistryFault: A registry says no.
-            ClusterFault: The cluster lets no such pod run, or has ended it.
+            SpecError: No registry is named, or directives contradict each other.
+            SourceError: A file cannot be read, or the build failed because of the requirements.
+            RegistryFault: A request to a registry fails.
+            ClusterFault: The cluster refuses or ends the pod of the build.
         """
         work = await self._bench.work(ask, emit)
         spec = ask.spec.build
@@ -61,7 +61,7 @@ class KanikoBuilder:
         return await work.deliver(made)
 
     async def _ours(self, work: Work, wanted: Requirements) -> Recipe:
-        """The recipe of an environment that directives ask for."""
+        """Return the recipe of an environment that directives describe."""
         ask, spec = work.ask, work.ask.spec.build
         base = reference.parse(spec.base or ask.image)
         image = await work.inspect(base)
@@ -72,7 +72,7 @@ class KanikoBuilder:
                 raise SourceError(
                     f"{spec.conda_env}, line {line} names a user or a password, which the "
                     "image would keep.",
-                    "Name channels that ask for none; %pipSecret=NAME serves pip's packages alone.",
+                    "Name channels without a password; %pipSecret=NAME works for pip only.",
                 )
             texts[f"{ASKED}/environment.yml"] = text
         text = environment.environment(
@@ -87,7 +87,7 @@ class KanikoBuilder:
         return Recipe(text, files(texts), why=", ".join(one for one in named if one))
 
     async def _own(self, work: Work, wanted: Requirements) -> Recipe:
-        """The recipe of a Dockerfile of the user's, with the packages on top."""
+        """Return the recipe of the user's Dockerfile, with the packages on top."""
         ask, spec = work.ask, work.ask.spec.build
         name = spec.dockerfile or ""
         for wish, directive in (
@@ -97,8 +97,8 @@ class KanikoBuilder:
         ):
             if wish:
                 raise SpecError(
-                    f"%dockerfile says all of the environment, and %{directive} too.",
-                    f"Write it into {name}.",
+                    f"%dockerfile cannot be combined with %{directive}.",
+                    f"Write that part of the environment into {name}.",
                     directive=directive,
                 )
         text = context.read(ask.work, name, "%dockerfile")
@@ -122,7 +122,7 @@ class KanikoBuilder:
 
 
 def asked(wanted: Requirements) -> dict[str, str]:
-    """What pip is asked for, as the files of a build."""
+    """Return the requirements and constraints for pip as files of a build."""
     if not wanted.packages:
         return {}
     found = {f"{ASKED}/requirements.txt": "".join(f"{line}\n" for line in wanted.lines)}
@@ -132,31 +132,32 @@ def asked(wanted: Requirements) -> dict[str, str]:
 
 
 def check(wanted: Requirements) -> None:
-    """See that pip in a pod can do what it is asked for.
+    """Check that pip in a pod can install the requirements.
 
     Raises:
-        SourceError: A folder of this machine is named, or a user or a password.
+        SourceError: The requirements name a folder of this machine, a user or a password.
     """
     for place in (*wanted.personal, *(["%pipIndex"] if line_of(wanted.index) else [])):
         raise _personal(place)
     for line in map(requirements.shown, wanted.options):
         if line.startswith(("--find-links /", "--find-links '/")):
             raise SourceError(
-                f"{line} is a folder of this machine, and a pod builds the image.",
-                "Name an index that pods reach: %pipIndex=URL.",
+                f"{line} is a folder of this machine, but a pod builds the image.",
+                "Name an index that pods can reach: %pipIndex=URL.",
             )
 
 
 def _personal(place: str) -> SourceError:
-    """The error of an address with a password: all that a pod builds from stays in the image."""
+    """Return the error for an address with a password: all inputs of a build stay in the image."""
     return SourceError(
         f"{place} names a user or a password, which the image would keep.",
-        "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the password.",
+        "Write the address without it: %pipSecret=NAME names a Secret whose pip.conf has the "
+        "password.",
     )
 
 
 def undone(work: Work) -> Artifact:
-    """What a dry run shows: the image would be built."""
+    """Return the artifact of a dry run, and tell that an image would be built."""
     ask = work.ask
     work.emit(Notice(f"an image would be built and pushed to {work.target.name}."))
     return Artifact(ask.source, ask.python, WORKDIR, image=f"{work.target.name}:not-built-yet")

@@ -1,4 +1,4 @@
-"""The cell's own layers: packed, and sent so that an interrupt is heard."""
+"""Layers of the cell: packs them, and sends them so that an interrupt takes effect soon."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Source, SourceFile
 
 WORKDIR = "/ciao"
-"""As with a ConfigMap, so that a program finds itself in the same place by either builder."""
+"""The same folder as with a ConfigMap, so that the program's path does not depend on the
+builder."""
 _PIECE = 16 << 10
-"""Bytes that are sent before an interrupt is heard."""
+"""Bytes sent between two checks for an interrupt."""
 _IN_MEMORY = 16 << 20
-"""Bytes of files above which their layer is packed to the disk."""
+"""Total size of files, in bytes, above which their layer is packed on disk."""
 
 
 def packed(source: Source, folder: Path, heard: Callable[[], None]) -> tuple[Layer, ...]:
-    """The layers of a cell: ``%files`` below, which stay as they are while the cell is edited.
+    """Pack the layers of a cell: ``%files`` come first, as they rarely change between edits.
 
     Args:
         source: The cell.
-        folder: Gets what is too large for the memory.
-        heard: Is called for each piece that is packed; what it raises ends the work.
+        folder: Folder for layers that are too large for memory.
+        heard: Called for each piece that is packed; an exception of it ends the work.
 
     Raises:
         SourceError: A file cannot be read.
@@ -54,22 +55,22 @@ def _layer(files: Sequence[SourceFile], place: Path, heard: Callable[[], None]) 
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
                 f"no space is left in {place.parent.parent} to pack the cell's files.",
-                "Free some, or take less along with %files.",
+                "Free some space, or send fewer files with %files.",
             ) from None
         raise SourceError(
             f"{error.filename} cannot be read: {error.strerror}.",
-            "Mend it, or leave it out of %files.",
+            "Fix the file, or leave it out of %files.",
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Sent(Layer):
-    """A layer whose upload ends when its cell is interrupted."""
+    """Layer whose upload ends when its cell is interrupted."""
 
     heard: Callable[[], None]
 
     def open(self) -> bytes | IO[bytes]:
-        """What a request takes as its body."""
+        """Return the body of the upload request."""
         if isinstance(self.content, bytes) and self.size <= _PIECE:
             return self.content
         content = self.content
@@ -78,14 +79,14 @@ class Sent(Layer):
 
 
 class Body:
-    """A file that says when it is read, and gives little at a time: lines may be slow."""
+    """File that reports each read and returns small pieces, because the network may be slow."""
 
     def __init__(self, file: IO[bytes], heard: Callable[[], None]) -> None:
         self._file, self._heard = file, heard
         self.seek, self.tell, self.close = file.seek, file.tell, file.close
 
     def read(self, size: int = -1) -> bytes:
-        """What a request sends next."""
+        """Return the next piece of the upload."""
         self._heard()
         return self._file.read(_PIECE if size < 0 else min(size, _PIECE))
 

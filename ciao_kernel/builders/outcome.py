@@ -1,4 +1,4 @@
-"""How a build in a pod ended, for a user: one sentence, what may help, the last lines."""
+"""Explains the end of a build in a pod: one sentence, a hint, the last lines."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from ciao_kernel.plugins import PodEnd
 _SHOWN = 20
 _NO_CONDA = 64
 _KILLED = 137
-"""How a shell says that its command got SIGKILL; the executor itself may go on."""
+"""Exit code of a shell whose command got SIGKILL; the executor itself may continue."""
 _LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
 _COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$")
 
-# Words of the executor's last error, what they mean, what helps. {0} is the registry, {1} a part of
-# the words, {2} what the build would do there.
+# Pattern for the executor's last error, its meaning, a hint. {0} is the registry, {1} a part of the
+# error, {2} the action that failed.
 _REGISTRY = (
-    (r"\b429\b|TOOMANYREQUESTS", "the registry {0} takes no more requests for now.",
-     "Run the cell again in some minutes. It may let those do more whom it knows: %pushSecret=NAME "
-     "names a Secret with its password."),
+    (r"\b429\b|TOOMANYREQUESTS", "the registry {0} accepts no more requests for now.",
+     "Run the cell again in some minutes. Users who sign in may have a higher limit: "
+     "%pushSecret=NAME names a Secret with the registry's password."),
     (r"\b40[13]\b|UNAUTHORIZED|authentication required|DENIED",
-     "the registry {0} does not let the build {2}: its pod has no password that counts there.",
+     "the registry {0} does not let the build {2}: its pod has no password with that right.",
      "%pushSecret=NAME names a Secret (`kubectl create secret docker-registry`) with the right to "
      "{2}."),
-    (r"405 Method Not Allowed", "the registry {0} takes no images: it is read-only.",
+    (r"405 Method Not Allowed", "the registry {0} accepts no images: it is read-only.",
      "Name another one: %registry=…."),
     (r"(?i)no space left on device|\bErr:28\b", "the registry {0} has no space left.",
      "Remove images there, or name another one: %registry=…."),
     (r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
      "the registry {0} speaks http.",
-     "If it should: `%ciao config plainRegistries={0}`."),
+     "If that is intended: `%ciao config plainRegistries={0}`."),
     (r"x509|certificate signed by unknown authority",
      "the certificate of the registry {0} is not trusted by the build.",
-     "`%ciao config registryAuthority=FILE` names who signed it."),
+     "`%ciao config registryAuthority=FILE` names the authority that signed it."),
     (r"lookup (\S+) .*|no such host",
-     "the build's pod does not find the registry: {1}.",
-     "Nodes and pods have to know the registry by the name that the cell gives it."),
+     "the build's pod cannot resolve the name of the registry: {1}.",
+     "Nodes and pods must be able to resolve the registry's name as written in the cell."),
     (r"connection refused|connection reset|broken pipe|i/o timeout|no route to host|EOF",
      "the registry {0} does not answer the build.", "Is it up, and may pods reach it?"),
 )  # fmt: skip
@@ -61,14 +61,14 @@ _FULL = re.compile(r"no space left on device", re.IGNORECASE)
 
 
 def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) -> CiaoError:
-    """The error of a build that failed.
+    """Return the error of a failed build.
 
     Args:
-        end: How its pod ended.
-        text: Of the Dockerfile, as the pod got it.
-        name: Of its file; "" where the user has none.
-        target: The repository that it should have been pushed to.
-        namespace: Of the pod.
+        end: End of its pod.
+        text: Text of the Dockerfile, as the pod received it.
+        name: Name of its file; "" if the user has none.
+        target: Repository that the image is for.
+        namespace: Namespace of the pod.
     """
     found = _of_cluster(end, namespace) or _of_build(end, text, name, target)
     shown = [plain(line) for line in end.last if line.strip()][-_SHOWN:]
@@ -78,7 +78,7 @@ def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) 
 
 
 def plain(line: str) -> str:
-    """What a line of the executor's own log says; a command's line stays as it is."""
+    """Return the message of a line of the executor's log; the line of a command stays as it is."""
     if not (match := _LOG.match(line)):
         return line
     try:
@@ -88,32 +88,32 @@ def plain(line: str) -> str:
 
 
 def lost(target: Reference, tag: str) -> CiaoError:
-    """The error of a build that said all is well, though there is no image."""
+    """Return the error of a build that reported success but left no image."""
     return RegistryFault(
-        f"the build ended well, and there is no {target.name}:{tag}.",
+        f"the build succeeded, but there is no {target.name}:{tag}.",
         "Does somebody remove images there? Run the cell again.",
     )
 
 
 def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
-    """What the cluster did to the pod, whatever its lines say."""
+    """Return the error if the cluster ended the pod, independent of the log."""
     if end.reason == "OOMKilled":
         return _memory()
     if end.reason == "DeadlineExceeded":
         return ClusterFault(
-            "the build took longer than it may.",
+            "the build took longer than allowed.",
             "`%ciao config buildDeadline=SECONDS` gives it more time.",
         )
-    why = end.message.strip().rstrip(".") or end.reason or "nobody says why"
+    why = end.message.strip().rstrip(".") or end.reason or "no reason given"
     if end.reason == "Deleted":
         return ClusterFault(
             f"the pod that built the image was removed from {namespace}: {why}.",
             "Run the cell again.",
         )
-    if end.reason or end.code is None:  # evicted, or its node was shut down, or had no room for it
+    if end.reason or end.code is None:  # evicted, or the node was shut down or had no room
         return ClusterFault(
             f"the pod that built the image was ended in {namespace}: {why}.",
-            "A node needs room for the unpacked image. Run the cell again, or take a smaller base."
+            "A node needs room for the unpacked image. Run the cell again, or use a smaller base."
             if end.reason == "Evicted"
             else "Run the cell again.",
         )
@@ -122,13 +122,13 @@ def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
 
 def _memory() -> CiaoError:
     return ClusterFault(
-        "the build was killed, for it took more memory than it may.",
+        "the build was killed because it used more memory than allowed.",
         "`%ciao config buildMemory=8Gi` gives it more.",
     )
 
 
 def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError:
-    """What the executor says of it."""
+    """Return the error that the executor's log describes."""
     lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("error ")), "")
     said = said or next((line for line in lines if line.startswith("Error: ")), "")
@@ -165,37 +165,37 @@ def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError
 
 
 def _host(said: str) -> str:
-    """The registry that an error names; the first address may be that of who gives out tokens."""
+    """Return the registry that an error names; its first address may be a token server's."""
     found = next((match for pattern in _HOST if (match := pattern.search(said))), None)
     return found[1] if found else "of the base"
 
 
 def _full() -> CiaoError:
-    return ClusterFault("the node has no space left for the build.", "Take a smaller base.")
+    return ClusterFault("the node has no space left for the build.", "Use a smaller base.")
 
 
 def _of_command(lines: Sequence[str], text: str, name: str, code: int) -> CiaoError:
-    """A command of the Dockerfile that failed; what it wrote says why."""
+    """Return the error of a command that failed, explained by its output."""
     command, line, wrote = _command(lines, text)
     if code == _NO_CONDA and "ciao: there is no conda" in wrote:
         return SourceError(
             "the base image has no conda, which %condaEnv needs.",
-            "Name one that has: %base=…, such as a miniforge image.",
+            "Name an image with conda: %base=…, such as a miniforge image.",
         )
     if match := _NO_PACKAGE.search(wrote):
         away = _INDEX.search(wrote)
         return SourceError(
             f"pip finds no {match[1].strip()} in the build"
-            + (", for its pod does not reach the package index." if away else "."),
-            "Pods of the cluster need an index that they reach: %pipIndex=URL, or a Secret with a "
-            "pip.conf: %pipSecret=NAME."
+            + (", because its pod cannot reach the package index." if away else "."),
+            "Pods of the cluster need an index that they can reach: %pipIndex=URL, or a Secret "
+            "with a pip.conf: %pipSecret=NAME."
             if away
-            else "Is the name right? Name a version that there is.",
+            else "Is the name right? Name a version that exists.",
         )
     if _ASKS.search(wrote) and _PIP.search(f"{command}\n{wrote}"):
         return SourceError(
-            "the package index wants to know who asks.",
-            "%pipSecret=NAME names a Secret whose pip.conf has address, name and password.",
+            "the package index requires authentication.",
+            "%pipSecret=NAME names a Secret whose pip.conf has address, user and password.",
         )
     if match := _NO_DEB.search(wrote):
         return SourceError(
@@ -211,7 +211,7 @@ def _of_command(lines: Sequence[str], text: str, name: str, code: int) -> CiaoEr
 
 
 def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:
-    """The last command that was begun, its line, and what was written since."""
+    """Return the last command that was started, its line, and its output."""
     begun, since = "", 0
     for number, line in enumerate(lines):
         if match := _COMMAND.search(line.rstrip()):

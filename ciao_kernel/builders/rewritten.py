@@ -1,6 +1,6 @@
-"""Dockerfiles rewritten for the executor: pinned, sealed, and fed by an image.
+"""Rewrites Dockerfiles for the executor: pins bases, adds a seal, copies files from an image.
 
-All lines keep their numbers, but for those that a seal is put between.
+All lines keep their numbers, except after the lines that a seal adds.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ciao_kernel.builders.dockerfile import FROM, REMOTE, Instruction, instructi
 from ciao_kernel.errors import SourceError
 
 CARRIED = "/ciao-context"
-"""Where an image that carries a large context has it."""
+"""Folder of a large context in the image that carries it."""
 _SEAL = "ARG CIAO_PIP_SECRET="
 
 
 def pinned(text: str, digests: Mapping[int, str]) -> str:
-    """Put images by their digests into FROM and COPY, by line: the text says what it builds."""
+    """Replace images in FROM and COPY by their digests, so that the text determines the result."""
 
     def written(one: Instruction) -> str:
         if one.line not in digests:
@@ -31,10 +31,10 @@ def pinned(text: str, digests: Mapping[int, str]) -> str:
 
 
 def through(text: str, image: str) -> str:
-    """Let a Dockerfile take its files out of an image that carries them at :data:`CARRIED`.
+    """Let a Dockerfile copy its files from an image that carries them at :data:`CARRIED`.
 
     Raises:
-        SourceError: An ADD could do more than copy.
+        SourceError: The Dockerfile has an ADD, which may do more than copy.
     """
 
     def written(one: Instruction) -> str:
@@ -42,8 +42,8 @@ def through(text: str, image: str) -> str:
             return ""
         if one.name == "ADD":
             raise SourceError(
-                f"line {unsealed(text, one.line)}: ADD takes a file of a context that is too large "
-                "for it.",
+                f"line {unsealed(text, one.line)}: ADD is not supported for a context of this "
+                "size.",
                 "Write COPY, and unpack archives by RUN.",
             )
         *files, target = one.words
@@ -55,11 +55,11 @@ def through(text: str, image: str) -> str:
 
 
 def sealed(text: str, secret: str) -> str:
-    """Let no layer serve that was built with another Secret: the executor keeps them by commands.
+    """Prevent the reuse of layers built with another Secret: the executor caches by command.
 
     Args:
-        text: Of the Dockerfile.
-        secret: Of the build; "" where there is none.
+        text: Text of the Dockerfile.
+        secret: Secret of the build; "" if there is none.
     """
 
     def written(one: Instruction) -> str:
@@ -69,7 +69,7 @@ def sealed(text: str, secret: str) -> str:
 
 
 def unsealed(text: str, line: int) -> int:
-    """The line of a Dockerfile that is another one once it is sealed."""
+    """Return the original number of a line of a sealed Dockerfile."""
     return line - sum(one.startswith(_SEAL) for one in text.splitlines()[: line - 1])
 
 

@@ -1,8 +1,8 @@
-"""``%builder=s2i``: an environment that the scripts of a builder image make.
+"""``%builder=s2i``: builds an environment with the scripts of a builder image.
 
-Any image of source-to-image serves, with neither its program nor a daemon: what the program would
-do stands in a Dockerfile, which a pod builds. The scripts get the requirements, ``%files`` and the
-folder ``.s2i``; the cell is appended to what they made, so that an edited one costs no build.
+Any builder image of source-to-image works, without the program s2i and without a daemon: a
+Dockerfile does the same steps, and a pod builds it. The scripts get the requirements, ``%files``
+and the folder ``.s2i``. The cell is appended to the result, so an edited cell needs no new build.
 
 https://github.com/openshift/source-to-image/blob/master/docs/builder_image.md
 """
@@ -41,7 +41,7 @@ class S2IBuilder:
     """``%builder=s2i``.
 
     Args:
-        settings: Registry, its authority, the executor's image.
+        settings: Registry, its certificate authority, the executor's image.
     """
 
     name = "s2i"
@@ -53,13 +53,13 @@ class S2IBuilder:
         self._executor = Executor(self._bench)
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
-        """Let the scripts make the environment unless it is there, and append the cell.
+        """Let the scripts build the environment unless it exists, and append the cell.
 
         Raises:
             SpecError: No builder image or no registry is named.
             SourceError: A file cannot be read, or a script failed.
-            RegistryFault: A registry says no.
-            ClusterFault: The cluster lets no such pod run, or has ended it.
+            RegistryFault: A request to a registry fails.
+            ClusterFault: The cluster refuses or ends the pod of the build.
         """
         spec = ask.spec.build
         builder = spec.s2i_builder or self._bench.settings.s2i_builder
@@ -79,7 +79,7 @@ class S2IBuilder:
         image = await work.inspect(named)
         known = scripts(image, str(named))
         texts = {name.rpartition("/")[2]: text for name, text in asked(wanted).items()}
-        if "constraints.txt" in texts:  # scripts know of one file alone
+        if "constraints.txt" in texts:  # scripts support one file only
             texts["requirements.txt"] += "-c constraints.txt\n"
         if wanted.index and wanted.packages:
             texts["requirements.txt"] = f"--index-url {wanted.index}\n{texts['requirements.txt']}"
@@ -100,12 +100,12 @@ class S2IBuilder:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """What the labels of a builder image say.
+    """Settings from the labels of a builder image.
 
     Args:
         place: Folder of its scripts.
-        user: Who runs them.
-        destination: Folder that the source is laid into.
+        user: User that runs the scripts.
+        destination: Folder that the source is copied into.
     """
 
     place: str = SCRIPTS
@@ -114,14 +114,14 @@ class Scripts:
 
 
 def scripts(image: Image, name: str) -> Scripts:
-    """Read the labels.
+    """Read the labels of a builder image.
 
     Args:
-        image: Of the builder.
-        name: For messages.
+        image: The builder image.
+        name: Its name, for messages.
 
     Raises:
-        SourceError: Its scripts are not in the image.
+        SourceError: The scripts are not in the image, or a label is invalid.
     """
     labels = image.labels
     url = labels.get("io.openshift.s2i.scripts-url") or labels.get("io.s2i.scripts-url")
@@ -129,13 +129,13 @@ def scripts(image: Image, name: str) -> Scripts:
     place = url.removeprefix("image://")
     if place == url or not re.fullmatch(r"/[\w./-]+", place):
         raise SourceError(
-            f"the scripts of {name} are at {url[:200]}, and only those in the image can be used.",
-            "Name a builder image with scripts of its own (image://…).",
+            f"the scripts of {name} are at {url[:200]}; they must be in the image.",
+            "Name a builder image that contains its scripts (image://…).",
         )
     user = labels.get("io.openshift.s2i.assemble-user") or "1001"
     destination = labels.get("io.openshift.s2i.destination") or "/tmp"
     if not _USER.fullmatch(user) or not re.fullmatch(r"/[\w./-]*", destination):
-        raise SourceError(f"the labels of {name} name no user or no folder that there could be.")
+        raise SourceError(f"the labels of {name} contain an invalid user or folder.")
     return Scripts(place.rstrip("/"), user, destination.rstrip("/"))
 
 
@@ -146,14 +146,14 @@ def dockerfile(
     source: frozenset[str],
     variables: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Write what source-to-image would do.
+    """Write a Dockerfile with the steps of source-to-image.
 
     Args:
-        builder: The image, by its digest.
-        name: The same as the user wrote it.
-        known: Its scripts.
-        source: Paths of the source's files: it may bring scripts of its own.
-        variables: For the scripts and the program.
+        builder: The builder image, by its digest.
+        name: The builder image as the user wrote it.
+        known: Settings from its labels.
+        source: Paths of the source's files, which may include scripts.
+        variables: Environment variables of the scripts and the program.
     """
     labels = {
         "io.openshift.s2i.build.image": name,
@@ -172,8 +172,8 @@ def dockerfile(
         lines.append(f"ENV {_pairs(variables)}")
     lines.append("USER root")
     if known.user.isdigit() and known.user != "0":
-        # The executor gives a user whom nobody knows a group of his own, and docker group 0, which
-        # the folders of builder images belong to.
+        # For a user without an entry, the executor uses a group of its own. Docker uses
+        # group 0, which owns the folders of builder images.
         lines.append(
             f"RUN grep -q '^[^:]*:[^:]*:{known.user}:' /etc/passwd || "
             f"echo 's2i:x:{known.user}:0::/:/bin/sh' >> /etc/passwd"
@@ -195,10 +195,10 @@ def _pairs(pairs: Iterable[tuple[str, str]], *, quoted: bool = False) -> str:
 
 
 def environment(text: str) -> tuple[tuple[str, str], ...]:
-    """Read ``.s2i/environment``: ``NAME=value`` on each line; others are passed over.
+    """Read ``.s2i/environment``: lines ``NAME=value``; other lines are ignored.
 
     Raises:
-        SourceError: A name is none, or a value has a password.
+        SourceError: A name is invalid, or a value has a password.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -206,20 +206,20 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
         if not equals or not name or name.startswith("#"):
             continue
         if not _NAME.fullmatch(name):
-            raise SourceError(f"{_ENVIRONMENT}, line {number}: {name[:80]!r} is no variable.")
+            raise SourceError(f"{_ENVIRONMENT}, line {number}: {name[:80]!r} is not a valid name.")
         if password(value):
             raise SourceError(
                 f"{_ENVIRONMENT}, line {number} names a password or a token, which the image would "
                 "keep.",
-                "Name the address alone: %pipSecret=NAME names a Secret whose pip.conf has the "
-                "password.",
+                "Write the address without it: %pipSecret=NAME names a Secret whose pip.conf has "
+                "the password.",
             )
         found[name] = value
     return tuple(found.items())
 
 
 def _source(work: Work, texts: Mapping[str, str]) -> tuple[File, ...]:
-    """The source for the scripts: requirements, ``%files`` and ``.s2i``."""
+    """Return the source for the scripts: requirements, ``%files`` and ``.s2i``."""
     folder, found = work.ask.work, dict[str, File]()
     ignored = ignore_files.s2i(context.ignores(folder, ".s2iignore"))
     if (folder / ".s2i").is_dir():
@@ -232,13 +232,13 @@ def _source(work: Work, texts: Mapping[str, str]) -> tuple[File, ...]:
             found[one.path] = File(one.path, content, runs)
     found |= {path: File(path, text.encode()) for path, text in texts.items()}
     if not found:
-        # A folder has to be there to be copied.
+        # A folder must exist to be copied.
         found[".s2ikeep"] = File(".s2ikeep", b"")
     return tuple(found[path] for path in sorted(found))
 
 
 def upload(files: Sequence[File]) -> tuple[File, ...]:
-    """Lay a source out as source-to-image does: its scripts apart from the rest."""
+    """Arrange a source as source-to-image does: its scripts in a folder of their own."""
     own = {path: f"upload/scripts/{path.rpartition('/')[2]}" for path in _OWN}
     placed = [
         replace(one, path=own[one.path], executable=True)

@@ -1,7 +1,7 @@
-"""Brings Python packages for another machine's Python here, as files: pip alone, no pod.
+"""Downloads Python packages for another machine's Python, as files: needs only pip, no pod.
 
-pip chooses what fits what is installed there already; what is there is not brought again, so that
-an image's numpy is not hidden by another one. What has no wheel cannot be had in this way.
+pip chooses versions that fit the packages installed there. Installed packages are not downloaded
+again, so an image's numpy is not hidden by another one. Only packages with a wheel are supported.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.redaction import masked
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[^]]*\])?)\s*@")
-"""A package before its address; an address alone has an @ of its own where it names a user."""
+"""Package name before its URL; a URL alone may contain an @ too, after a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """Packages that were brought here.
+    """Downloaded packages.
 
     Args:
-        folder: Where they are unpacked, as on a ``PYTHONPATH``.
-        names: ``name==version`` of each, sorted.
-        replaced: Those of them that hide another version of the image's.
-        made: They were not here before.
+        folder: Folder of the unpacked packages, as for a ``PYTHONPATH``.
+        names: ``name==version`` of each package, sorted.
+        replaced: Packages that hide another version in the image.
+        made: True if the packages were not in the cache before.
     """
 
     folder: Path
@@ -57,16 +57,16 @@ async def bring(
     """Choose versions, and unpack those that the target does not have.
 
     Args:
-        wanted: What pip is asked for.
-        target: Where they will be imported.
-        cache: Folder that keeps what was brought.
-        emit: Is told before something takes long.
-        days: After which what nobody has used is removed, where something is brought.
+        wanted: Requirements for pip.
+        target: Python that will import the packages.
+        cache: Folder that keeps downloaded packages.
+        emit: Receives a notice before a long step.
+        days: Days after which unused entries are removed, at the next download.
 
     Raises:
-        NoWheel: A package, or a version of it, has none.
-        SourceError: pip says that the requirements are wrong, or cannot reach its index.
-        EnvironmentFault: There is no pip, or no room.
+        NoWheel: A package, or a version of it, has no wheel.
+        SourceError: pip rejects the requirements, or cannot reach its index.
+        EnvironmentFault: There is no pip, or no space.
     """
     for line in wanted.lines:
         if "git+" in line or re.search(r"://\S+\.(zip|tar\.\w+|tgz)\b", line):
@@ -81,7 +81,7 @@ async def bring(
         except pip.Failed as error:
             if not earlier or error.away:
                 raise
-            emit("what was chosen earlier cannot be had any more; choosing anew …")
+            emit("versions chosen earlier are no longer available; choosing again …")
             chosen, _ = await choices.choose(wanted, target, cache, emit, anew=True)
             found = await _unpacked(chosen, wanted, target, cache, emit)
     except pip.Failed as error:
@@ -112,7 +112,7 @@ async def _unpacked(
         if have.get(one.name, one.version) != one.version
     )
     lines = _pinned(missing)
-    digests = [one.sha256 for one in missing]  # a line with an address has none
+    digests = [one.sha256 for one in missing]  # lines with an address contain none
     facts = json.dumps([target.python, target.architecture, target.musl, lines, digests])
     folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
     disk_cache.used(folder)
@@ -120,18 +120,18 @@ async def _unpacked(
     if made:
 
         def wait() -> None:
-            emit("another cell brings the same packages; waiting for it …")
+            emit("another cell is downloading the same packages; waiting for it …")
 
         async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
             if not folder.is_dir():
-                emit(f"bringing {', '.join(names)} …")
+                emit(f"downloading {', '.join(names)} …")
                 await _unpack([*wanted.options, *lines], target, folder, wanted.index, lock)
     return Wheels(folder, names, replaced, made)
 
 
 def _pinned(chosen: Sequence[Chosen]) -> list[str]:
-    """Lines that bring these very wheels, where their digests are known."""
-    known = all(one.sha256 and not one.address for one in chosen)  # pip wants all or none
+    """Return requirement lines for exactly these wheels; digests only if all are known."""
+    known = all(one.sha256 and not one.address for one in chosen)  # pip requires all or none
     return [
         f"{one.name} @ {one.address}"
         if one.address

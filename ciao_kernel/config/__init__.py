@@ -1,9 +1,9 @@
-"""Settings: what a user, an administrator or a kernel sets once, for all cells.
+"""Settings that a user, an administrator or a kernel sets once, for all cells.
 
 Each place overrides the one before: built-in, ``/etc/ciao/config.toml``,
 ``~/.config/ciao/config.toml``, ``CIAO_*`` variables, ``%ciao config key=value``. A cell's
-directives come last. Names are compared as directives' names are: ``onShutdown`` is
-``on-shutdown`` is ``CIAO_ON_SHUTDOWN``.
+directives come last. Names are compared like names of directives: ``onShutdown``,
+``on-shutdown`` and ``CIAO_ON_SHUTDOWN`` are the same setting.
 """
 
 from ciao_kernel.config.settings import Settings, shown_name

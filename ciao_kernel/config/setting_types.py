@@ -1,7 +1,7 @@
-"""The types of value that settings have; :mod:`ciao_kernel.magics.value_types` has a directive's.
+"""Value types of settings; :mod:`ciao_kernel.magics.value_types` has those of directives.
 
-A setting's text is its value as it stands: a file, a variable or the command line has taken its
-quotes off already. So words with blanks in them, such as paths, need no second pair.
+The text of a setting has no quotes: the file, the variable or the command line has already removed
+them. So values with spaces, such as paths, need no second pair of quotes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Folder:
     expected: str = "the path of a folder"
 
     def parse(self, text: str) -> Path:
-        """Make it absolute."""
+        """Return the absolute path."""
         try:
             path = Path(text.strip()).expanduser()
         except RuntimeError:
-            raise ValueError(f"{self.expected} (nobody has that name)") from None
+            raise ValueError(f"{self.expected} (no user has that name)") from None
         if not text.strip() or not text.isprintable():
             raise ValueError(self.expected)
         return path.absolute()
 
     def render(self, value: Path) -> str:
-        """Write it in full."""
+        """Return the path as text."""
         return str(value)
 
 
@@ -42,30 +42,30 @@ class Text:
     expected: str = "one line of text, or nothing"
 
     def parse(self, text: str) -> str:
-        """Take the blanks around it away."""
+        """Remove the spaces around the text."""
         if not text.isprintable():
             raise ValueError(self.expected)
         return text.strip()
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the text unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from ``low`` up."""
+    """A number that is at least ``low``."""
 
     low: float
     unit: str
 
     @property
     def expected(self) -> str:
-        """Names the least."""
-        return f"a number of {self.unit} from {self.low:g} up"
+        """Describe the range."""
+        return f"a number of {self.unit}, at least {self.low:g}"
 
     def parse(self, text: str) -> float:
-        """Check the range."""
+        """Return the number, after a check of the range."""
         try:
             value = float(text)
         except ValueError:
@@ -75,7 +75,7 @@ class Number:
         return value
 
     def render(self, value: float) -> str:
-        """Write a whole number without its point."""
+        """Write a whole number without a decimal point."""
         return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -83,38 +83,38 @@ class Number:
 class Images:
     """An image for each framework."""
 
-    expected: str = "FRAMEWORK=IMAGE, several with spaces between"
+    expected: str = "FRAMEWORK=IMAGE, separated by spaces"
 
     def parse(self, text: str) -> Mapping[str, str]:
-        """Split into pairs; a framework's name is in small letters."""
+        """Split the text into pairs; framework names become lower case."""
         pairs = [word.partition("=") for word in text.split()]
         if not all(name and image for name, _, image in pairs):
             raise ValueError(self.expected)
         return {name.lower(): image for name, _, image in pairs}
 
     def render(self, value: Mapping[str, str]) -> str:
-        """Write the pairs."""
+        """Return the pairs as text."""
         return " ".join(f"{name}={image}" for name, image in value.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Hosts, each with its port if it has one."""
+    """Hosts, each with an optional port."""
 
-    expected: str = "HOST or HOST:PORT, several with spaces between"
+    expected: str = "HOST or HOST:PORT, separated by spaces"
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Split, and refuse addresses: a registry is named without https://."""
+        """Split the text, and refuse addresses: a registry is written without https://."""
         found = tuple(text.split())
         if any("/" in host or not host.isprintable() for host in found):
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Write them with spaces between."""
+        """Join the hosts with spaces."""
         return " ".join(value)
 
 
 def one_of(*names: str, convert: Callable[[str], Any] = str) -> Choice:
-    """One of a few names; ``convert`` makes the value of it."""
+    """Return a choice of a few names; ``convert`` turns the chosen name into the value."""
     return Choice(lambda: names, convert)

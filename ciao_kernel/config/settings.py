@@ -1,4 +1,4 @@
-"""All settings: their names, kinds, built-in values and help."""
+"""All settings: their names, types, built-in values and help."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KANIKO = (
     "gcr.io/kaniko-project/executor:v1.24.0"
     "@sha256:4e7a52dd1f14872430652bb3b027405b8dfd17c4538751c620ac005741ef9698"
 )
-"""The executor by its digest (an index: amd64, arm64, s390x, ppc64le); the version that the tests
-run. Whoever builds with it trusts it with the passwords of registries."""
+"""The executor by its digest (an index: amd64, arm64, s390x, ppc64le), in the version that the
+tests run. Builds entrust the passwords of registries to it."""
 
 
 def _state_home() -> Path:
@@ -34,17 +34,17 @@ def _setting(default: Any, kind: Kind, text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings. ``origins`` says where each that is not built-in was set."""
+    """All settings. ``origins`` has the place of each setting that is not built-in."""
 
-    backend: str = _setting("auto", Text(), "Where jobs run if a cell does not say.")
-    builder: str = _setting("auto", Text(), "How code travels if a cell does not say.")
-    framework: str = _setting("", Text(), "Framework of cells that name none.")
+    backend: str = _setting("auto", Text(), "Where jobs run, for cells without %backend.")
+    builder: str = _setting("auto", Text(), "How code is delivered, for cells without %builder.")
+    framework: str = _setting("", Text(), "Framework for cells without %framework.")
     python: str = _setting("", Text(), "Interpreter of local replicas; empty: the kernel's.")
     clean_policy: CleanPolicy = field(
         default=CleanPolicy.RUNNING,
         metadata={
             "kind": one_of(*(policy.value for policy in CleanPolicy), convert=CleanPolicy),
-            "help": "What goes when a job is over.",
+            "help": "What is removed when a job is over, for cells without %cleanPolicy.",
         },
     )
     on_shutdown: str = _setting(
@@ -57,89 +57,91 @@ class Settings:
         metadata={"kind": Folder(), "help": "Folder of local jobs: their files and logs."},
     )
     stop_grace: float = _setting(
-        5.0, Number(0, "seconds"), "From SIGTERM to SIGKILL when a replica is stopped."
+        5.0, Number(0, "seconds"), "Time from SIGTERM to SIGKILL when a replica is stopped."
     )
     linger: float = _setting(
         1.0,
         Number(0, "seconds"),
-        "Time that other workers get to end by themselves once the job has succeeded; "
-        "on a cluster also once it has failed.",
+        "Time for other workers to end by themselves after the job has succeeded; "
+        "on a cluster also after it has failed.",
     )
     shutdown_wait: float = _setting(
         0.6,
         Number(0, "seconds"),
-        "Time after an interrupt in which a shutdown may still follow and save the job.",
+        "Time from an interrupt until the job is stopped; a shutdown in this time keeps the job.",
     )
     local_replicas: float = _setting(
-        128.0, Number(1, "replicas"), "How many replicas a local job may have."
+        128.0, Number(1, "replicas"), "Largest number of replicas of a local job."
     )
-    context: str = _setting("", Text(), "Context of the kubeconfig; empty: its current one.")
+    context: str = _setting("", Text(), "Context of the kubeconfig; empty: the current context.")
     namespace: str = _setting("", Text(), "Namespace of jobs; empty: the context's.")
     images: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"kind": Images(), "help": "Image of a framework's replicas on a cluster."},
     )
-    cluster_python: str = _setting("python3", Text(), "Interpreter of the replicas in their image.")
+    cluster_python: str = _setting("python3", Text(), "Python interpreter in the replicas' image.")
     ttl: float = _setting(
         86_400.0, Number(0, "seconds"), "Time that a finished job stays on the cluster."
     )
     request_patience: float = _setting(
-        30.0, Number(0, "seconds"), "Time for which an API server that is away is asked again."
+        30.0,
+        Number(0, "seconds"),
+        "Time for which a request is repeated while the API server does not answer.",
     )
     follow_patience: float = _setting(
         600.0,
         Number(1, "seconds"),
-        "Time that an API server may be away before a cell stops following its job.",
+        "Time without an answer of the API server after which a cell stops following its job.",
     )
     hopeless_wait: float = _setting(
         60.0,
         Number(0, "seconds"),
-        "Time after which a replica that cannot start (no image, no such Secret) fails the job.",
+        "Time after which a replica that cannot start (image or Secret missing) fails the job.",
     )
     architecture: str = _setting(
-        "amd64", Text(), "Of the cluster's nodes, for images: amd64, arm64."
+        "amd64", Text(), "Architecture of the cluster's nodes, for images: amd64, arm64."
     )
-    registry: str = _setting("", Text(), "Repository that gets the images of cells: HOST/PATH.")
+    registry: str = _setting("", Text(), "Repository for the images of cells: HOST/PATH.")
     plain_registries: tuple[str, ...] = _setting(
-        (), Hosts(), "Registries that speak http; with all others https is a must."
+        (), Hosts(), "Registries that use http; all others must use https."
     )
     registry_authority: str = _setting(
-        "", Text(), "File of the certificate that signs that of a private registry."
+        "", Text(), "File with the certificate of the authority of a private registry."
     )
     push_secret: str = _setting(
-        "", Text(), "Secret with registries' passwords if a cell names no %pushSecret."
+        "", Text(), "Secret with registry passwords, for cells without %pushSecret."
     )
     pip_secret: str = _setting(
         "",
         Text(),
-        "Secret with a pip.conf for pods that build, if a cell names no %pipSecret.",
+        "Secret with a pip.conf for pods that build images, for cells without %pipSecret.",
     )
     s2i_builder: str = _setting(
-        "", Text(), "Builder image of source-to-image if a cell names no %s2iBuilder."
+        "", Text(), "Builder image of source-to-image, for cells without %s2iBuilder."
     )
     kaniko_image: str = _setting(KANIKO, Text(), "Image of pods that build images.")
     build_deadline: float = _setting(
-        3600.0, Number(1, "seconds"), "Time after which a pod that builds an image is ended."
+        3600.0, Number(1, "seconds"), "Time after which a pod that builds an image is stopped."
     )
     build_cpu: str = _setting(
-        "", Text(), "Processors for a pod that builds an image: 2; empty: as they come."
+        "", Text(), "Processors for a pod that builds an image: 2; empty: no request and no limit."
     )
     build_memory: str = _setting(
-        "", Text(), "Memory for a pod that builds an image: 4Gi; empty: as it comes."
+        "", Text(), "Memory for a pod that builds an image: 4Gi; empty: no request and no limit."
     )
     cache_days: float = _setting(
         30.0,
         Number(1, "days"),
-        "Time after which packages that no cell has used go from the folder of local jobs.",
+        "Time without use after which packages are removed from the folder of local jobs.",
     )
     color: str = _setting("auto", one_of("auto", "always", "never"), "Colours in output.")
     output_rate: float = _setting(
         800_000.0,
         Number(1000, "bytes"),
-        "Log bytes a second that a cell shows; Jupyter Server's own limit is 1,000,000.",
+        "Log bytes per second that a cell shows; Jupyter Server's own limit is 1,000,000.",
     )
     output_limit: float = _setting(
-        20_000_000.0, Number(1000, "bytes"), "Log bytes that a cell shows in all."
+        20_000_000.0, Number(1000, "bytes"), "Log bytes that a cell shows in total."
     )
     line_limit: float = _setting(
         10_000.0, Number(80, "characters"), "Characters of one log line that a cell shows."
@@ -147,7 +149,7 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def with_values(self, values: Mapping[str, Any], origin: str) -> Settings:
-        """Return settings with some changed; ``origin`` names the place for the user.
+        """Return a copy with some settings changed; ``origin`` names their place for the user.
 
         Raises:
             SettingError: A name or a value is wrong; the message names ``origin``.
@@ -158,18 +160,18 @@ class Settings:
             text = value if isinstance(value, str) else str(value)
             try:
                 if not isinstance(value, str | int | float):
-                    raise ValueError("a text or a number")
+                    raise ValueError("text or a number")
                 changed[known.name] = known.metadata["kind"].parse(text)
             except ValueError as error:
                 raise SettingError(
-                    f"{origin}: {shown_name(known.name)} cannot be {text!r}: {error} was expected.",
+                    f"{origin}: {shown_name(known.name)} cannot be {text!r}: expected {error}.",
                     "`%ciao config` shows all settings.",
                 ) from None
         origins = {**self.origins, **dict.fromkeys(changed, origin)}
         return replace(self, **changed, origins=origins)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Name, value, origin and help of every setting."""
+        """Return name, value, origin and help of every setting."""
         return [
             (
                 shown_name(known.name),
@@ -182,13 +184,13 @@ class Settings:
 
 
 def shown_name(name: str) -> str:
-    """``on_shutdown`` as users write it: ``onShutdown``."""
+    """Return a name as users write it: ``onShutdown`` for ``on_shutdown``."""
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
 
 def names() -> list[str]:
-    """Every setting, as its field is called."""
+    """Return the field names of all settings."""
     return [known.name for known in _settings()]
 
 

@@ -1,4 +1,4 @@
-"""The places that settings come from: two files and the environment."""
+"""Sources of settings: two files and the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ciao_kernel.errors import SettingError
 
 
 def config_files() -> tuple[Path, Path]:
-    """The administrator's file and the user's."""
+    """Return the administrator's file and the user's file."""
     home = os.environ.get("XDG_CONFIG_HOME")
     user = Path(home) if home else Path.home() / ".config"
     return Path("/etc/ciao/config.toml"), user / "ciao" / "config.toml"
@@ -23,11 +23,11 @@ def config_files() -> tuple[Path, Path]:
 def load(
     files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read all places but the cell and the kernel.
+    """Return the settings of all places except the cell and the kernel.
 
     Args:
         files: Configuration files, weakest first; None means the usual two.
-        environment: Where ``CIAO_*`` variables are looked up; None means ``os.environ``.
+        environment: The variables, ``CIAO_*`` among them; None means ``os.environ``.
 
     Raises:
         SettingError: A file cannot be read, or a name or value in one of the places is wrong.
@@ -41,9 +41,9 @@ def load(
 def survey(
     files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[Settings, list[SettingError]]:
-    """Read as :func:`load` does, but leave out places that are wrong, and say what is.
+    """Read the settings like :func:`load`, but skip wrong places and return their errors.
 
-    For commands that must work all the same, such as ``ciao doctor``.
+    For commands that must work despite wrong settings, such as ``ciao doctor``.
     """
     settings, faults = Settings(), []
     variables = os.environ if environment is None else environment

@@ -1,1 +1,1 @@
-"""What a program needs beside it: modules, files, variables, packages."""
+"""Delivery of a program's modules, files, variables and packages."""

@@ -1,7 +1,7 @@
-"""Finds the files that ``%files`` names: files, folders with all in them, patterns.
+"""Find the files that ``%files`` names: files, folders with all their contents, patterns.
 
-Of a folder stays at home what ``.gitignore`` and its like say; what holds passwords or keys is
-refused. A ``!`` before a word takes it all the same.
+Files of a folder that ``.gitignore`` or a similar file excludes are left out. Files that hold
+passwords or keys are refused. A ``!`` before a word includes its files anyway.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ciao_kernel.model import SourceFile
 CACHES = frozenset(
     {"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""What never travels with a folder: others make it anew."""
+"""Names that are never delivered with a folder: other machines create them again."""
 _ENVIRONMENT = "pyvenv.cfg"
-"""Marks the folder of a virtual environment, which is of no use anywhere else."""
+"""File that marks a virtual environment, which works only in its original place."""
 _ANYWAY = "!"
 _LISTED = 3
 _LINK = {
-    errno.ENOENT: "it is a link that leads nowhere",
-    errno.ELOOP: "it is a link that leads back to itself",
+    errno.ENOENT: "it is a broken link",
+    errno.ELOOP: "it is a link to itself",
 }
 _KINDS = (
     (stat.S_ISSOCK, "socket"),
@@ -42,11 +42,11 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the words name.
+    """Files that the words name.
 
     Args:
-        files: By their paths.
-        notes: A sentence each on what stays at home.
+        files: The files by their paths.
+        notes: One sentence for each reason why files were left out.
     """
 
     files: dict[str, SourceFile]
@@ -54,18 +54,18 @@ class Found:
 
 
 def find(words: Sequence[str], folder: Path, entry: str) -> Found:
-    """Find what the words of ``%files`` name.
+    """Find the files that the words of ``%files`` name.
 
     Args:
-        words: In order.
-        folder: Where the user works. Of what is outside, only what a link in it names travels.
-        entry: File name of the program, which is none of them.
+        words: The words in order.
+        folder: The user's working folder. Files outside it are delivered only through links in it.
+        entry: File name of the program, which is never among the files.
 
     Raises:
-        SpecError: A word names nothing, or something that cannot travel.
+        SpecError: A word names nothing, or something that cannot be delivered.
         SourceError: A ``.gitignore`` cannot be read.
     """
-    if not words:  # then nothing of the folder needs to be looked at
+    if not words:  # then the folder need not be read
         return Found({}, ())
     search = _Search(folder, entry)
     for word in words:
@@ -74,7 +74,7 @@ def find(words: Sequence[str], folder: Path, entry: str) -> Found:
 
 
 def walk(top: Path) -> Iterator[Path]:
-    """All files below a folder that can be read, without caches; links to folders stay out."""
+    """Yield the files below a folder, without caches; links to folders are not followed."""
     for parent, folders, names in os.walk(top):
         if _ENVIRONMENT in names:
             folders.clear()
@@ -87,10 +87,10 @@ def walk(top: Path) -> Iterator[Path]:
 
 @dataclass
 class _Search:
-    """One search, and what it has found.
+    """A search and its results.
 
     Args:
-        folder: Where the user works.
+        folder: The user's working folder.
         entry: File name of the program.
     """
 
@@ -98,17 +98,17 @@ class _Search:
     entry: str
     files: dict[str, SourceFile] = field(default_factory=dict)
     _stay: dict[str, list[str]] = field(default_factory=dict)
-    """What was left out, by the file that says so."""
+    """Paths that were left out, by the file that excludes them."""
     _links: list[str] = field(default_factory=list)
     _environments: dict[Path, bool] = field(default_factory=dict)
-    """Whether a folder is a virtual environment."""
+    """Results of :meth:`_is_environment` by folder."""
 
     def __post_init__(self) -> None:
         self._home = Home(self.folder)
         self._origin = ""
 
     def take(self, word: str) -> None:
-        """Find what one word names."""
+        """Find the files that one word names."""
         anyway = word.startswith(_ANYWAY)
         pattern = word.removeprefix(_ANYWAY)
         relative = PurePosixPath(pattern)
@@ -126,14 +126,14 @@ class _Search:
             tops = [self.folder / relative] if exact else self._glob(relative)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise _refused(pattern, reason or "it is no pattern") from None
+            raise _refused(pattern, reason or "it is not a valid pattern") from None
         if not tops:
             raise SpecError(
-                f"%files names {pattern}, and there is nothing of that name in {self.folder}.",
+                f"%files names {pattern}, but nothing in {self.folder} matches it.",
                 self._nearest(pattern),
                 directive="files",
             )
-        # What is written out in full is wanted; what a pattern matches may be by chance.
+        # A full path is intended; a match of a pattern may be accidental.
         named = str(relative) if exact else _written(relative)
         self._origin, taken = "", 0
         alone = exact and not tops[0].is_dir()
@@ -147,38 +147,38 @@ class _Search:
                 elif exact and file == top:
                     raise SpecError(
                         f"%files names {path}, which is the name of the program itself.",
-                        "Leave it out, or rename that file.",
+                        "Leave it out, or rename the file.",
                         directive="files",
                     )
         if self._origin and not taken:
-            # Of the whole folder it would take keys and passwords too.
+            # For the whole folder, "!" would include keys and passwords too.
             whole = not pattern.strip("./*")
             raise SpecError(
-                f"%files names {pattern}, and all of it stays at home by {self._origin}.",
-                "Name the files or folders that are meant."
+                f"%files names {pattern}, but every match is excluded by {self._origin}.",
+                "Name the files or folders that you need."
                 if whole
-                else f"Write %files={_ANYWAY}{quote(pattern)} to take it all the same.",
+                else f"Write %files={_ANYWAY}{quote(pattern)} to include it anyway.",
                 directive="files",
             )
         if not taken and len(going) < len(tops):
             raise _refused(
                 pattern,
-                "a virtual environment never goes along",
-                "Name the packages that are needed: %packages brings them.",
+                "a virtual environment is never delivered",
+                "Name the packages that you need with %packages.",
             )
         if exact and not taken and tops[0].is_dir():
-            raise _refused(pattern, "there is no file in that folder")
+            raise _refused(pattern, "the folder contains no files")
 
     def notes(self) -> Iterator[str]:
-        """What stays at home, a sentence for each reason."""
+        """Yield one sentence for each reason why files were left out."""
         for origin, paths in self._stay.items():
             if left := [path for path in dict.fromkeys(paths) if path not in self.files]:
-                yield f"left at home by {origin}: {_some(left)}"
+                yield f"excluded by {origin}: {_some(left)}"
         if self._links:
             yield f"links to folders are not followed: {_some(self._links)}"
 
     def _below(self, top: Path, named: str, anyway: bool) -> Iterator[Path]:
-        """A file, or what is in a folder, without caches and what stays at home."""
+        """Yield a file, or the files in a folder, without caches and excluded files."""
         if not top.is_dir():
             if not self._stays(top, named, anyway):
                 yield top
@@ -197,13 +197,13 @@ class _Search:
                     inside.append(path.name)
             folders[:] = inside
             for file in (Path(parent, name) for name in sorted(names) if name not in CACHES):
-                # The last is Emacs' mark of a file that is open: a link that leads nowhere.
+                # Emacs marks an open file with a broken link whose name begins with ".#".
                 passing = file.suffix in (".pyc", ".pyo") or file.name.startswith(".#")
                 if not passing and not self._stays(file, named, anyway):
                     yield file
 
     def _in_environment(self, path: Path) -> bool:
-        """Whether something is a virtual environment, or lies in one."""
+        """Return whether a path is a virtual environment or is inside one."""
         above = [self.folder / one for one in path.relative_to(self.folder).parents]
         return any(map(self._is_environment, (path, *above[:-1])))
 
@@ -213,7 +213,7 @@ class _Search:
         return self._environments[folder]
 
     def _stays(self, path: Path, named: str, anyway: bool, end: str = "") -> bool:
-        """Whether something is left out; it is kept for a note."""
+        """Return whether a path is excluded; if it is, record it for a note."""
         if anyway:
             return False
         name = path.relative_to(self.folder).as_posix()
@@ -227,7 +227,7 @@ class _Search:
         raise _refused(path, error.strerror or "it cannot be read")
 
     def _glob(self, pattern: PurePosixPath) -> list[Path]:
-        """What a pattern matches; as in a shell, hidden files only where it says so."""
+        """Return the matches of a pattern; as in a shell, hidden files need a dot in it."""
         if not any(character in str(pattern) for character in "*?["):
             return []
         hidden = any(part.startswith(".") for part in pattern.parts)
@@ -240,11 +240,11 @@ class _Search:
         return found
 
     def _add(self, path: str, file: Path, anyway: bool, *, alone: bool) -> None:
-        hint = "Fix it, or leave it out" + ("." if alone else ": a line in .gitignore does.")
+        hint = "Fix it, or leave it out" + ("." if alone else ": add it to .gitignore.")
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise _refused(path, "its name is no UTF-8", "Rename it, or leave it out.") from None
+            raise _refused(path, "its name is not UTF-8", "Rename it, or leave it out.") from None
         try:
             known = file.stat()
             if not stat.S_ISREG(known.st_mode):
@@ -259,9 +259,9 @@ class _Search:
             raise _refused(
                 path,
                 secret,
-                f"If it is meant, write %files={_ANYWAY}{quote(path)}"
-                + ("." if alone else "; a line in .gitignore leaves it out.")
-                + " On a cluster, %envsecret brings passwords.",
+                f"To include it anyway, write %files={_ANYWAY}{quote(path)}"
+                + ("." if alone else "; to exclude it, add it to .gitignore.")
+                + " On a cluster, use %envsecret for passwords.",
             )
         self.files.setdefault(path, SourceFile(path, origin=file, size=known.st_size))
 
@@ -278,7 +278,7 @@ class _Search:
 
 
 def _there(path: Path) -> bool:
-    """Whether there is something, were it a link to nowhere; OSError where no path is so long."""
+    """Return whether a path exists, even as a broken link; OSError if the path is too long."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -287,7 +287,7 @@ def _there(path: Path) -> bool:
 
 
 def _written(pattern: PurePosixPath) -> str:
-    """The folder that a pattern writes out before its first sign: ``data`` of ``data/*.csv``."""
+    """Return the folder before the first wildcard of a pattern: ``data`` of ``data/*.csv``."""
     parts: list[str] = []
     for part in pattern.parts:
         if any(character in part for character in "*?["):
@@ -302,7 +302,7 @@ def _some(paths: Sequence[str]) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path for a message, whatever bytes it has."""
+    """Return a printable form of a path, which may contain any bytes."""
     text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 

@@ -1,7 +1,8 @@
-"""Files that say what stays at home: ``.gitignore``, ``.dockerignore`` and ``.s2iignore``.
+"""Read the files that exclude others: ``.gitignore``, ``.dockerignore`` and ``.s2iignore``.
 
-Git's patterns are one file's of each folder, and count where they stand; Docker's know ``**`` and
-count for what lies below them; those of source-to-image are Go's ``filepath.Match`` on whole paths:
+Each folder may have a ``.gitignore``, whose patterns are relative to that folder. Docker's patterns
+support ``**`` and also exclude everything below a match. Those of source-to-image are matched
+against whole paths by Go's ``filepath.Match``:
 https://git-scm.com/docs/gitignore, https://pkg.go.dev/path/filepath#Match
 """
 
@@ -17,44 +18,44 @@ from ciao_kernel.errors import SourceError
 
 _LARGE = 1 << 20
 _ITEM = re.compile(r"\[:([^]]*):\]|(\\.|[^\\])(?:-(\\.|[^]\\]))?", re.DOTALL)
-"""One of what stands in brackets: ``[:digit:]``, ``a`` or ``a-z``."""
+"""One item in brackets: ``[:digit:]``, ``a`` or ``a-z``."""
 _CLASSES = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
     "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~",
     "space": r"\t\n\r ", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
-"""Git's, which know no letters but those of English."""
+"""Git's character classes, which contain only English letters."""
 _STAR = "[^/]*"
 _NOTHING = "(?!)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One line: what it matches stays, or goes after all (``!``)."""
+    """One line: it excludes its matches, or includes them again (``!``)."""
 
     stays: bool
     pattern: re.Pattern[str]
     folders: bool = False
-    """It means folders alone."""
+    """True if the line matches only folders."""
     text: str = ""
-    """What it says, as a path."""
+    """The line as a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """The lines of one file that count for whole paths; the last one that matches decides."""
+    """The lines of a file that match whole paths; the last matching line decides."""
 
     rules: tuple[_Rule, ...] = ()
     back: bool = True
-    """A line of its own may take back what lies in a folder that stays."""
+    """True if a ``!`` line can include a path inside an excluded folder."""
 
     def __call__(self, path: str, named: str = "") -> bool:
-        """Whether a file stays at home.
+        """Return whether a file is excluded.
 
         Args:
-            path: Of the file, relative and with ``/``.
-            named: A folder above it, or itself, that was asked for by name: what a line says of
-                that one does not count.
+            path: Path of the file, relative and with ``/``.
+            named: The file, or a folder above it, if the user named it: lines that match it do
+                not count.
         """
         levels = list(_levels(path, named))
         return self._stays(levels) if self.back else any(self._stays([one]) for one in levels)
@@ -67,21 +68,21 @@ class Ignored:
         return found
 
     def anyway(self, path: str) -> bool:
-        """Whether a line says of this very file that it goes: ``!path``."""
+        """Return whether a line includes exactly this file: ``!path``."""
         said = any(rule.text == path and not rule.stays for rule in self.rules)
         return said and not self(path)
 
 
 class Home:
-    """All files of the three kinds that count for a folder, read as they are needed.
+    """All ignore files of the three kinds that apply to a folder, read when they are needed.
 
-    Those of git count from the top of the repository on, the others in the folder alone.
+    Those of git apply from the top of the repository down, the others only in the folder itself.
 
     Args:
-        folder: Of the notebook.
+        folder: Folder of the notebook.
 
     Raises:
-        SourceError: One cannot be read; so do all methods.
+        SourceError: A file cannot be read; all methods raise it too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,12 +96,12 @@ class Home:
         self._known: dict[tuple[str, str], str] = {}
 
     def keeps(self, path: str, *, folder: bool = False, named: str = "") -> str:
-        """Which file says that something stays at home; "" where none does.
+        """Return the ignore file that excludes a path; "" if none does.
 
         Args:
-            path: From the notebook's folder on, with ``/``.
-            folder: It is one: only git can say of a whole folder that it stays.
-            named: A folder above it, or itself, that was asked for by name.
+            path: Path relative to the notebook's folder, with ``/``.
+            folder: The path is a folder: only git can exclude a whole folder.
+            named: The path, or a folder above it, if the user named it.
         """
         for level in _levels(path, named):
             if origin := self._git(level, folder or level != path):
@@ -111,7 +112,7 @@ class Home:
         return ""
 
     def _git(self, path: str, folder: bool) -> str:
-        """What git says of one path, without those above it."""
+        """Return the ``.gitignore`` that excludes a path itself, not a folder above it."""
         asked = (path, "/" if folder else "")
         if asked not in self._known:
             self._known[asked] = self._asked(path, folder)
@@ -143,13 +144,13 @@ def docker(text: str) -> Ignored:
 
 
 def s2i(text: str) -> Ignored:
-    """Read a ``.s2iignore``; the file itself goes along."""
+    """Read a ``.s2iignore``; the file itself is never excluded."""
     own = _Rule(stays=False, pattern=re.compile(r"\.s2iignore"))
     return Ignored((*_lines(text, deep=False), own), back=False)
 
 
 def git(text: str) -> tuple[_Rule, ...]:
-    """Read a ``.gitignore``: for paths from its folder on, without what is said of those above."""
+    """Read a ``.gitignore``; its rules match a path relative to its folder, not what is below."""
     found = []
     for raw in text.split("\n"):
         line = re.sub(r"(?<!\\) +$", "", raw.removesuffix("\r"))
@@ -178,7 +179,7 @@ def _lines(text: str, *, deep: bool) -> Iterator[_Rule]:
 
 
 def _levels(path: str, named: str = "") -> Iterator[str]:
-    """A path after those above it, from below a named one on; none for the folder itself."""
+    """Yield the folders above a path that are below ``named``, then the path; nothing for "."."""
     parts = PurePosixPath(path).parts
     first = len(PurePosixPath(named).parts) if named else 0
     for end in range(first + 1, len(parts) + 1):
@@ -189,20 +190,20 @@ def _text(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             raw = opened.read(_LARGE + 1)
-        if len(raw) > _LARGE:  # what its last lines name would travel
+        if len(raw) > _LARGE:  # without its last lines, too little would be excluded
             raise OSError(errno.EFBIG, "it is larger than a megabyte")
         return raw.decode(errors="surrogateescape").removeprefix("\ufeff")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
     except OSError as error:
         raise SourceError(
-            f"{file}, which says what stays at home, cannot be read: {error.strerror}.",
+            f"the ignore file {file} cannot be read: {error.strerror}.",
             "Shorten it." if error.errno == errno.EFBIG else "Fix its permissions.",
         ) from None
 
 
 def _repository(folder: Path) -> Path:
-    """The top of the repository that a folder is in; the folder itself where it is in none."""
+    """Return the top folder of the repository around a folder; the folder itself if none."""
     for one in (folder, *folder.parents):
         if (one / ".git").exists():
             return one
@@ -210,12 +211,12 @@ def _repository(folder: Path) -> Path:
 
 
 def _pattern(parts: Sequence[str], deep: bool, no: str = "^") -> re.Pattern[str]:
-    """One line as an expression that matches a path; ``no`` are the signs that turn a set round."""
+    """Return the regular expression of a line; ``no`` has the characters that negate a set."""
     found = ""
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if deep and part == "**":
-            if not last and parts[number + 1] == "**":  # a row of them says no more than one
+            if not last and parts[number + 1] == "**":  # several mean the same as one
                 continue
             found += ".+" if last else "(?:.*/)?"
             continue
@@ -227,12 +228,12 @@ def _pattern(parts: Sequence[str], deep: bool, no: str = "^") -> re.Pattern[str]
 
 
 def _part(text: str, no: str) -> str:
-    """One name: ``*``, ``?``, ``[a-z]``, ``[^a-z]`` and a backslash before what means itself."""
+    """Translate a name with ``*``, ``?``, ``[a-z]``, ``[^a-z]`` and backslash escapes."""
     found, at = "", 0
     while at < len(text):
         character = text[at]
         if character == "*":
-            # A row of them says no more than one, and would take forever.
+            # Several mean the same as one, but the match would take forever.
             found += "" if found.endswith(_STAR) else _STAR
         elif character == "?":
             found += "[^/]"
@@ -252,9 +253,9 @@ def _part(text: str, no: str) -> str:
 
 
 def _inside(text: str, at: int) -> tuple[str, int]:
-    """What stands in brackets, "" where it means nothing, and where they close.
+    """Return the content of brackets, "" if it is invalid, and the place of the closing bracket.
 
-    A first one that closes them is one of the set.
+    A closing bracket in the first place belongs to the set.
     """
     found = ""
     while not found or not text.startswith("]", at):

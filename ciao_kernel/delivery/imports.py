@@ -1,7 +1,7 @@
-"""Gather what a program needs: itself, the local modules it imports, the files it names.
+"""Gather a program, the local modules that it imports, and the files that it names.
 
-The session calls :func:`gather` before anything exists. The result is the same on every
-backend, so that a cell which works on this machine works on a cluster.
+The session calls :func:`gather` before it creates anything. The result is the same on every
+backend, so that a cell that works on this machine works on a cluster.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Source, SourceFile
 
 CELL = "ciao_cell.py"
-"""The program's file. It shadows no module: a ``code.py`` breaks ``import pdb``, for one."""
+"""File name of the program. It shadows no module: a ``code.py`` would break ``import pdb``."""
 
 
 def entry_name(file: Path) -> str:
-    """Name of the delivered program for a file of the user's, such as ``train.py``.
+    """Return the name of the delivered program for a user's file, such as ``train.py``.
 
     The program's folder comes first on ``sys.path``, so a name of the standard library would
     hide that module from every package.
@@ -31,16 +31,16 @@ def entry_name(file: Path) -> str:
 
 
 def gather(code: str, folder: Path, words: tuple[str, ...] = (), entry: str = CELL) -> Source:
-    """Return the program with everything that travels with it.
+    """Return the program with everything that is delivered with it.
 
     Args:
         code: The program's text, delivered byte for byte.
-        folder: Where the user works. Of what is outside, only what a link in it names travels.
-        words: What ``%files`` names.
+        folder: The user's working folder. Files outside it are delivered only through links in it.
+        words: The words of ``%files``.
         entry: File name of the program.
 
     Raises:
-        SpecError: A word of ``%files`` names nothing, or what cannot travel.
+        SpecError: A word of ``%files`` names nothing, or something that cannot be delivered.
         SourceError: A local module cannot be read.
     """
     data = code.encode()
@@ -62,16 +62,16 @@ def gather(code: str, folder: Path, words: tuple[str, ...] = (), entry: str = CE
 
 @dataclass
 class _Imports:
-    """The closure of a program's imports over the modules that lie beside it."""
+    """The modules beside a program that it imports, directly or through other modules."""
 
     folder: Path
     names: set[str] = field(default_factory=set)
     modules: dict[str, SourceFile] = field(default_factory=dict)
     _unread: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
-    """Pieces of code, each with the package it belongs to."""
+    """Code that is still to be read, each piece with its package."""
 
     def follow(self, code: str) -> None:
-        """Find what a program imports, and what that imports in its turn."""
+        """Find the modules that a program imports, and the modules that those import."""
         self._unread.append((code, ()))
         while self._unread:
             self._read(*self._unread.pop())
@@ -82,7 +82,7 @@ class _Imports:
                 warnings.simplefilter("ignore")
                 tree = ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # The program was checked before; a module's own fault shows when it runs.
+            return  # The program was checked before; an error in a module appears when it runs.
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -94,19 +94,19 @@ class _Imports:
                 self._module(base)
 
     def _module(self, parts: tuple[str, ...]) -> None:
-        """Take along what an import of ``a.b.c`` loads, if it lies here."""
+        """Add the files that an import of ``a.b.c`` loads, if they are local."""
         if not parts or parts[0] in self.names:
             return
         self.names.add(parts[0])
         if parts[0] in sys.stdlib_module_names:
-            # In a plain cell too it is Python's own that is found: the kernel has it already.
+            # A plain cell gets Python's own module too: the kernel has already loaded it.
             return
         package, module = self.folder / parts[0], self.folder / f"{parts[0]}.py"
         # Python's own order: a package, then a module, then a folder without __init__.py.
         if module.is_file() and not (package / "__init__.py").is_file():
             self._add(module)
         elif package.is_dir():
-            # The whole package travels: what it imports by computed names is found too.
+            # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
                 if file.suffix == ".py":
                     self._add(file)
@@ -120,7 +120,7 @@ class _Imports:
         except OSError as error:
             raise SourceError(
                 f"{path}, which the code imports, cannot be read: {error.strerror}.",
-                "Fix its permissions, or do without the import.",
+                "Fix its permissions, or remove the import.",
             ) from None
         self.modules[path] = SourceFile(path, origin=file, size=len(data))
         self._unread.append((data, PurePosixPath(path).parts[:-1]))

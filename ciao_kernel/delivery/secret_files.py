@@ -1,6 +1,6 @@
-"""Tells files that hold passwords or keys, by their names and places, and by how they begin.
+"""Detect files that hold passwords or keys, by their names, places and first bytes.
 
-What travels with a job can be read by many: it lies in a ConfigMap, or in an image.
+Many people can read the files of a job: they are in a ConfigMap or in an image.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ _PLACES = (
 )  # fmt: skip
 _PUBLIC = ("*.pub", "*.example", "*.sample", "*.template", "*.dist")
 _LARGE = 64 << 10
-"""Bytes that no file of a key has."""
+"""Size in bytes that no key file exceeds."""
 _BUNDLES = (".pem", ".crt", ".cer")
-"""Of certificates; a key may stand behind them."""
+"""Suffixes of certificate files; a key may follow the certificates."""
 _TEXTS = (
     ".py", ".ipynb", ".md", ".rst", ".sh", ".js", ".ts", ".c", ".h", ".cpp", ".go", ".rs", ".java",
 )  # fmt: skip
-"""Of programs and explanations, which show a key as an example, or for a test."""
+"""Suffixes of programs and documents, which may show a key as an example or for a test."""
 _KEY = re.compile(rb"(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ANNEX = re.compile(r"/\.git/(modules/.+/)?annex/objects/")
-"""Where git-annex and DataLad keep the data that a repository's links lead to."""
+"""Folder of git-annex and DataLad for the data behind a repository's links."""
 _INDEXES = ("pip.conf", "pip.ini", ".condarc")
-"""Name indexes of packages, some with a password: ``https://user:password@host``, ``/t/TOKEN``."""
+"""Files that name package indexes, some with a password: ``https://user:password@host``,
+``/t/TOKEN``."""
 _PASSWORD = re.compile(rb"://[^/\s]+@|://\S+/t/")
 
 
 def reason(file: Path) -> str:
-    """Why a file is taken for a secret one, as the rest of a sentence on it; "" if it is not.
+    """Return why a file seems to be secret, as the end of a sentence; "" if it does not.
 
-    Where it is a link, what it leads to counts as well.
+    For a link, its target counts as well.
 
     Args:
-        file: It can be read.
+        file: A file that can be read.
 
     Raises:
-        OSError: It cannot.
+        OSError: The file cannot be read.
     """
     for path in {str(file), _ANNEX.sub("/", os.path.realpath(file))}:
         if why := by_name(path):
@@ -72,13 +73,13 @@ def reason(file: Path) -> str:
 
 
 def by_name(file: str | Path) -> str:
-    """Why a file is taken for a secret one by its name alone, which a completer goes by."""
+    """Return why a file seems to be secret by its name alone; used by completion."""
     path = PurePosixPath(str(file).lower())
     if ".git" in path.parts:
-        return "what lies in a repository's own folder may hold passwords"
+        return "files in a .git folder may hold passwords"
     if any(fnmatchcase(path.name, pattern) for pattern in _PUBLIC):
         return ""
     known = any(fnmatchcase(path.name, pattern) for pattern in _NAMES)
     if known or any(fnmatchcase(str(path), f"*/{place}") for place in _PLACES):
-        return "such files hold passwords or keys as a rule"
+        return "files like this usually hold passwords or keys"
     return ""

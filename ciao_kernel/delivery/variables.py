@@ -1,8 +1,8 @@
-"""Variables of the notebook as files for a job: what ``%input`` names.
+"""Write the notebook's variables that ``%input`` names to files for a job.
 
-The session calls :func:`deliver` before anything exists; completion asks :func:`travelling`. The
-type of a value chooses the form of its file, so that the program reads it back with one call.
-Of pandas, numpy and frameworks nothing is imported before a value is one of theirs.
+The session calls :func:`deliver` before it creates anything; completion calls :func:`travelling`.
+The type of a value determines its file format, so that the program reads it back with one call.
+pandas, numpy and the frameworks are imported only for values of their types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Source, SourceFile
 
 FOLDER = "input"
-"""The folder beside the program that gets the files."""
+"""Folder of the files, beside the program."""
 
 _FORMS = {
     ("pandas", "DataFrame"): "parquet",
@@ -38,7 +38,7 @@ _FORMS = {
         for one in (str, int, float, bool, type(None), list, tuple, dict)
     },
 }
-"""A type's package and name, and the ending of its file."""
+"""File suffix by package and name of a type."""
 
 _WAYS = {
     "to_pandas": "{}.to_pandas()",
@@ -52,19 +52,19 @@ _WAYS = {
     "toreadonly": "bytes({})",
     "__iter__": "list({})",
 }
-"""What a type has, and what makes of its values some that travel. The first that fits counts."""
+"""Expressions that make a value storable, by an attribute of its type. The first match counts."""
 
 
 def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] | None) -> Source:
-    """Return the source with a file for each variable among its files.
+    """Return the source with an additional file for each variable.
 
     Args:
-        source: What travels without them.
-        names: What ``%input`` names.
-        variables: Those of the notebook's cells; None where there is no notebook.
+        source: The program and its files, without the variables.
+        names: The names in ``%input``.
+        variables: The variables of the notebook; None if there is no notebook.
 
     Raises:
-        SpecError: There is no such variable, or no form for its type.
+        SpecError: There is no variable of that name, or no file format for its type.
     """
     files = {file.path: file for file in source.files}
     for name in dict.fromkeys(names):
@@ -72,18 +72,20 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
         path = f"{FOLDER}/{name}.{ending}"
         if FOLDER in files:
             raise _wrong(
-                "input is one of %files, and %input makes a folder of that name.",
+                "%files includes a file named input, but %input creates a folder of that name.",
                 "Rename the file.",
                 name,
             )
         if path in files:
-            raise _wrong(f"{path} is one of %files too.", "Rename the variable or the file.", name)
+            raise _wrong(
+                f"%files already includes {path}.", "Rename the variable or the file.", name
+            )
         files[path] = SourceFile(path, data, size=len(data))
     return replace(source, files=tuple(files[path] for path in sorted(files)))
 
 
 def travelling(variables: Mapping[str, Any]) -> Iterator[str]:
-    """Names of variables whose types have a form. Their values are asked nothing."""
+    """Yield the names of variables whose types can be stored. Their values are not inspected."""
     for name, value in list(variables.items()):
         if _form(type(value)):
             yield name
@@ -92,8 +94,8 @@ def travelling(variables: Mapping[str, Any]) -> Iterator[str]:
 def _value(name: str, variables: Mapping[str, Any] | None) -> Any:
     if variables is None:
         raise _wrong(
-            "%input names variables of a notebook, and here is none.",
-            "Store them in files, and name those with %files.",
+            "%input names variables of a notebook, but there is no notebook here.",
+            "Store them in files, and name the files with %files.",
             name,
         )
     if name in variables:
@@ -101,14 +103,14 @@ def _value(name: str, variables: Mapping[str, Any] | None) -> Any:
     known = [known for known in variables if not known.startswith("_")]
     near = difflib.get_close_matches(name, known, n=1)
     raise _wrong(
-        f"%input names {name}, and there is no variable of that name.",
-        f"Did you mean {near[0]}?" if near else "Run the cell that makes it first.",
+        f"%input names {name}, but there is no variable of that name.",
+        f"Did you mean {near[0]}?" if near else "First run the cell that creates it.",
         name,
     )
 
 
 def _form(kind: type) -> str:
-    """The ending of the files that hold values of a type; empty where there is none."""
+    """Return the file suffix for values of a type; "" if they cannot be stored."""
     for base in kind.__mro__:
         package = str(base.__module__).partition(".")[0]
         if form := _FORMS.get((package, base.__name__)):
@@ -117,7 +119,7 @@ def _form(kind: type) -> str:
 
 
 def _stored(name: str, value: Any) -> tuple[str, bytes]:
-    """A value as the ending and the bytes of a file."""
+    """Return the suffix and the bytes of a value's file."""
     form = _form(type(value))
     try:
         if form == "parquet":
@@ -132,81 +134,83 @@ def _stored(name: str, value: Any) -> tuple[str, bytes]:
     except _NoJson as error:
         place = name if error.value is value else _place(name, value, error.value)
         kind = type(error.value)
-        message = f"%input cannot take {name}: no file holds a value of type {kind.__name__}"
+        message = (
+            f"%input cannot take {name}: no file format supports values of type {kind.__name__}"
+        )
         if place != name:
-            message += f" inside another, and {place} is one"
+            message += f" inside another value, such as {place}"
         raise _wrong(f"{message}.", _instead(place, kind, place != name), name) from None
-    except Exception as error:  # pandas lets through whatever its engines raise
+    except Exception as error:  # pandas passes on any error of its engines
         raise _wrong(
             f"%input cannot take {name}, a {type(value).__name__}: {_reason(error)}.",
-            _mended(error) if form == "parquet" else "Change it",
+            _mended(error) if form == "parquet" else "Change the value",
             name,
         ) from error
 
 
 def _mended(error: Exception) -> str:
-    """What helps a table that no Parquet holds."""
+    """Return the hint for a table that Parquet cannot store."""
     twice = "duplicate" in str(error).lower()
-    return "Give each column a name of its own" if twice else "Give each column one type"
+    return "Give each column a unique name" if twice else "Give each column one type"
 
 
 def _table(name: str, value: Any) -> tuple[str, bytes]:
-    """Something of pandas as Parquet, with types and index; as CSV where pyarrow is missing."""
-    frame, kind = value, type(value)  # of its type, for a value has its columns as attributes
+    """Return a pandas object as Parquet, with types and index; as CSV without pyarrow."""
+    frame, kind = value, type(value)  # ask the type: a value has its columns as attributes
     if hasattr(kind, "levels"):  # a MultiIndex
         names = [str(at) if one is None else one for at, one in enumerate(value.names)]
         frame = value.to_frame(index=False, name=names)
-    elif not hasattr(kind, "columns"):  # One column, of which .squeeze("columns") makes a Series.
+    elif not hasattr(kind, "columns"):  # One column; .squeeze("columns") turns it into a Series.
         index = {} if hasattr(kind, "index") else {"index": False}
         frame = value.to_frame(**index, name=name if value.name is None else value.name)
     try:
         return "parquet", frame.to_parquet(engine="pyarrow")
     except ImportError:
-        # An index that only counts comes back by itself.
+        # A default index is created again when the file is read.
         counts = frame.index.equals(type(frame)(index=range(len(frame))).index)
         return "csv", frame.to_csv(index=not counts).encode()
 
 
 def _array(value: Any) -> bytes:
-    """An array or a tensor as numpy's file.
+    """Return an array or a tensor as a numpy file.
 
     Raises:
-        ValueError: The file would hold something else.
+        ValueError: The file would not keep the value unchanged.
     """
     import numpy  # type: ignore[import-not-found,unused-ignore]
 
     if isinstance(value, numpy.ma.MaskedArray):
-        raise ValueError("numpy's files do not keep a mask")
+        raise ValueError("numpy files cannot store a mask")
     if not isinstance(value, numpy.ndarray):
-        # PyTorch's may lie on a GPU, or belong to a gradient.
+        # A PyTorch tensor may be on a GPU, or require a gradient.
         own = value.numpy(force=True) if hasattr(value, "detach") else value.numpy()
         value = numpy.asarray(own)
     stream = io.BytesIO()
     numpy.save(stream, value, allow_pickle=False)
-    # Types that numpy does not know, such as bfloat16, come back as bytes without a meaning.
+    # Types that numpy does not support, such as bfloat16, would be read back as raw bytes.
     empty = io.BytesIO()
     numpy.save(empty, numpy.empty(0, value.dtype), allow_pickle=False)
     empty.seek(0)
     if numpy.load(empty).dtype != value.dtype:
-        raise ValueError(f"numpy's files do not keep the type {value.dtype}")
+        raise ValueError(f"numpy files cannot store the type {value.dtype}")
     return stream.getvalue()
 
 
 def _check_keys(value: Any) -> None:
-    """Refuse keys that JSON would make text of: the program would look for them in vain."""
-    rest: list[Any] = [(value,)]  # nothing holds itself: json has looked
+    """Refuse keys that JSON would convert to text: the program would not find them."""
+    rest: list[Any] = [(value,)]  # no value contains itself: json has checked
     while rest:
         one = rest.pop()
         if isinstance(one, dict):
             for key in one:
                 if not isinstance(key, str):
-                    raise ValueError(f"JSON has only text as keys, not {type(key).__name__}")
+                    raise ValueError(f"JSON allows only text as keys, not {type(key).__name__}")
             one = one.values()
         rest += (inner for inner in one if isinstance(inner, dict | list | tuple))
 
 
 def _place(name: str, value: Any, sought: Any) -> str:
-    """The expression for a value inside another, such as ``d['w']``."""
+    """Return the expression for a value inside another, such as ``d['w']``."""
     rest, seen = [(name, value)], set()
     while rest:
         place, one = rest.pop()
@@ -221,7 +225,7 @@ def _place(name: str, value: Any, sought: Any) -> str:
 
 
 class _NoJson(TypeError):
-    """JSON does not hold this value."""
+    """JSON cannot store this value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -229,9 +233,9 @@ class _NoJson(TypeError):
 
 
 def _plain(value: Any) -> Any:
-    """A numpy number as Python's own."""
+    """Return a numpy number as a Python number."""
     numpy = sys.modules.get("numpy")
-    # Of a date there would be only nanoseconds, and of a longdouble itself.
+    # item() reduces a date to nanoseconds, and returns a longdouble as it is.
     if numpy and isinstance(value, numpy.generic) and value.dtype.kind not in "mM":
         own = value.item()
         if not isinstance(own, numpy.generic):
@@ -240,27 +244,27 @@ def _plain(value: Any) -> Any:
 
 
 def _instead(place: str, kind: type, within: bool) -> str:
-    """The beginning of the hint for a value without a form.
+    """Return the beginning of the hint for a value that cannot be stored.
 
     Args:
-        place: The expression for it.
+        place: The expression for the value.
         kind: Its type.
-        within: Whether it is inside another value.
+        within: True if the value is inside another value.
     """
     form = _form(kind)
     if form not in ("", "json"):
-        return "Make it a variable of its own, and name that too"
+        return "Make it a separate variable, and name that too"
     way = next((way for has, way in _WAYS.items() if hasattr(kind, has)), "")
     if form or issubclass(kind, PurePath | Number):
         way = "float({})" if kind.__name__ == "longdouble" else "str({})"
     if not way:
-        return "Take what pandas, numpy or JSON hold"
+        return "Use a type that pandas, numpy or JSON can store"
     said = way.format(place)
-    return f"Put {said} in its place" if within else f"Name a variable that holds {said}"
+    return f"Replace it with {said}" if within else f"Name a variable that holds {said}"
 
 
 def _reason(error: Exception) -> str:
-    """An error's text in one line, without its full stop."""
+    """Return the text of an error in one line, without its full stop."""
     parts = [str(error)]
     if len(error.args) > 1 and all(isinstance(one, str) for one in error.args):
         parts = [str(one).strip().rstrip(".") for one in error.args]  # pyarrow's
@@ -269,7 +273,7 @@ def _reason(error: Exception) -> str:
 
 
 def _wrong(message: str, hint: str, name: str) -> SpecError:
-    """An error with its line; a hint without a full stop gets the way that is always open."""
+    """Return the error for a name; a hint without a full stop gets a general alternative."""
     if not hint.endswith((".", "?")):
-        hint += ", or write it to a file of your own and name that with %files."
+        hint += ", or write it to a file yourself and name the file with %files."
     return SpecError(message, hint, directive="input", word=name)

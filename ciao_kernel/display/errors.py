@@ -1,4 +1,4 @@
-"""How an error looks: the only place that colours one."""
+"""Formats errors; the only module that colours them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ciao_kernel.errors import CiaoError, JobFailed, describe
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 _BADGE = "\x1b[48;5;124m\x1b[38;5;231m"
-"""White on red. A notebook's error stands on light or on dark red, by theme, and no red can be
-read on both."""
+"""White on red. A notebook shows errors on light or dark red, depending on its theme, and no shade
+of red is readable on both."""
 
 
 _OPTIONS = re.compile(r"%(context|namespace)=")
 
 
 def spoken(text: str) -> str:
-    """Name commands as they are typed in a terminal: most texts are written for a notebook."""
+    """Write commands as they are typed in a terminal: most texts are written for a notebook."""
     return _OPTIONS.sub(r"--\1 ", text.replace("`%ciao ", "`ciao "))
 
 
 def uncolored(error: CiaoError) -> list[str]:
-    """Return the lines that show an error, without a command that a terminal would obey.
+    """Return the lines that show an error, without escape sequences.
 
-    A traceback comes from a job, and its last line may hold anything.
+    A traceback comes from a job, and its last line may contain anything.
     """
     return [plain(line) for text in describe(error) for line in text.split("\n")]
 
@@ -33,8 +33,8 @@ def colored(error: CiaoError, *, page: bool = False) -> list[str]:
     """Return the lines that show an error, with its name in red.
 
     Args:
-        error: What is shown.
-        page: For a notebook, whose ground is red itself, and not for a terminal.
+        error: The error.
+        page: Format for a notebook, which shows errors on red, and not for a terminal.
     """
     name = type(error).__name__
     styled, mark = (f"{_BADGE}{name}", _BOLD) if page else (f"{_RED}{_BOLD}{name}", _RED)

@@ -1,8 +1,8 @@
-"""From the bytes that replicas write to the lines that a person reads.
+"""Turns the bytes that replicas write into readable lines.
 
-Each line stands behind its replica, ``[worker-0] step 20``, in a colour of its own. What a
-cell shows is limited (a notebook that takes 100 MB of text never opens again); what is left
-out is counted, said, and still whole in the replica's log file.
+Each line follows the name of its replica, ``[worker-0] step 20``; each replica has its own colour.
+The output of a cell is limited (a notebook with 100 MB of text never opens again); lines left out
+are counted and reported, and the replica's log file still has all of them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from ciao_kernel.model import Output, Replica
 
 _COLORS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
-"""SGR codes of a terminal, whose owner has chosen what they look like; red is for errors."""
+"""SGR codes for terminals, whose users choose the actual colours; red is for errors."""
 FIXED_COLORS = tuple(f"38;5;{number}" for number in (31, 130, 133, 64, 98, 29, 132, 30, 63, 131))
-"""SGR codes for pages: contrast above 4 on white and on JupyterLab's dark ground, where its own
-yellow and cyan have 2 on white. More than 4.35 no colour has on both."""
+"""SGR codes for pages: contrast above 4 on white and on JupyterLab's dark background. JupyterLab's
+own yellow and cyan have 2 on white. No colour has more than 4.35 on both."""
 _RESET = "\x1b[0m"
 _BURST = 0.5
-"""Seconds whose bytes may come at once. Jupyter Server counts over 3 s, so this leaves room."""
+"""Seconds whose bytes may be sent at once. Jupyter Server counts over 3 s: this leaves room."""
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
-# Everything a terminal would obey but colour: cursor moves, titles, clearing, bells.
+# All terminal commands except colours: cursor moves, titles, clearing, bells.
 _ESCAPES = re.compile(
     r"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links and other strings
@@ -35,10 +35,10 @@ _CUT_OFF = re.compile(r"\x1b[^m]*\Z")
 
 
 def clean(line: str) -> str:
-    """Return a line as a terminal would leave it, with colours and without other commands."""
+    """Return a line as a terminal would show it, with colours but without other commands."""
     line = _ESCAPES.sub("", line.removesuffix("\r"))
     if "\r" in line:
-        # A progress bar writes over itself: what was written last is what is seen.
+        # A progress bar overwrites itself: only its last text is visible.
         parts = line.split("\r")
         line = next((part for part in reversed(parts) if _SGR.sub("", part).strip()), "")
     return line
@@ -50,21 +50,21 @@ def plain(line: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The lines of a text in which others had a hand, and none of their commands."""
+    """Return a text with parts from untrusted sources, without escape sequences."""
     return text if text.isprintable() else "\n".join(map(plain, text.split("\n")))
 
 
 NO_LIMIT = 10**9
-"""A line limit for terminals and pipes, which take lines of any length."""
+"""Line limit for terminals and pipes, which accept lines of any length."""
 
 
 class Prefixer:
     """Puts replicas' names in front of their lines.
 
     Args:
-        color: Whether names are coloured.
-        limit: Characters of one line that are shown.
-        replicas: The job's; each gets a colour of its own as long as there are colours.
+        color: Colour the names.
+        limit: Maximum number of characters shown of one line.
+        replicas: Replicas of the job; each gets its own colour, as long as there are colours.
         colors: SGR codes to choose from.
     """
 
@@ -83,7 +83,7 @@ class Prefixer:
         self._prefixes: dict[Replica, str] = {}
 
     def prefix(self, replica: Replica) -> str:
-        """``[worker-0] `` with its colour, which is the same wherever the job is shown."""
+        """Return ``[worker-0] `` with its colour, which is the same wherever the job is shown."""
         if replica not in self._prefixes:
             text = f"[{replica}] "
             if self._color:
@@ -112,19 +112,19 @@ class Prefixer:
 
 @dataclass(slots=True)
 class Count:
-    """How many lines of one replica came, and how many of them were left out."""
+    """Number of lines of one replica, and number of lines left out."""
 
     lines: int = 0
     left_out: int = 0
 
 
 class Batcher:
-    """Collects lines and gives them out in batches, within a rate and a total.
+    """Collects lines and returns them in batches, limited by a rate and a total.
 
     Args:
         prefixer: Formats the lines.
-        rate: Bytes a second that may be shown.
-        total: Bytes that may be shown in all.
+        rate: Maximum number of bytes shown per second.
+        total: Maximum number of bytes shown in all.
         clock: Seconds, monotonic.
     """
 
@@ -153,14 +153,14 @@ class Batcher:
         return bool(self._pending)
 
     def add(self, output: Output) -> None:
-        """Take whole lines of one replica."""
+        """Add whole lines of one replica."""
         count = self.counts.setdefault(output.replica, Count())
         count.lines += output.lines
         if output.data:
             self._pending.append(output)
             self._fresh += self._size(output)
             if self._fresh > 2 * self._burst:
-                # Of what waits, more is never shown at once.
+                # A batch never shows more than this.
                 self._cut(int(self._burst))
 
     def charge(self, size: int) -> None:
@@ -168,10 +168,10 @@ class Batcher:
         self._credit = max(self._credit - size, -self._burst)
 
     def take(self, *, last: bool = False) -> str:
-        """Return the text of what was added since the last call; what is too much is left out.
+        """Return the text added since the last call; lines beyond the limits are left out.
 
         Args:
-            last: Nothing more comes: the end of a job is shown even a little beyond the rate.
+            last: No more lines follow: the end of a job may exceed the rate a little.
         """
         now = self._clock()
         self._credit = min(self._burst, self._credit + self._rate * (now - self._counted))
@@ -181,7 +181,7 @@ class Batcher:
             return ""
         needed = sum(map(self._size, self._pending))
         if self._left > 0 and room < min(needed, self._burst / 8):
-            return ""  # A little later more fits.
+            return ""  # More fits a little later.
         if self._left <= 0:
             return self._nothing()
         room = min(room, self._left)
@@ -199,7 +199,7 @@ class Batcher:
         return len(output.data) + output.lines * self._overhead(output.replica)
 
     def _overhead(self, replica: Replica) -> int:
-        """Bytes of a line's prefix and end."""
+        """Return the bytes of a line's prefix and end."""
         return _wire_size(self._prefixer.prefix(replica)) + 2
 
     def _nothing(self) -> str:
@@ -209,17 +209,17 @@ class Batcher:
         if self._full_said:
             return ""
         self._full_said = True
-        return "… this cell shows no more; the log files in the table go on …\n"
+        return "… output limit reached; the rest is in the log files in the table …\n"
 
     def _cut(self, room: int) -> None:
-        """Keep the last lines of each replica, as many as fit, and count those that do not."""
+        """Keep the last lines of each replica that fit, and count the others."""
         written: dict[Replica, list[Output]] = {}
         needs: dict[Replica, int] = {}
         for one in self._pending:
             written.setdefault(one.replica, []).append(one)
             needs[one.replica] = needs.get(one.replica, 0) + self._size(one)
         self._pending, self._fresh = [], 0
-        # The quiet ones first: what they leave of their share is for the others.
+        # Quiet replicas first: the unused part of their share goes to the others.
         for number, replica in enumerate(sorted(written, key=lambda one: needs[one])):
             share = min(needs[replica], room // (len(written) - number))
             room -= share
@@ -236,7 +236,7 @@ class Batcher:
         start, lines = len(data), 0
         while start > 0:
             previous = data.rfind(b"\n", 0, start - 1) + 1
-            # An over-long line is cut when it is shown, so it costs no more than the cut.
+            # An overlong line is cut when it is shown, so only its shown part counts.
             share -= min(start - previous, 4 * self._prefixer.limit) + self._overhead(replica)
             if share < 0:
                 break
@@ -252,6 +252,6 @@ def _not_shown(missing: dict[Replica, int]) -> str:
 
 
 def _wire_size(text: str) -> int:
-    """Bytes of a text in a message: UTF-8 in JSON, where these characters take more."""
+    """Return the bytes of a text in a message: UTF-8 in JSON, which escapes some characters."""
     quoted = text.count("\n") + text.count('"') + text.count("\\")
     return len(text.encode("utf-8", "replace")) + quoted + 5 * text.count("\x1b")

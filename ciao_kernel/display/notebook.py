@@ -1,7 +1,7 @@
-"""The renderer for Jupyter: a live table that stays, curves if asked for, and lines below.
+"""Renderer for Jupyter: a live table that stays, curves on request, and lines below.
 
-The only module that makes HTML. It sends through a publisher, so that the kernel and the
-IPython extension use it alike.
+The only module that creates HTML. It sends through a publisher, so that both the kernel and the
+IPython extension can use it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from ciao_kernel.display.plot.plot_output import PlotOutput
 
 _TICK = 0.1
-"""Seconds between two stream messages: Jupyter drops messages, not bytes, when hurried."""
+"""Seconds between two stream messages: under load, Jupyter drops messages, not bytes."""
 _TABLE_TICK = 0.25
 _REDRAWN = 60_000
-"""Bytes a second that the table may cost, and the picture: one of 64 rows is drawn now and then."""
+"""Maximum bytes per second of the table, and of the plot: a table of 64 rows is drawn rarely."""
 _SHARE = 1 / 4
-"""Part of the rate that the table may take, and the picture too: the rest is for the lines."""
+"""Maximum share of the table in the output rate, and of the plot; the rest is for the lines."""
 
 
 class NotebookDisplay:
     """Shows a job in a cell.
 
     Args:
-        publisher: Carries the output.
+        publisher: Sends the output.
         settings: Rates, limits and colour.
     """
 
@@ -59,7 +59,7 @@ class NotebookDisplay:
         self._picture: PlotOutput | None = None
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
-        """Show the table and start the clock that sends batches."""
+        """Show the table and start the timer that sends batches."""
         self._table, self._ended, self._follow = Table(job), None, follow
         self._batcher = self._new_batcher(job.replicas)
         self._display_id = f"ciao-{secrets.token_hex(8)}"
@@ -76,18 +76,18 @@ class NotebookDisplay:
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def show(self, event: Event) -> None:
-        """Take an event; the first line after a pause is sent at once."""
+        """Show an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
-            # What was written before stands before.
+            # Earlier lines come first.
             self._unsent += self._batcher.take() + f"{plain_text(event.text)}\n"
             if self._table is None:
-                self._send()  # No end() comes that would tell of a fault.
+                self._send()  # No end() follows that could report a fault.
             else:
                 self._safely(self._send)
             return
         if self._table is None:
             if self._ended is not None and isinstance(event, Status):
-                # A stop ends the following first, and tells afterwards what became of the job.
+                # A stop first ends following, and later reports the final status of the job.
                 self._ended.status = event
                 self._safely(lambda: self._draw(update=True))
             return
@@ -107,10 +107,10 @@ class NotebookDisplay:
                 self._safely(lambda: self._draw(update=True))
 
     async def end(self) -> None:
-        """Send what is left and draw the table as it will stay."""
+        """Send the remaining lines and draw the final table."""
         if self._ticker is not None:
-            # It is not awaited: it only ever waits for the clock, and an interrupt that arrives
-            # here must not be taken for the ticker's own end.
+            # The ticker is not awaited: it only waits for the clock, and an interrupt that arrives
+            # here must not be mistaken for the ticker's own end.
             self._ticker.cancel()
             self._ticker = None
         if self._table is None:
@@ -147,7 +147,7 @@ class NotebookDisplay:
 
     async def _tick(self) -> None:
         while True:
-            # show() sends too, out of turn: two messages are never closer than a tick.
+            # show() also sends, between ticks: two messages are at least one tick apart.
             await asyncio.sleep(max(_TICK / 10, self._sent + _TICK - time.monotonic()))
             if time.monotonic() - self._sent >= _TICK:
                 self._safely(self._send)
@@ -156,7 +156,7 @@ class NotebookDisplay:
                 self._safely(self._draw_picture)
 
     def _safely(self, step: Callable[[], None]) -> None:
-        """Show something; a picture that cannot be drawn must not end a training."""
+        """Run a step of the display; a plot that cannot be drawn must not end a training."""
         try:
             step()
         except Exception as fault:
@@ -172,7 +172,7 @@ class NotebookDisplay:
     def _send(self) -> None:
         self._unsent += self._batcher.take()
         if self._unsent:
-            # Kept until it is sent: what fails now goes with the next.
+            # Kept until it is sent: text that fails now is sent with the next message.
             self._publisher.stream(self._unsent)
             self._unsent, self._sent = "", time.monotonic()
 
@@ -205,8 +205,8 @@ class NotebookDisplay:
         return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)
 
 
-# The colours are JupyterLab's own for its theme, moved towards the text's: its orange alone has a
-# contrast of 2.7 on white. A front end that cannot mix leaves the text as it is.
+# JupyterLab's theme colours, mixed with the text colour: JupyterLab's orange alone has a contrast
+# of 2.7 on white. A front end that cannot mix colours keeps the text colour.
 _STATE_COLORS = {
     state: f"color-mix(in srgb, {color} 70%, currentColor)"
     for state, color in {
@@ -227,14 +227,14 @@ def _text(table: Table) -> str:
 
 
 def _first_text(table: Table) -> str:
-    """What stays true where no output is ever updated, as in `jupyter console`."""
+    """Return a text that stays true if output is never updated, as in `jupyter console`."""
     job, count = table.job, len(table.job.replicas)
     of = "1 replica" if count == 1 else f"{count} replicas"
-    return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows how it is."
+    return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows its status."
 
 
 def _html(table: Table) -> str:
-    """Draw the table. Everything that comes from a job is escaped."""
+    """Return the table as HTML. Everything that comes from a job is escaped."""
     state = table.status.state if table.status else State.PENDING
     headings = table.headings()
     heads = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in headings)

@@ -1,4 +1,4 @@
-"""What carries a cell's output: the kernel and the IPython extension have one each."""
+"""Protocol for sending output to a cell: the kernel and the IPython extension implement it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Publisher(Protocol):
-    """What carries output to a cell."""
+    """Sends output to a cell."""
 
     def stream(self, text: str) -> None:
         """Append text to the cell's output."""
@@ -20,11 +20,11 @@ class Publisher(Protocol):
         update: bool,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Show a MIME bundle, or replace the one that was shown under this id.
+        """Show a MIME bundle, or replace the bundle that was shown under this ID.
 
         Args:
-            data: Texts by MIME type; base64 where the type is binary.
-            display_id: Names what is replaced.
-            update: Whether to replace.
-            metadata: By MIME type: such as the size of a picture.
+            data: Texts by MIME type; base64 for binary types.
+            display_id: ID of the bundle.
+            update: Replace the bundle.
+            metadata: Metadata by MIME type, such as the size of a picture.
         """

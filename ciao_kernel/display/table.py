@@ -1,6 +1,6 @@
-"""What the live table shows: one row a replica, and one line for the job.
+"""Content of the live table: one row per replica, and one line for the job.
 
-Renderers ask for :meth:`Table.rows` and draw them; nothing here knows how.
+Renderers call :meth:`Table.rows` and draw the rows; this module draws nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _COLUMNS = {
     "lines/s": "rate",
     "log": "log",
 }
-"""Headings, and which field of a row stands below each."""
+"""Headings, and the field of a row below each heading."""
 _ON_CLUSTERS = ("node", "restarts")
 _MOST = 100
-"""Rows that are shown; a page with a thousand of them does not scroll any more."""
+"""Maximum number of rows; a page with a thousand rows no longer scrolls."""
 _WIDTH = 80
 _EMPTY = "–"
 
@@ -39,7 +39,7 @@ class Row:
     replica: str
     state: State
     detail: str
-    """The state with what explains it, ``Failed (exit code 1)``."""
+    """The state with its explanation, ``Failed (exit code 1)``."""
     since: str = ""
     node: str = ""
     restarts: str = ""
@@ -48,12 +48,12 @@ class Row:
     log: str = ""
 
     def cells(self, headings: Iterable[str]) -> tuple[str, ...]:
-        """The texts under some headings."""
+        """Return the texts below some headings."""
         return tuple(getattr(self, _COLUMNS[heading]) for heading in headings)
 
 
 class Table:
-    """Collects what the table shows.
+    """Collects the content of the table.
 
     Args:
         job: The job.
@@ -67,17 +67,17 @@ class Table:
         self._last: dict[Replica, bytes] = {}
         self._rates: dict[Replica, _Rate] = {}
         self._drawn: list[_Rate] = []
-        """Of the rows that were drawn last."""
+        """Rates of the rows that were drawn last."""
 
     def output(self, event: Output) -> None:
-        """Note the last line of a replica, finished or not, and how many came."""
+        """Note the last line of a replica, finished or not, and the number of new lines."""
         self._rate(event.replica).add(event.lines)
         end = event.tail if event.tail.strip() else event.data[-4096:].rstrip()
         if end:
             self._last[event.replica] = end[-4096:]
 
     def title(self) -> str:
-        """The job's own line: ``tensorflow-x7k2f: Running``."""
+        """Return the line of the job: ``tensorflow-x7k2f: Running``."""
         status = self.status
         text = f"{self.job.name}: {status.state if status else State.PENDING}"
         if status and status.message:
@@ -85,17 +85,17 @@ class Table:
         return text
 
     def headings(self) -> tuple[str, ...]:
-        """The columns; nodes and restarts only where there are any."""
+        """Return the column headings; nodes and restarts only if there are any."""
         known = self.status.replicas if self.status else ()
         empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
         return tuple(heading for heading in _COLUMNS if heading not in empty)
 
     def rows(self) -> list[Row]:
-        """One row a replica, in the job's order; of many replicas those that matter most."""
+        """Return one row per replica, in the job's order; of many replicas, the most important."""
         self._drawn.clear()
         known = {one.replica: one for one in self.status.replicas} if self.status else {}
         all_of_them = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
-        all_of_them += known.values()  # someone has added some
+        all_of_them += known.values()  # replicas that someone has added
         if len(all_of_them) <= _MOST:
             return [self._row(one) for one in all_of_them]
         troubled = [one for one in all_of_them if one.state in (State.FAILED, State.LOST)]
@@ -106,18 +106,18 @@ class Table:
         return [*rows, Row(f"… {rest.total()} more", State.PENDING, states)]
 
     def grid(self) -> list[tuple[str, ...]]:
-        """The table as texts, headings first."""
+        """Return the table as texts, headings first."""
         headings = self.headings()
         return [headings, *(row.cells(headings) for row in self.rows())]
 
     def places(self) -> list[tuple[str, str]]:
-        """Where the job's files and logs are, for a reader."""
+        """Return the locations of the job's files and logs, for a reader."""
         known = self.status.replicas if self.status else ()
         logs = sorted({one.log.rpartition("/")[0] for one in known if one.log})
         return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
 
     def moving(self) -> bool:
-        """Whether a rate that is shown would change though nothing new comes."""
+        """Return whether a displayed rate would change even without new lines."""
         return any(rate.moving for rate in self._drawn)
 
     def _rate(self, replica: Replica) -> _Rate:
@@ -142,7 +142,7 @@ class Table:
 
 
 class _Rate:
-    """Lines a second over the last few seconds."""
+    """Lines per second over the last few seconds."""
 
     _SPAN = 3.0
 
@@ -167,11 +167,11 @@ class _Rate:
 
     @property
     def moving(self) -> bool:
-        """Whether lines count that will soon be too old."""
+        """Return whether some counted lines will soon be too old."""
         return bool(self._marks)
 
     def _forget(self) -> float:
-        """Drop what is too old, also where nobody asks for the rate; return the time."""
+        """Drop lines that are too old, even if nobody asks for the rate; return the time."""
         now = self._clock()
         while self._marks and now - self._marks[0][0] > self._SPAN:
             self._marks.popleft()
@@ -179,7 +179,7 @@ class _Rate:
 
 
 def _why(one: ReplicaStatus) -> str:
-    """How it ended, or what it waits for, in the cluster's words."""
+    """Explain how a replica ended, or why it waits, in the cluster's words."""
     ended = ending(one)
     said = one.reason if one.state in (State.PENDING, State.FAILED) else ""
     text = f"{said}, {ended}" if said and ended else said or ended
@@ -187,7 +187,7 @@ def _why(one: ReplicaStatus) -> str:
 
 
 def ending(one: ReplicaStatus) -> str:
-    """How a replica ended, if that needs a word: ``exit code 1``, ``SIGKILL``."""
+    """Explain how a replica ended, if necessary: ``exit code 1``, ``SIGKILL``."""
     if one.exit_code is None or one.state is State.SUCCEEDED:
         return ""
     if one.state is State.STOPPED:
@@ -196,7 +196,7 @@ def ending(one: ReplicaStatus) -> str:
 
 
 def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:
-    """Align texts in columns: the plain table of pipes and of ``text/plain``."""
+    """Align texts in columns: the plain table for pipes and for ``text/plain``."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

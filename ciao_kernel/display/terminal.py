@@ -1,8 +1,7 @@
-"""The renderer for terminals and pipes.
+"""Renderer for terminals and pipes.
 
-In a terminal: coloured lines above a live table. In a pipe: plain lines alone on standard
-output, so that they can be piped on; sentences, and the table once at the end, on standard
-error.
+In a terminal: coloured lines above a live table. In a pipe: only plain lines on standard output,
+so that they can be piped on; notices, and the table once at the end, on standard error.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from ciao_kernel.display.plot.curves import Curves
 
 _TICK = 0.1
-"""Seconds between two writes to a terminal: each one draws the table anew below the lines."""
+"""Seconds between two writes to a terminal: each write redraws the table below the lines."""
 _TABLE_TICK = 0.25
 _NARROW = 72
-"""Columns of a window below which the table leaves out what is :data:`_WIDE`."""
+"""Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
 _WIDE = ("since", "node", "restarts", "lines/s", "log")
 _STYLES = {
     State.SUCCEEDED: "green",
@@ -44,7 +43,7 @@ _STYLES = {
 
 
 def uses_color(settings: Settings, stream: TextIO) -> bool:
-    """Whether to colour: the setting, else NO_COLOR (no-color.org), else a terminal."""
+    """Return whether to colour: the setting, else NO_COLOR (no-color.org), else a terminal."""
     if settings.color != "auto":
         return settings.color == "always"
     dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -62,7 +61,7 @@ class TerminalDisplay:
 
     Args:
         settings: Colour.
-        stream: Where lines go.
+        stream: Receives the lines.
     """
 
     def __init__(self, settings: Settings, stream: TextIO) -> None:
@@ -80,7 +79,7 @@ class TerminalDisplay:
         self._unread = False
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
-        """Open the live table where there is a terminal."""
+        """Open the live table if the stream is a terminal."""
         self._table, self._follow = Table(job), follow
         if wishes := plots.asked(job.header):
             from ciao_kernel.display.plot.curves import Curves
@@ -99,7 +98,7 @@ class TerminalDisplay:
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def show(self, event: Event) -> None:
-        """Take an event. Lines are written at once, or in a terminal with the next few."""
+        """Show an event. Lines are written at once, or in a terminal with the next few lines."""
         if isinstance(event, Notice):
             text = f"{plain_text(spoken(event.text))}\n"
             if self._stream.isatty():
@@ -118,10 +117,10 @@ class TerminalDisplay:
             self._table.status = event
 
     async def end(self) -> None:
-        """Leave the last table standing."""
+        """Write the final table."""
         if self._ticker is not None:
             self._ticker.cancel()
-            await asyncio.wait({self._ticker})  # and not await it: our own cancel counts too
+            await asyncio.wait({self._ticker})  # not `await`: it would hide our own cancellation
             self._ticker = None
         table, self._table = self._table, None
         drawn, self._curves = self._curves, None
@@ -143,7 +142,7 @@ class TerminalDisplay:
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Give the terminal its cursor back, also where nothing could be ended in order."""
+        """Restore the terminal's cursor, even after a disorderly end."""
         if self._live is not None:
             live, self._live = self._live, None
             live.stop()
@@ -162,12 +161,12 @@ class TerminalDisplay:
                 self._flush()
 
     def _flush(self) -> None:
-        """Write the lines that wait, above the table."""
+        """Write the pending lines above the table."""
         if self._pending and self._live is not None:
             from rich.segment import Segment, Segments
 
             text, self._pending = "".join(self._pending), []
-            # As segments they are written as they are: rich would wrap and expand them.
+            # Segments are written unchanged: rich would wrap and expand a text.
             self._live.console.print(Segments([Segment(text)]), soft_wrap=True, end="")
             self._written = time.monotonic()
 
@@ -185,7 +184,7 @@ class TerminalDisplay:
 def _drawing(
     table: Table, below: Sequence[str], width: int, *, last: bool = False
 ) -> RenderableType:
-    """Draw the table for a window; the last one has its places below, for copying whole."""
+    """Draw the table for a window; the last table omits the places, which follow it uncut."""
     from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -193,11 +192,11 @@ def _drawing(
     def line(text: str, style: str = "") -> Text:
         return Text(plain_text(text), style=style, no_wrap=True, overflow="ellipsis")
 
-    left_out = _WIDE if width < _NARROW else ("log",)  # the whole path stands below
+    left_out = _WIDE if width < _NARROW else ("log",)  # the whole path is shown below
     shown = [heading for heading in table.headings() if heading not in left_out]
     drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in shown:
-        # A column that may wrap is the one that gives way in a narrow window.
+        # In a narrow window, only the column that may wrap is shortened.
         drawn.add_column(heading, no_wrap=heading != "last line", overflow="ellipsis")
     for row in table.rows():
         styles = [_STYLES.get(row.state, "") if heading == "state" else "" for heading in shown]
@@ -213,5 +212,5 @@ def _lines(drawn: Curves | None) -> Sequence[str]:
 
 
 def _places(table: Table) -> str:
-    """Where the job's files and logs are, never cut off."""
+    """Return the locations of the job's files and logs, never cut off."""
     return "".join(f"{name + ':':7} {place}\n" for name, place in table.places())

@@ -1,4 +1,4 @@
-"""PyTorch: a PyTorchJob's roles, its rule of success and its rendezvous environment.
+"""PyTorch: a PyTorchJob's roles, its success rule and its rendezvous environment.
 
 Facts: training-operator release-1.9, pkg/controller.v1/pytorch/{envvar,master,elastic}.go and
 pkg/webhooks/pytorch/pytorchjob_webhook.go. torchrun reads the ``PET_`` variables as its own
@@ -43,35 +43,35 @@ class PyTorch:
         master = said.get("master", ReplicaGroup("master", 1))
         if master.count != 1:
             raise SpecError(
-                f"a PyTorch job has exactly one master (rank 0), and {master.count} are asked for.",
-                "Write %master=1, or leave it out; %worker says how many others there are.",
+                f"a PyTorch job has exactly one master (rank 0), but {master.count} are requested.",
+                "Write %master=1, or leave it out; %worker sets the number of other replicas.",
                 directive="master",
             )
         if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:
             raise SpecError(
-                "a PyTorch job succeeds with its master; there is no other policy.",
-                "Leave %successPolicy out.",
+                "a PyTorch job succeeds when its master does; there is no other policy.",
+                "Leave out %successPolicy.",
                 directive="successPolicy",
             )
         if spec.runner is Runner.PYTHON and (spec.nproc_per_node or 1) > 1:
             raise SpecError(
-                "without torchrun a replica is one process.",
-                "Leave %nprocPerNode or %runner=python out.",
+                "without torchrun, a replica has only one process.",
+                "Leave out %nprocPerNode or %runner=python.",
                 directive="nprocPerNode",
             )
         workers = [group for group in spec.groups if group.role == "worker" and group.count]
         return replace(spec, groups=(master, *workers))
 
     def decider(self, spec: JobSpec) -> Replica:
-        """The master's success is the job's."""
+        """Return the master: its success is the success of the job."""
         return Replica("master", 0)
 
     def needs_package(self, spec: JobSpec) -> bool:
-        """Only for torchrun, which is part of the package."""
+        """Return whether torchrun is used, which is part of the package."""
         return spec.runner is not Runner.PYTHON
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """torchrun, which takes all it needs from the ``PET_`` variables, unless told not to."""
+        """Return the call of torchrun, which reads the ``PET_`` variables, or of plain Python."""
         if spec.runner is Runner.PYTHON:
             return (artifact.python, "-u", artifact.program, *spec.args)
         return (artifact.python, "-u", "-m", _TORCHRUN, artifact.program, *spec.args)
@@ -79,7 +79,7 @@ class PyTorch:
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
-        """MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the rank of the node, as there."""
+        """Return MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the node's, as in a PyTorchJob."""
         master = addresses[Replica("master", 0)]
         world = sum(processes_per_replica(spec, other) for other in addresses)
         rank = 0 if replica.role == "master" else replica.index + 1
@@ -97,7 +97,7 @@ class PyTorch:
         }
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
-        """A PyTorchJob. It has one number of processes; roles that differ tell torchrun theirs."""
+        """Return a PyTorchJob; it has one ``nprocPerNode``, and other numbers go to torchrun."""
         titles = {role: role.title() for role in self.roles}
         common = processes_per_replica(spec, self.decider(spec))
         own = {}
@@ -112,7 +112,7 @@ class PyTorch:
 
 
 def _with_processes(pod: Manifest, count: int) -> Manifest:
-    """Tell torchrun how many processes to start: an option wins over the operator's variable."""
+    """Set torchrun's number of processes: its option overrides the operator's variable."""
     first, *others = pod["spec"]["containers"]
     command = list(first.get("command") or ())
     if _TORCHRUN in command:
@@ -122,10 +122,10 @@ def _with_processes(pod: Manifest, count: int) -> Manifest:
 
 
 def processes_per_replica(spec: JobSpec, replica: Replica) -> int:
-    """How many processes torchrun starts in a replica.
+    """Return the number of processes that torchrun starts in a replica.
 
-    The operator's default is ``auto``: one a core, which makes a world of 64 out of "2
-    workers". Here it is one, or one for each GPU of the replica.
+    The operator's default is ``auto``: one process per core, which turns "2 workers" into a world
+    of 64. Here the default is one process, or one per GPU of the replica.
     """
     if spec.runner is Runner.PYTHON:
         return 1

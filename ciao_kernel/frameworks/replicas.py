@@ -1,4 +1,4 @@
-"""The part of a manifest that all kinds of the training operator have in common."""
+"""The part of a manifest that all job kinds of the training operator share."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def replica_specs(
     """Return the ReplicaSpecs of a job (training-operator, common_types.go).
 
     Args:
-        spec: The roles; those of no replica are left out.
-        pods: A pod template a role.
-        titles: Each role as the kind spells it.
-        container: The name that the kind wants its container to have.
+        spec: The roles; roles without replicas are left out.
+        pods: A pod template for each role.
+        titles: The spelling of each role in this kind.
+        container: The container name that this kind requires.
     """
     # Never: PyTorchJob's own default is OnFailure, which runs a program with a typo for ever.
     policy = spec.cluster.restart_policy or RestartPolicy.NEVER
@@ -35,7 +35,7 @@ def replica_specs(
 def _named(pod: Manifest, container: str) -> Manifest:
     first, *others = pod["spec"]["containers"]
     containers = [{"name": container, **first}, *others]
-    # So that kubectl, and ciao, know which one to show where others are put beside it.
+    # kubectl and ciao show this container if others are added to the pod.
     notes = {**(pod["metadata"].get("annotations") or {}), DEFAULT_CONTAINER: container}
     return {
         "metadata": {**pod["metadata"], "annotations": notes},

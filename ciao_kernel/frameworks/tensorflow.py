@@ -1,4 +1,4 @@
-"""TensorFlow: a TFJob's roles, its rule of success and its TF_CONFIG.
+"""TensorFlow: a TFJob's roles, its success rule and its TF_CONFIG.
 
 Facts: training-operator release-1.9, pkg/controller.v1/tensorflow/{tensorflow,tfjob_controller}.go
 and pkg/webhooks/tensorflow/tfjob_webhook.go.
@@ -39,13 +39,13 @@ class TensorFlow:
         """Check the roles; a header without roles means one worker."""
         if spec.runner is Runner.TORCHRUN:
             raise SpecError(
-                "torchrun starts PyTorch, and this is a TensorFlow job.",
-                "Leave %runner out.",
+                "torchrun starts PyTorch, but this is a TensorFlow job.",
+                "Leave out %runner.",
                 directive="runner",
             )
         if spec.nproc_per_node is not None:
             raise SpecError(
-                "processes per node are torchrun's, and this is a TensorFlow job.",
+                "processes per node are for torchrun, but this is a TensorFlow job.",
                 "Ask for more workers with %worker.",
                 directive="nprocPerNode",
             )
@@ -54,8 +54,8 @@ class TensorFlow:
         for role in ("chief", "master"):
             if spec.count(role) > 1:
                 raise SpecError(
-                    f"a TensorFlow job has at most one {role}, and {spec.count(role)} are asked "
-                    "for.",
+                    f"a TensorFlow job has at most one {role}, but {spec.count(role)} are "
+                    "requested.",
                     f"Write %{role}=1, and %worker for the others.",
                     directive=role,
                 )
@@ -64,37 +64,37 @@ class TensorFlow:
                 "chief and master are two names for one role.", "Keep %chief.", directive="master"
             )
         if not (spec.count("chief") or spec.count("master") or spec.count("worker")):
-            # The operator would call such a job a success while its pods fail.
+            # The operator would report success for this job while its pods fail.
             others = [group.role for group in spec.groups if group.count]
             raise SpecError(
                 f"no replica would train: there {'are' if len(others) > 1 else 'is'} only "
                 f"{' and '.join(others)}."
                 if others
                 else "all roles have a count of 0: nothing would run.",
-                "Ask for workers, as with %worker=2.",
+                "Add workers, for example %worker=2.",
                 directive=others[0] if others else spec.groups[-1].role,
             )
         return replace(spec, groups=tuple(group for group in spec.groups if group.count))
 
     def decider(self, spec: JobSpec) -> Replica:
-        """Chief or master where there is one, else worker-0. A PS is never asked."""
+        """Return chief or master if there is one, else worker-0; a PS never decides."""
         for role in ("chief", "master"):
             if spec.count(role):
                 return Replica(role, 0)
         return Replica("worker", 0)
 
     def needs_package(self, spec: JobSpec) -> bool:
-        """Python starts the program, which may well not import TensorFlow."""
+        """Return False: Python starts the program, which need not import TensorFlow."""
         return False
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """``-u``: the operator sets PYTHONUNBUFFERED for other frameworks, not for this one."""
+        """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others."""
         return (artifact.python, "-u", artifact.program, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
-        """TF_CONFIG, to the key order of the operator; none for a job of one replica."""
+        """Return TF_CONFIG in the operator's key order; nothing for a job of one replica."""
         if len(addresses) == 1:
             return {}
         cluster: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ class TensorFlow:
         return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
-        """A TFJob."""
+        """Return a TFJob."""
         titles = {role: "PS" if role == "ps" else role.title() for role in self.roles}
         body: Manifest = {"tfReplicaSpecs": replica_specs(spec, pods, titles, "tensorflow")}
         if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:

@@ -1,1 +1,4 @@
-"""The one place that talks to Kubernetes: credentials, requests, watches, log streams."""
+"""Kubernetes client: credentials, requests, watches, log streams.
+
+All communication with the API server is in this package.
+"""

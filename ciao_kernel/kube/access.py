@@ -1,4 +1,4 @@
-"""Which cluster, as whom, in which namespace: from kubeconfig or a pod's service account."""
+"""Access to a cluster: server, identity and namespace, from kubeconfig or a service account."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where requests go and what proves who sends them.
+    """Server address and credentials for requests.
 
     Args:
-        configuration: The client library's, with server, certificates and token.
-        namespace: The one that the context or the service account names, if any.
-        source: Where it was found, for messages: a context's name, or "service account".
+        configuration: Configuration of the client library: server, certificates and token.
+        namespace: Namespace of the context or the service account, if any.
+        source: Origin of the credentials, for messages: a context's name, or "service account".
         context: The kubeconfig's context, or "" in a pod.
-        pem: Certificates and keys that no file holds, by the fields of the configuration that
-            name files.
-        due: When to read it again (seconds since the epoch): before what it holds ends.
+        pem: Certificates and keys that are in no file, by the configuration's field for the file.
+        due: Time to read the credentials again (seconds since the epoch), before they expire.
     """
 
     configuration: Configuration
@@ -46,17 +45,17 @@ class Access:
 
     @property
     def certified(self) -> bool:
-        """Whether a certificate says who asks."""
+        """Return whether a client certificate identifies the user."""
         return bool(self.configuration.cert_file or self.pem.get("cert_file"))
 
     async def headers(self) -> dict[str, str]:
-        """What proves in each request who sends it."""
+        """Return the authentication headers of a request."""
         auth: Mapping[str, Any] = await self.configuration.auth_settings()
-        # A token file may end in a line feed, which no header can hold.
+        # A token file may end in a line feed, which is not allowed in a header.
         return {one["key"]: str(one["value"]).strip() for one in auth.values()}
 
     def options(self) -> dict[str, Any]:
-        """What the connection of a request has to know."""
+        """Return the connection options of a request."""
         found = {
             "server_hostname": self.configuration.tls_server_name,
             "proxy": self.configuration.proxy,
@@ -64,7 +63,7 @@ class Access:
         return {name: value for name, value in found.items() if value}
 
     def connections(self) -> aiohttp.ClientSession:
-        """Make a pool of connections; whoever asks for it closes it.
+        """Create a connection pool; the caller closes it.
 
         Raises:
             ClusterFault: The certificates cannot be used.
@@ -86,10 +85,10 @@ class Access:
 
     @contextlib.contextmanager
     def _files(self) -> Iterator[Configuration]:
-        """The configuration with a file for each certificate, while they are read.
+        """Provide the configuration with a temporary file for each certificate.
 
-        Python reads a client's certificate from files only. None is left: what cleans /tmp would
-        take it away, and a key is not to lie about.
+        Python reads a client's certificate from files only. The files are removed right after
+        reading: a cleanup of /tmp could delete them later, and a key must not stay on disk.
         """
         if not self.pem:
             yield self.configuration
@@ -104,15 +103,15 @@ class Access:
 
 
 def _no_redirects() -> aiohttp.TraceConfig:
-    """Refuse to be sent elsewhere: no API server does, but a proxy's login page would get it all.
+    """Refuse all redirects: an API server sends none, and a login page would get the credentials.
 
-    A WebSocket's handshake follows redirects, and has no option against it.
+    A WebSocket handshake follows redirects, and has no option to disable this.
     """
     import aiohttp
 
     async def refuse(_: object, __: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
         there = origin(sent.response.headers.get("Location", "")) or "another path"
-        raise aiohttp.ClientError(f"it sends elsewhere: {there}")
+        raise aiohttp.ClientError(f"it redirects to {there}")
 
     found = aiohttp.TraceConfig()
     found.on_request_redirect.append(refuse)
@@ -121,10 +120,10 @@ def _no_redirects() -> aiohttp.TraceConfig:
 
 
 def configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether there is a cluster to talk to: cheap, and asks nobody.
+    """Return whether a cluster is configured: cheap, and sends no request.
 
-    A ``KUBECONFIG`` that names no file means one too: a slip in its path is told by
-    :func:`load`, and does not make a job of the cluster a local one.
+    The result is also true if ``KUBECONFIG`` names a file that does not exist. A typo in the path
+    then becomes an error in :func:`load`, and does not turn a cluster job into a local job.
     """
     files = kubeconfig.named(environment) or kubeconfig.files(environment)
     return bool(files) or _in_cluster(environment)
@@ -138,14 +137,14 @@ def _in_cluster(environment: Mapping[str, str] | None = None) -> bool:
 async def load(context: str = "") -> Access:
     """Read the credentials.
 
-    Called again when the server no longer believes them: exec plug-ins run again, and files
-    that were replaced are read anew.
+    Called again when the server no longer accepts them: exec plug-ins run again, and replaced
+    files are read again.
 
     Args:
-        context: Of the kubeconfig; "" means its current one.
+        context: Context of the kubeconfig; "" means the current context.
 
     Raises:
-        ClusterFault: There are none, or they cannot be read; names the file.
+        ClusterFault: There are no credentials, or they cannot be read; the message names the file.
     """
     if files := kubeconfig.files():
         configuration = _configuration()
@@ -155,18 +154,18 @@ async def load(context: str = "") -> Access:
     if _in_cluster():
         if context:
             raise ClusterFault(
-                f"there is no context {context}: this is a pod, and it has no kubeconfig.",
-                "Leave %context and the setting out, or set KUBECONFIG.",
+                f"there is no context {context}: this pod has no kubeconfig.",
+                "Remove %context and the setting context, or set KUBECONFIG.",
             )
         return _of_account()
     if named := kubeconfig.named():
         names = os.pathsep.join(map(str, named))
         raise ClusterFault(
-            f"KUBECONFIG names {names}, and there is no such file.",
+            f"KUBECONFIG names {names}, but there is no such file.",
             "Correct it, or run the cell on this machine: %backend=local.",
         )
     raise ClusterFault(
-        "no cluster is configured: there is no kubeconfig, and this is no pod.",
+        "no cluster is configured: there is no kubeconfig, and this is not a pod.",
         "Set KUBECONFIG, or run the cell on this machine: %backend=local.",
     )
 
@@ -175,14 +174,15 @@ def _configuration() -> Configuration:
     from kubernetes.aio.client.configuration import Configuration
 
     made = Configuration()
-    made.connection_pool_maxsize = 0  # a log stream a replica: no limit of our own
-    # Python 3.13 asks for extensions that the authorities of many clusters lack. kubectl does not.
+    made.connection_pool_maxsize = 0  # no limit: each replica has its own log stream
+    # Python 3.13 requires extensions that the CA certificates of many clusters lack; kubectl does
+    # not require them.
     made.disable_strict_ssl_verification = True
     return made
 
 
 def _of_account() -> Access:
-    """A pod's service account; the library reads its token again each minute."""
+    """Return access by the pod's service account; the library rereads its token every minute."""
     from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
     configuration = _configuration()
@@ -191,7 +191,7 @@ def _of_account() -> Access:
     )
     try:
         loader.load_and_set(configuration)
-    except Exception as error:  # a ConfigException, or what an unreadable file raises
+    except Exception as error:  # a ConfigException, or an error of an unreadable file
         raise ClusterFault(
             f"the pod's service account cannot be used: {kubeconfig.first_line(error)}",
             "Is its token mounted? Set KUBECONFIG to use another identity.",

@@ -1,4 +1,4 @@
-"""What an API server, or something in its place, answered: an object, a refusal, or a fault."""
+"""Answers of an API server, or of something in its place: an object, a refusal, or a fault."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     import aiohttp
 
 Object = dict[str, Any]
-"""A Kubernetes object, as JSON has it."""
+"""A Kubernetes object, as decoded from JSON."""
 
 _MOST = 256 * 1024 * 1024
-"""Bytes of an answer that is an object: ten thousand pods are less than half."""
+"""Largest answer, in bytes, that is read as an object; ten thousand pods take less than half."""
 _NAME_WAIT = 3.0
-"""Seconds for which a host whose name is unknown is asked again: a network may just come up."""
-# What a webhook that is not up yet makes the API server answer: the operator's is away for some
-# seconds after each start.
+"""Seconds of retries if the host name cannot be resolved: the network may just be starting."""
+# Parts of the API server's answer while a webhook is not up yet; the operator's webhook is away
+# for some seconds after each start.
 _PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
 _PASSING = frozenset({429, 502, 503, 504})
 _NO_SUCH_CERTIFICATE = re.compile(r"(?i)alert[ _](\w* ?certificate|unknown[ _]ca|access[ _]denied)")
 BETWEEN = "Is a proxy or a login page between here and the API server?"
-"""A hint: what answered is no API server."""
+"""Hint: the answer did not come from an API server."""
 _PASSWORD_WANTED = 407
 _PROXY_PASSES = frozenset({408, 425, 429, *range(500, 600)})
-"""What a proxy says where asking again may help; a wrong password, again and again, may lock."""
+"""Status codes of a proxy after which a retry may help; wrong passwords may lock the account."""
 
 
 class Unclear(ValueError):
-    """What came cannot be understood; its words are ours, and may be shown."""
+    """The answer cannot be understood. The text is ciao's own, and safe to show."""
 
 
 async def body(answer: aiohttp.ClientResponse) -> bytes:
     """Read an answer to its end.
 
     Raises:
-        ClusterFault: It has no end that is worth waiting for.
+        ClusterFault: It is too large.
     """
     data = bytearray()
     async for piece in answer.content.iter_any():
@@ -59,10 +59,10 @@ async def body(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def object_of(data: bytes, path: str) -> Object:
-    """Read an object.
+    """Decode an object.
 
     Raises:
-        ClusterFault: It is none.
+        ClusterFault: The data is not a Kubernetes object.
     """
     try:
         value = json.loads(data)
@@ -70,7 +70,7 @@ def object_of(data: bytes, path: str) -> Object:
         value = None
     if not isinstance(value, dict):
         raise ClusterFault(
-            f"{path} answered with something that is no Kubernetes object: {_words(data)}",
+            f"{path} did not return a Kubernetes object: {_words(data)}",
             BETWEEN,
         )
     if isinstance(found := value.get("items"), list):
@@ -79,10 +79,10 @@ def object_of(data: bytes, path: str) -> Object:
 
 
 def shaped(item: Object) -> Object:
-    """Give an object the shape that all objects have, where it has another; it is changed in place.
+    """Correct the shape of an object in place: metadata, labels, owner references, spec, status.
 
-    Whoever reads names, labels and owners then need not ask what each of them is. An object of a
-    real API server stays as it is.
+    Readers of these fields then need no type checks. An object of a real API server stays
+    unchanged.
     """
     meta = item["metadata"] = part(item, "metadata")
     for name in ("name", "namespace", "uid"):
@@ -103,13 +103,13 @@ def shaped(item: Object) -> Object:
 
 
 def part(item: Object, name: str) -> Object:
-    """A part of an object that should be one itself; an empty one where it is not."""
+    """Return a field that should be an object; an empty object if it is anything else."""
     found = item.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def refused(code: int, text: str | bytes, path: str) -> Refused:
-    """Make an error of an answer that is not 2xx; its text is a Status object, or HTML."""
+    """Return the error for an answer that is not 2xx; its text is a Status object, or HTML."""
     data = text.encode() if isinstance(text, str) else text
     message, reason = "", ""
     with contextlib.suppress(ValueError, RecursionError):
@@ -123,27 +123,27 @@ def refused(code: int, text: str | bytes, path: str) -> Refused:
 
 
 def is_page(data: bytes) -> bool:
-    """Whether an answer is a web page: the API server has none."""
+    """Return whether an answer is a web page, which an API server never sends."""
     return data[:100].lstrip()[:1] == b"<"
 
 
 def no_api(code: int, data: bytes, path: str, location: str = "") -> ClusterFault:
-    """What answered is no API server: it shows a page, or sends one elsewhere.
+    """Return the error for an answer that is a web page or a redirect, not from an API server.
 
     Args:
         code: The HTTP status.
-        data: Of the answer.
-        path: What was asked for.
-        location: Where it sends one to, whose query may hold a secret.
+        data: Body of the answer.
+        path: Path of the request.
+        location: Target of the redirect; its query may contain a secret.
     """
     if location:
         place = origin(location) or "another path"
-        return ClusterFault(f"{path} answered with a way to {place} ({code}).", BETWEEN)
+        return ClusterFault(f"{path} redirects to {place} ({code}).", BETWEEN)
     return ClusterFault(f"{path} answered with a web page ({code}): {_words(data)}", BETWEEN)
 
 
 def _words(data: bytes) -> str:
-    """The first words of an answer, for a message: the title of a page."""
+    """Return the first words of an answer, for a message; of a web page, its title."""
     text = data[:20_000].decode(errors="replace")
     if is_page(data):
         title = re.search(r"(?is)<title[^>]*>(.*?)</title", text)
@@ -152,39 +152,39 @@ def _words(data: bytes) -> str:
 
 
 def not_believed(refusal: Refused, access: Access) -> Refused:
-    """The server believes neither what it was shown nor what was read anew."""
+    """Return the error if the server accepts neither the old nor the reloaded credentials."""
     return Refused(
         f"the cluster of {access.source} does not accept these credentials: {refusal.message}",
-        "Sign in again as your cluster wants it, then run the cell again.",
+        "Sign in to the cluster again, then run the cell again.",
         code=refusal.code,
         reason=refusal.reason,
     )
 
 
 def passes(error: Refused) -> bool:
-    """Whether a refusal passes by waiting."""
+    """Return whether a refusal is temporary, so that a retry may succeed."""
     return (
         error.code in _PASSING
-        # Two wrote at the same time, as to a quota's count.
+        # Two clients wrote at the same time, for example to a quota's count.
         or (error.reason == "Conflict" and not is_another(error))
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
 
 
 def is_another(error: Refused) -> bool:
-    """Whether what was to be deleted is gone, and something else has its name."""
+    """Return whether the object to delete is gone, and another object has its name."""
     return error.code == 409 and "Precondition failed: UID" in error.message
 
 
 def retry_after(answer: aiohttp.ClientResponse) -> float | None:
-    """The seconds that a server wants to be left alone; ten at most."""
+    """Return the server's Retry-After in seconds, at most ten; None if it has none."""
     text = answer.headers.get("Retry-After", "")
     return min(float(text), 10) if text.isascii() and text.isdigit() else None
 
 
 def refuses_us(error: Exception, access: Access) -> bool:
-    """Whether the server wants no certificate like ours: it may have ended, or been replaced."""
-    # Since TLS 1.3 a server may say so when its first answer is read.
+    """Return whether the server refused our certificate: it may be expired or replaced."""
+    # Since TLS 1.3 this error may occur only when the first answer is read.
     return access.certified and any(
         isinstance(one, ssl.SSLError) and _NO_SUCH_CERTIFICATE.search(str(one))
         for one in (error, error.__cause__)
@@ -192,7 +192,7 @@ def refuses_us(error: Exception, access: Access) -> bool:
 
 
 def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
-    """Say why nobody answered, and for how many seconds it is worth asking again."""
+    """Return the error for a missing answer, and for how many seconds to retry."""
     import aiohttp
 
     place = f"the cluster of {access.source} ({masked(access.configuration.host)})"
@@ -200,28 +200,29 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ClusterFault(
             f"{place} is not trusted: {_untrusted(cause)}.",
-            "Is the certificate-authority of the kubeconfig this cluster's? One that was made anew "
-            "needs a new kubeconfig.",
+            "Does the certificate-authority of the kubeconfig belong to this cluster? A recreated "
+            "cluster needs a new kubeconfig.",
         ), 0.0
     if isinstance(cause, ssl.SSLError) and ("ALERT" in str(cause) or "WRONG_VERS" in str(cause)):
         return ClusterFault(
-            f"{place} does not speak TLS with us: {_tls(cause)}.",
-            "Is it http:// and not https://, and are the certificates of the kubeconfig its own?",
+            f"the TLS handshake with {place} failed: {_tls(cause)}.",
+            "Is its address http:// instead of https://? Do the certificates of the kubeconfig "
+            "belong to it?",
         ), 0.0
     if isinstance(error, aiohttp.InvalidURL | ValueError):
         return ClusterFault(
-            f"{place} cannot be asked: {type(error).__name__}.",
-            "Look at the server, the proxy-url and the token in the kubeconfig: "
+            f"no request can be sent to {place}: {type(error).__name__}.",
+            "Check the server, the proxy-url and the token in the kubeconfig: "
             "`kubectl config view`.",
         ), 0.0
-    hint = "Is it up, and is the network? To run the cell on this machine: %backend=local."
+    hint = "Are the server and the network up? To run the cell on this machine: %backend=local."
     patience = _NAME_WAIT if isinstance(cause, socket.gaierror) else float("inf")
     if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
-        hint = "The proxy-url of the kubeconfig names the proxy, or else HTTPS_PROXY."
+        hint = "The proxy-url of the kubeconfig, or else HTTPS_PROXY, names the proxy."
     if isinstance(error, aiohttp.ClientHttpProxyError):
         if error.status == _PASSWORD_WANTED:
             hint = (
-                "Put them into the proxy-url of the kubeconfig, or into HTTPS_PROXY: "
+                "Put both into the proxy-url of the kubeconfig, or into HTTPS_PROXY: "
                 "http://USER:PASSWORD@HOST:PORT."
             )
         patience = float("inf") if error.status in _PROXY_PASSES else 0.0
@@ -229,36 +230,36 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
 
 
 def why(error: Exception) -> str:
-    """Why nobody answered, in words that may be shown.
+    """Return the reason for a missing answer, without secrets.
 
-    The client library's own words are not for that: they quote the addresses that it used, and
-    that of a proxy holds a password.
+    The client library's own messages cannot be shown: they quote addresses, and the address of a
+    proxy may contain a password.
     """
     import aiohttp
 
     cause = _cause(error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         if error.status == _PASSWORD_WANTED:
-            return "the proxy on the way wants a user and a password that it knows (407)"
-        return f"the proxy on the way does not let us through ({_status(error)})"
+            return "the proxy requires a valid user and password (407)"
+        return f"the proxy did not open the connection ({_status(error)})"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer was {_status(error)}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy on the way cannot be reached: {_of_system(cause)}"
+        return f"the proxy cannot be reached: {_of_system(cause)}"
     if isinstance(cause, OSError):
         return _of_system(cause)
     if isinstance(error, json.JSONDecodeError):
-        return "what it sends is no JSON"
+        return "its answer is not JSON"
     if isinstance(error, ValueError) and not isinstance(error, Unclear):
         return type(error).__name__
     return _shown(str(error)) or type(error).__name__
 
 
 def _of_system(error: Exception) -> str:
-    """The words for what the operating system, or TLS, says of a connection."""
+    """Return a text for a connection error of the operating system or of TLS."""
     code = getattr(error, "errno", None)
     if isinstance(error, socket.gaierror):
-        return f"nobody knows that name: {error.strerror or error}"
+        return f"the host name cannot be resolved: {error.strerror or error}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -266,15 +267,15 @@ def _of_system(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {_tls(error)}"
     if code == errno.ECONNREFUSED:
-        return "connection refused, nobody listens there"
-    # asyncio has words of its own in the place of the system's: "Connect call failed".
+        return "connection refused, nothing listens there"
+    # asyncio replaces the system's message by its own: "Connect call failed".
     words = os.strerror(code) if isinstance(code, int) and code > 0 else str(error)
     place = getattr(error, "filename", None)
     return _shown(f"{words}: {place}" if place else words) or type(error).__name__
 
 
 def _cause(error: Exception) -> Exception:
-    """What the client library's error was made of."""
+    """Return the system error inside the client library's error."""
     found = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
     return found if isinstance(found, Exception) else error
 
@@ -285,9 +286,9 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _tls(error: ssl.SSLError) -> str:
-    # Only those that OpenSSL made have a reason.
+    # Only errors raised by OpenSSL have a reason.
     reason: str = getattr(error, "reason", "") or ""
-    return reason.replace("_", " ").lower() or _shown(str(error)) or "no TLS"
+    return reason.replace("_", " ").lower() or _shown(str(error)) or "no reason given"
 
 
 def _status(error: aiohttp.ClientResponseError) -> str:
@@ -295,5 +296,5 @@ def _status(error: aiohttp.ClientResponseError) -> str:
 
 
 def _shown(text: str) -> str:
-    """Words of others on one line, without the passwords in their addresses."""
+    """Return foreign text on one line, with passwords in addresses masked."""
     return " ".join(masked(text[:20_000]).split())[:300]

@@ -1,7 +1,7 @@
-"""Requests to the API server: dicts in, dicts out, patient with what passes by itself.
+"""Requests to the API server: dicts in, dicts out, with retries after temporary errors.
 
-Above the package ``kubernetes`` (its configuration, its connections) and below everything that
-knows what a job is. The package's typed API is not used: its import takes seconds.
+This layer uses the configuration and connections of the package ``kubernetes``, and has no notion
+of a job. The package's typed API is not used: its import takes seconds.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _CONNECT = 5.0
 _ANSWER = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _KNOWN = 300.0
-"""Seconds for which an answer to :meth:`Client.known` is believed."""
+"""Seconds for which :meth:`Client.known` keeps an answer."""
 
 
 class Client:
     """One API server, with one pool of connections.
 
     Args:
-        access: Where it is and who asks.
-        patience: Seconds for which a server that does not answer is asked again.
-        reload: Reads the credentials anew; a test passes its own.
+        access: Server address and credentials.
+        patience: Seconds of retries if the server does not answer.
+        reload: Reloads the credentials; tests pass their own function.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Client:
         self.connections = Connections(access, reload, self.forget)
         self.patience = patience
         self.trouble = ""
-        """Why a request was last asked for again; whoever waits for long may tell its user."""
+        """Reason of the last retry; a caller that waits long can show it to the user."""
         self._known: dict[str, tuple[float, Object]] = {}
 
     @property
     def access(self) -> Access:
-        """The credentials that are used now."""
+        """Return the current credentials."""
         return self.connections.access
 
     async def __aenter__(self) -> Client:
@@ -74,39 +74,39 @@ class Client:
         """GET an object or a list.
 
         Raises:
-            Refused: The server's answer, with its code and words.
+            Refused: The server refused; the error has its status code and message.
             ClusterFault: No server answered.
         """
         return await self._call("GET", path, query)
 
     async def text(self, path: str, **query: str) -> bytes:
-        """GET what is no object, such as a log; asked for once.
+        """GET a body that is not an object, for example a log; without retries.
 
         Raises:
             Refused, ClusterFault: As :meth:`get`.
         """
         import aiohttp
 
-        # A large log takes its time; only a server that falls silent is given up.
+        # A large log takes long; the timeout is only for a server that stops sending.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_ANSWER)
         try:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise answers.away(error, self.access)[0] from None  # it may quote a password
+            raise answers.away(error, self.access)[0] from None  # error may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data
 
     async def known(self, path: str, body: Object | None = None) -> Object:
-        """Ask for what hardly ever changes, such as the server's version; kept for some minutes.
+        """GET or POST with a cache of some minutes, for stable facts like the server's version.
 
         Args:
-            path: What to GET, or where to POST.
-            body: What to POST: a review.
+            path: Path of the request.
+            body: Body of a POST, such as a review; None means GET.
 
         Raises:
-            Refused, ClusterFault: As :meth:`get`; that is not kept.
+            Refused, ClusterFault: As :meth:`get`; errors are not cached.
         """
         key = path + (json.dumps(body) if body else "")
         until, found = self._known.get(key, (0.0, {}))
@@ -116,20 +116,20 @@ class Client:
         return found
 
     def keep(self, key: str, found: Object, seconds: float) -> None:
-        """Keep what a caller has found out from answers, for as long as nobody forgets it."""
+        """Cache a caller's result for some seconds, or until :meth:`forget`."""
         self._known[key] = time.monotonic() + seconds, found
 
     def kept(self, key: str) -> Object | None:
-        """What :meth:`keep` was given, unless its time is over."""
+        """Return what :meth:`keep` stored; None if it is missing or expired."""
         until, found = self._known.get(key, (0.0, {}))
         return found if until > time.monotonic() else None
 
     def forget(self) -> None:
-        """Believe nothing any more of what is kept: something was refused, so something changed."""
+        """Empty the cache: after a refusal, its answers may be outdated."""
         self._known.clear()
 
     async def find(self, path: str, **query: str) -> Object | None:
-        """GET an object, or None if there is none of that name."""
+        """GET an object; None if no object has that name."""
         try:
             return await self.get(path, **query)
         except Refused as error:
@@ -140,9 +140,9 @@ class Client:
     async def create(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
         """POST an object that has a name.
 
-        An answer that gets lost leaves open whether the object exists. It is then asked for
-        again. What is refused then because there is one already, by its name or by a quota, counts
-        as done if the object there has our own annotations.
+        If the answer is lost, the object may exist or not, and the POST is repeated. If the
+        repeated POST is refused because of the name or a quota, it still counts as done when the
+        existing object has our annotations.
         """
         query = {"dryRun": "All"} if dry_run else {}
         lost = False
@@ -165,7 +165,7 @@ class Client:
         return found
 
     async def _ours(self, path: str, body: Object) -> Object | None:
-        """The object of a path if it is the very one that we asked for, as far as we may look."""
+        """Return the object if it has our annotations; None if it differs or cannot be read."""
         ours = body["metadata"].get("annotations", {})
         try:
             found = await self.get(path) if ours else {}
@@ -175,7 +175,7 @@ class Client:
         return found if ours and ours.items() <= theirs.items() else None
 
     async def post(self, path: str, body: Object) -> Object:
-        """POST what leaves nothing behind, such as a review."""
+        """POST a body that creates no object, such as a review."""
         return await self._call("POST", path, {}, body)
 
     async def patch(self, path: str, body: Object) -> Object:
@@ -183,11 +183,11 @@ class Client:
         return await self._call("PATCH", path, {}, body, kind="application/merge-patch+json")
 
     async def delete(self, path: str, *, uid: str = "", policy: str = "Background") -> None:
-        """DELETE an object and what it owns; one that is gone already is no error.
+        """DELETE an object and its dependents; an object that is already gone is no error.
 
         Args:
-            path: Of the object.
-            uid: Delete it only if it is this very one, not a later one of the same name.
+            path: Path of the object.
+            uid: Delete only the object with this UID, not a later one of the same name.
             policy: ``Background``, ``Foreground`` or ``Orphan``.
         """
         options: Object = {"propagationPolicy": policy}
@@ -235,7 +235,7 @@ class Client:
                             raise answers.no_api(answer.status, data, path, location)
                         raise refusal
                     if answer.status != 429:
-                        uncertain()  # a gateway may say 504 of what was done
+                        uncertain()  # a gateway may answer 504 although the request was done
                     again = answers.retry_after(answer)
                     fault: Exception = refusal
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -265,11 +265,11 @@ class Client:
         kind: str = "application/json",
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and hand out the answer as it comes: for watches and logs.
+        """Send one request and provide the answer as a stream: for watches and logs.
 
         Raises:
-            aiohttp.ClientError, TimeoutError, OSError: The connection failed; not tried again.
-            ClusterFault: The certificates, or an address, cannot be used.
+            aiohttp.ClientError, TimeoutError, OSError: The connection failed; there is no retry.
+            ClusterFault: The certificates or an address cannot be used.
         """
         pool = await self.connections.pool()
         headers = {"Accept": "application/json", **await self.access.headers()}
@@ -282,25 +282,25 @@ class Client:
             data=None if body is None else json.dumps(body),
             headers=headers,
             timeout=timeout,
-            allow_redirects=False,  # no API server sends elsewhere, but a login page's proxy does
+            allow_redirects=False,  # only a proxy with a login page redirects, no API server does
             **self.access.options(),
         )
         async with contextlib.AsyncExitStack() as stack:
             try:
                 answer = await stack.enter_async_context(asked)
             except ValueError as error:
-                if isinstance(error, OSError):  # a certificate's
+                if isinstance(error, OSError):  # of a certificate
                     raise
-                raise answers.away(error, self.access)[0] from None  # it may quote a password
+                raise answers.away(error, self.access)[0] from None  # error may quote a password
             yield answer
 
     async def renew(self, refused_one: Access | None = None) -> None:
-        """Read the credentials again: a token expired, or a file was replaced.
+        """Reload the credentials: a token expired, or a file was replaced.
 
         Args:
-            refused_one: What the server refused; None means what is used now.
+            refused_one: Credentials that the server refused; None means the current ones.
 
         Raises:
-            ClusterFault: They cannot be read, or could not be some seconds ago.
+            ClusterFault: They cannot be read, or an attempt failed some seconds ago.
         """
         await self.connections.renew(refused_one or self.access)

@@ -1,4 +1,4 @@
-"""The connections to one API server, and the credentials that they are opened with."""
+"""Connections to one API server, and their credentials."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     import aiohttp
 
 _RETIRED = 60.0
-"""Seconds that connections are kept whose credentials are replaced; streams may go on on them."""
+"""Seconds for which connections with old credentials stay open: streams may still use them."""
 _FAILED = 5.0
-"""Seconds for which a failure to renew is everybody's: a plug-in may open a browser each time."""
+"""Seconds without a new attempt after a failed renewal: a plug-in may open a browser each time."""
 
 
 class Connections:
-    """One pool, made anew with the credentials.
+    """One connection pool, replaced when the credentials are renewed.
 
     Args:
-        access: Where the server is and who asks.
-        reload: Reads the credentials of a context anew.
-        renewed: Called when they were.
+        access: Server address and credentials.
+        reload: Reloads the credentials of a context.
+        renewed: Called after a renewal.
 
     Attributes:
-        access: What is used now.
+        access: The current server address and credentials.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Connections:
         self._opening, self._renewing = asyncio.Lock(), asyncio.Lock()
         self._failed: tuple[float, Access, ClusterFault] | None = None
         self._tried: Access | None = None
-        """What was to be renewed before its end."""
+        """Credentials whose renewal before their expiry was already tried."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -58,7 +58,7 @@ class Connections:
             await pool.close()
 
     async def pool(self) -> aiohttp.ClientSession:
-        """Return the pool, with credentials that are not about to end.
+        """Return the pool; its credentials are renewed first if they expire soon.
 
         Raises:
             ClusterFault: The certificates cannot be used.
@@ -70,9 +70,9 @@ class Connections:
             return self._pool
 
     async def open(self) -> aiohttp.ClientSession:
-        """Make a pool of one's own; whoever asks for it closes it.
+        """Create a separate pool; the caller closes it.
 
-        Credentials that name files that are gone are read anew, once.
+        If the certificates cannot be used, the credentials are reloaded once.
 
         Raises:
             ClusterFault: The certificates cannot be used.
@@ -82,18 +82,19 @@ class Connections:
         try:
             return shown.connections()
         except ClusterFault:
-            with contextlib.suppress(ClusterFault):  # the first fault says more
+            with contextlib.suppress(ClusterFault):  # the next line raises a clearer error
                 await self.renew(shown)
             return self.access.connections()
 
     async def renew(self, refused: Access) -> None:
-        """Read the credentials again: a token expired, or a file was replaced.
+        """Reload the credentials: a token expired, or a file was replaced.
 
-        Many requests are refused at the same moment. The first reads, the others wait for it and
-        hear what it heard: what failed is not tried again at once.
+        Many requests may be refused at the same moment. The first one reloads; the others wait and
+        share its result. A failure is not retried at once.
 
         Args:
-            refused: What the server refused; if it is not used any more, nothing is done.
+            refused: Credentials that the server refused; nothing is done if they were already
+                replaced.
 
         Raises:
             ClusterFault: They cannot be read.
@@ -114,10 +115,10 @@ class Connections:
             await self._retire()
 
     async def _ahead(self) -> None:
-        """Renew what is about to end, before the server refuses it.
+        """Renew credentials that expire soon, before the server refuses them.
 
-        It is tried once, and only one request waits for it. Where it fails, what is there may do
-        for a while, and who is refused then is told.
+        There is one attempt, and only one request waits for it. If it fails, the old credentials
+        may still work for a while; a later refusal is reported.
         """
         shown = self.access
         if shown is not self._tried and time.time() >= shown.due:
@@ -126,7 +127,10 @@ class Connections:
                 await self.renew(shown)
 
     async def _retire(self) -> None:
-        """Open new connections from now on; those that streams still use are closed later."""
+        """Retire the pool: new requests get a new one, and the old one is closed later.
+
+        Streams may still use the old connections.
+        """
         now = time.monotonic()
         if self._pool:
             self._retired.append((now + _RETIRED, self._pool))

@@ -1,7 +1,7 @@
-"""Runs a command in a container and carries what it reads and writes, over one WebSocket.
+"""Run a command in a container, with its input and output over one WebSocket.
 
-The API server's subprotocol (``v5.channel.k8s.io``; ``v4`` before Kubernetes 1.30): each message is
-binary, and its first byte says which stream it belongs to.
+The API server's subprotocol is ``v5.channel.k8s.io`` (``v4`` before Kubernetes 1.30): each message
+is binary, and its first byte is the number of its stream.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _INPUT, _OUT, _ERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _PIECE = 1 << 15
-"""Bytes of one message: the server takes no long ones."""
+"""Largest message in bytes: the server does not accept long messages."""
 _CONNECT = 10.0
 _LAST_WORDS = 5.0
-"""Seconds for which a server that has sent the command's end may take to close."""
+"""Seconds for the server to close the connection after it has sent the command's status."""
 
 
 async def execute(
@@ -37,13 +37,13 @@ async def execute(
 
     Args:
         client: The API server.
-        path: Of the pod.
-        container: Its name.
-        command: An argument vector.
-        streams: What it reads and writes.
+        path: Path of the pod.
+        container: Name of the container.
+        command: Argument vector.
+        streams: Input and output of the command.
 
     Raises:
-        Refused: The server said no, or the command cannot be started.
+        Refused: The server refused, or the command cannot be started.
         ClusterFault: The connection ended before the command did.
     """
     import aiohttp
@@ -53,7 +53,7 @@ async def execute(
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
     for renewed in (False, True):
-        # Connections of this command alone: closing them ends all that belongs to it.
+        # A pool for this command alone: closing it ends everything that belongs to the command.
         async with await client.connections.open() as connections:
             shown = client.access
             try:
@@ -86,8 +86,8 @@ async def _open(
             headers=await client.access.headers(),
             protocols=(_V5, _V4),
             max_msg_size=0,
-            # A server that waits for the command to read answers no ping: TCP looks after the
-            # connection.
+            # A server that waits for the command to read does not answer pings; TCP keepalive
+            # checks the connection instead.
             heartbeat=None,
             **client.access.options(),
         )
@@ -109,7 +109,7 @@ def _failed(task: asyncio.Task[None]) -> bool:
 
 
 class _Run:
-    """One command."""
+    """One running command."""
 
     def __init__(self, channel: aiohttp.ClientWebSocketResponse, streams: Streams) -> None:
         self._channel, self._streams = channel, streams
@@ -119,7 +119,7 @@ class _Run:
         senders = [asyncio.ensure_future(work) for work in (self._input(), self._sizes())]
         receiving = asyncio.ensure_future(self._receive())
         try:
-            # What cannot be read here ends the command: it would wait for more for ever.
+            # If a sender fails, the command ends: it would wait for its input forever.
             waiting = {receiving, *senders}
             while not receiving.done() and not any(_failed(task) for task in senders):
                 waiting -= (await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED))[0]
@@ -141,7 +141,7 @@ class _Run:
         import aiohttp
 
         while True:
-            # Once the end is known, only what is still on its way is waited for.
+            # After the status, wait only for messages that are still on their way.
             async with asyncio.timeout(None if self._status is None else _LAST_WORDS) as limit:
                 try:
                     message = await self._channel.receive()
@@ -152,7 +152,7 @@ class _Run:
             if message.type is aiohttp.WSMsgType.BINARY:
                 self._take(message.data)
             elif message.type is not aiohttp.WSMsgType.TEXT:
-                return  # closed, in order or not: the status tells
+                return  # closed, in order or not: the status shows which
 
     def _take(self, data: bytes) -> None:
         kind, text = (data[0], data[1:]) if data else (_CLOSE, b"")
@@ -174,11 +174,11 @@ class _Run:
         if self._channel.protocol == _V5:
             await self._send(_CLOSE, bytes([_INPUT]))
         elif self._streams.sizes is None:
-            # Else a command that reads to the end would wait for it for ever.
+            # Otherwise a command that reads until the end of its input would wait forever.
             await self._channel.close()
             raise ClusterFault(
-                "this cluster, older than Kubernetes 1.30, cannot be told that the input ends.",
-                "Copy the input into the command, or type it in a terminal: -i -t.",
+                "this cluster is older than Kubernetes 1.30 and cannot signal the end of input.",
+                "Put the input into the command, or type it in a terminal: -i -t.",
             )
 
     async def _sizes(self) -> None:
@@ -188,15 +188,15 @@ class _Run:
             await self._send(_SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def _send(self, kind: int, data: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # the command has ended, or the receiver says so
+        with contextlib.suppress(ConnectionError):  # the command ended, or the receiver reports it
             await self._channel.send_bytes(bytes([kind]) + data)
 
 
 def _code(status: dict[str, Any]) -> int:
-    """The exit code in a Status object.
+    """Return the exit code in a Status object.
 
     Raises:
-        Refused: The command never ran.
+        Refused: The command was not started.
     """
     if status.get("status") == "Success":
         return 0
@@ -208,38 +208,39 @@ def _code(status: dict[str, Any]) -> int:
             if text.isdigit():
                 return int(text)
     words = " ".join(str(status.get("message") or "no reason given").split())
-    # What the runtime says stands behind what each layer above it has put before.
+    # The runtime's own message comes after the prefixes of all layers above it.
     words = words.rpartition("unable to start container process: ")[2].removesuffix(": unknown")
     raise Refused(
         f"the command could not be run: {words}",
-        "The container must have the program: it is run without a shell.",
+        "The container must contain the program; no shell is used to start it.",
         code=int(status["code"]) if isinstance(status.get("code"), int) else 500,
         reason=str(status.get("reason") or ""),
     )
 
 
 def _refusal(code: int, path: str) -> Refused:
-    """The error for an answer that is no WebSocket; the client library keeps its words back."""
+    """Return the error for a refused WebSocket; the client library does not provide its text."""
     pod = path.rpartition("/")[2]
     if code == 403:
         namespace = path.split("/namespaces/")[1].split("/")[0]
         return Refused(
             f"you may not run commands in the pods of the namespace {namespace}: "
-            "not allowed is create pods/exec, or get pods/exec.",
-            "Ask for the Role of deploy/rbac/, whose last rule is that.",
+            "create pods/exec or get pods/exec is not allowed.",
+            "Ask for the Role of deploy/rbac/; its last rule allows it.",
             code=code,
             reason="Forbidden",
         )
     if code == 404:
         return Refused(f"the pod {pod} is gone.", code=code, reason="NotFound")
     return Refused(
-        f"no command can be run in {pod} now: the server answers {code}.",
-        "Does its container run? Does a proxy in between let WebSockets through?",
+        f"no command can be run in {pod} now: the server answered {code}.",
+        "Is its container running? If there is a proxy, does it allow WebSockets?",
         code=code,
     )
 
 
 def _cut(words: str) -> ClusterFault:
     return ClusterFault(
-        f"{words}; nobody knows how the command ended.", "It may run on in its container."
+        f"{words}; the result of the command is unknown.",
+        "It may still be running in its container.",
     )

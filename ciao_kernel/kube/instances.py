@@ -1,4 +1,4 @@
-"""What a pod's object says about the instances of one container: it may start again in place."""
+"""Instances of one container, read from its pod: a container may restart in place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ciao_kernel.kube.client import Object
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest instance that the API server knows of.
+    """The newest instance in the pod's status.
 
     Args:
-        id: Its container ID.
-        number: How often the container had been started before.
-        ended: It does not run any more.
-        before: ID of the instance before it, whose log ``previous=true`` gets; "" if none.
+        id: Container ID.
+        number: Number of earlier starts.
+        ended: The instance is no longer running.
+        before: ID of the previous instance, whose log ``previous=true`` returns; "" if none.
     """
 
     id: str
@@ -26,23 +26,23 @@ class Seen:
 
 
 def seen(pod: Object, container: str) -> Seen | None:
-    """Return the container's newest instance, or None if none was started yet."""
+    """Return the container's newest instance, or None if it was not started yet."""
     status = _status(pod, container)
     state = status.get("state") or {}
     last = (status.get("lastState") or {}).get("terminated") or {}
     before, number = str(last.get("containerID") or ""), int(status.get("restartCount") or 0)
     if "running" in state:
-        # A pod that is over has no running container: its node went away.
+        # A pod that is over has no running container, despite its status: the node went away.
         found, ended = status.get("containerID"), _phase(pod) in _OVER
     elif "terminated" in state:
         found, ended = state["terminated"].get("containerID") or status.get("containerID"), True
-    else:  # it waits for its next start, and the log is still that of its last end
+    else:  # the container waits for its next start; the log is still of the previous instance
         found, ended, before = before, True, ""
     return Seen(str(found), number, ended, before if before != found else "") if found else None
 
 
 def over(pod: Object, container: str) -> bool:
-    """Tell whether the container cannot start again."""
+    """Return whether the container cannot start again."""
     if _phase(pod) in _OVER:
         return True
     spec = pod.get("spec") or {}
@@ -52,7 +52,7 @@ def over(pod: Object, container: str) -> bool:
     if pod["metadata"].get("deletionTimestamp"):
         return True
     own = [one for one in spec.get("containers") or () if one.get("name") == container]
-    # Newer clusters let a container have rules of its own.
+    # In newer clusters, a container may have its own restart rules.
     ruled = any("restartPolicy" in one or "restartPolicyRules" in one for one in own)
     return spec.get("restartPolicy") == "Never" and bool(own) and not ruled
 

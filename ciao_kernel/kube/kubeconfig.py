@@ -1,7 +1,7 @@
-"""The kubeconfig: its files, read as kubectl reads them.
+"""Kubeconfig files, read as kubectl reads them.
 
-The client library's own reader goes on as nobody where a plug-in fails, and lets the last of
-several files win: its parts are used, and not the whole.
+Only parts of the client library's reader are used. As a whole, it continues without credentials
+if a plug-in fails, and the last of several files wins.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _LISTS = ("clusters", "contexts", "users")
 _PROVIDERS = ("oidc", "gcp")
 _NOTHING = ("", os.devnull)
 _AHEAD = 60.0
-"""Seconds before the end of what a plug-in gave in which it is asked again."""
+"""Seconds before the expiry of a plug-in's credentials at which the plug-in runs again."""
 _PEM = (
     ("_cluster", "certificate-authority", "ssl_ca_cert"),
     ("_user", "client-certificate", "cert_file"),
     ("_user", "client-key", "key_file"),
 )
-"""Where a loader has certificates, as files or as data, and what the configuration calls them."""
+"""Certificates and keys: the loader's node, the entry in it, and the configuration's field."""
 
 
 class Context(NamedTuple):
     """A context.
 
     Args:
-        name: Its name.
-        namespace: The one that it names, or "".
-        pem: What it has of certificates and keys itself, by the configuration's names of files.
-        due: When to read it again (seconds since the epoch): before what it holds ends.
+        name: Name of the context.
+        namespace: Namespace of the context, or "".
+        pem: Certificates and keys that are in no file, by the configuration's field for the file.
+        due: Time to read it again (seconds since the epoch), before its credentials expire.
     """
 
     name: str
@@ -52,39 +52,42 @@ class Context(NamedTuple):
 
 
 def files(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """The kubeconfig files that exist, in the order of ``KUBECONFIG``; else ~/.kube/config."""
+    """Return the existing kubeconfig files: those of ``KUBECONFIG``, in order, or ~/.kube/config.
+
+    The default file is used only if ``KUBECONFIG`` names no file.
+    """
     found = named(environment) or [Path.home() / ".kube" / "config"]
     return [path for path in found if is_file(path)]
 
 
 def named(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """What ``KUBECONFIG`` names, whether it exists or not; /dev/null is a way to say "none"."""
+    """Return the files that ``KUBECONFIG`` names, even missing ones; /dev/null means no file."""
     value = (os.environ if environment is None else environment).get("KUBECONFIG", "")
     return [Path(text).expanduser() for text in value.split(os.pathsep) if text not in _NOTHING]
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file that this user may look at."""
+    """Return whether a file exists and this user may access it."""
     try:
         return path.is_file()
-    except OSError:  # in a folder that is somebody else's
+    except OSError:  # in a folder of another user
         return False
 
 
 async def apply(paths: list[Path], context: str, configuration: Configuration) -> Context:
-    """Put what a context says into the client library's configuration.
+    """Apply a context to the client library's configuration.
 
     Args:
-        paths: The files.
-        context: Its name; "" means the current one.
-        configuration: Gets server, token, and the certificates that are files.
+        paths: The kubeconfig files.
+        context: Name of the context; "" means the current one.
+        configuration: Receives server, token, and the certificates that are files.
 
     Raises:
-        ClusterFault: A file or what it says cannot be used; names the files.
+        ClusterFault: A file or its contents cannot be used; the message names the files.
     """
     shown = os.pathsep.join(map(str, paths))
     contents = [(path, _read(path)) for path in paths]
-    # As kubectl has it: the first file that says something wins.
+    # As in kubectl, the first file with a value wins.
     current = next((text for _, one in contents if (text := one.get("current-context"))), "")
     name = context or str(current)
     try:
@@ -95,7 +98,7 @@ async def apply(paths: list[Path], context: str, configuration: Configuration) -
         answer = await _sign_in(loader) if "exec" in loader._user else sign_in.Credential()
         pem = _taken(loader)
         if answer.certificate:
-            loader.cert_file = loader.key_file = None  # else the user's own would be read
+            loader.cert_file = loader.key_file = None  # otherwise the user's files would be read
             pem |= {"cert_file": answer.certificate.encode(), "key_file": answer.key.encode()}
         _forget_files()
         await loader.load_and_set(configuration)
@@ -105,34 +108,34 @@ async def apply(paths: list[Path], context: str, configuration: Configuration) -
         namespace = loader.current_context["context"].get("namespace") or ""
     except ClusterFault:
         raise
-    except Exception as error:  # the library raises whatever a broken file makes it trip over
+    except Exception as error:  # a broken file can cause any exception in the library
         raise ClusterFault(
             f"the kubeconfig {shown} cannot be used: {first_line(error)}",
-            f"`kubectl config view --context={name}` shows what is in it.",
+            f"`kubectl config view --context={name}` shows its contents.",
         ) from None
     now = time.time()
-    # What lives for less than two minutes is used for half its life.
+    # Credentials that live for less than two minutes are used for half their lifetime.
     due = answer.until - min(_AHEAD, (answer.until - now) / 2)
     return Context(name, str(namespace), pem, due)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read one file; what it leaves out is there as an empty list."""
+    """Read one file; lists that it omits are added as empty lists."""
     import yaml
 
-    why = "it holds no kubeconfig"
+    why = "it is not a kubeconfig"
     try:
-        # Ten times as fast, where it was compiled in.
+        # CSafeLoader is ten times as fast, but not always compiled in.
         content = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as error:
         content, why = None, error.strerror or type(error).__name__
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        content, why = None, f"line {mark.line + 1} is no YAML" if mark else "it is no YAML"
+        content, why = None, f"line {mark.line + 1} is not YAML" if mark else "it is not YAML"
     if not isinstance(content, dict):
         raise ClusterFault(
             f"the kubeconfig {path} cannot be read: {why}.",
-            "`kubectl config view` says whether kubectl can.",
+            "`kubectl config view` shows whether kubectl can read it.",
         )
     return {**content, **{name: content.get(name) or [] for name in _LISTS}}
 
@@ -150,7 +153,7 @@ def _no_context(name: str, known: list[str], shown: str) -> ClusterFault:
 
 
 def _loader(contents: list[tuple[Path, dict[str, Any]]], context: str) -> Any:
-    """The library's loader, at the user and the cluster of a context."""
+    """Return the library's loader for the user and the cluster of a context."""
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
 
     merged: dict[str, Any] = {"current-context": context}
@@ -169,17 +172,20 @@ def _loader(contents: list[tuple[Path, dict[str, Any]]], context: str) -> Any:
     user = loader.current_context["context"].get("user")
     if loader._user is None:
         if user:
-            raise ValueError(f"it has no user {user}, whom the context {context} names")
-        # As `kubectl proxy` is used: whoever listens there knows who we are.
+            raise ValueError(f"it has no user {user}, which the context {context} names")
+        # A server like `kubectl proxy`, which adds the credentials itself.
         loader._user = ConfigNode("user", {}, loader._cluster.path)  # type: ignore[no-untyped-call]
     provider = loader.provider
     if provider and provider not in _PROVIDERS:
-        raise ValueError(f"the auth-provider {provider} is a thing of the past; use a plug-in")
+        raise ValueError(f"the auth-provider {provider} is no longer supported; use a plug-in")
     return loader
 
 
 def _taken(loader: Any) -> dict[str, bytes]:
-    """Take certificates out of a loader that are data: it would make files that stay."""
+    """Remove inline certificates from a loader and return them.
+
+    The loader would write them to files that stay.
+    """
     from kubernetes.aio.config.kube_config import ConfigNode
 
     found: dict[str, bytes] = {}
@@ -187,7 +193,7 @@ def _taken(loader: Any) -> dict[str, bytes]:
         node = getattr(loader, part)
         if f"{name}-data" in node:
             data = base64.standard_b64decode(node.value[f"{name}-data"] or "")
-            # Data goes before a file, also where it is empty.
+            # Data takes precedence over a file, even if the data is empty.
             rest = {k: v for k, v in node.value.items() if k not in (name, f"{name}-data")}
             setattr(loader, part, ConfigNode(node.name, rest, node.path))  # type: ignore[no-untyped-call]
             if data:
@@ -196,7 +202,7 @@ def _taken(loader: Any) -> dict[str, bytes]:
 
 
 def _forget_files() -> None:
-    """Make the library forget those of its files that are gone: it goes by what was in them."""
+    """Remove deleted files from the library's cache, which finds them by their contents."""
     from kubernetes.aio.config import kube_config
 
     known: dict[str, str] = getattr(kube_config, "_temp_files", {})
@@ -205,7 +211,7 @@ def _forget_files() -> None:
 
 
 async def _sign_in(loader: Any) -> sign_in.Credential:
-    """Run the user's plug-in, and give the loader the token that it answered."""
+    """Run the user's plug-in, and pass its token to the loader."""
     answer = await sign_in.run(
         loader._user.value["exec"], loader._cluster.value, Path(loader._user.path).parent
     )
@@ -220,6 +226,6 @@ async def _sign_in(loader: Any) -> sign_in.Credential:
 
 
 def first_line(error: Exception) -> str:
-    """The library's words up to the first thing that it quotes: that may be a token."""
+    """Return the library's message up to its first quotation, which may be a token."""
     first = (str(error).strip().splitlines() or [""])[0]
     return masked(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__

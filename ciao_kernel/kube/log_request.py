@@ -1,4 +1,4 @@
-"""One request to the log endpoint: hands out what is new in the answer, and says how it ended."""
+"""One request to the log endpoint: returns the new lines of the answer, and how it ended."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 _CONNECT = 5.0
 _UNCLEAR = 1.0
-# For so long lines are held back that may have been delivered; see Replay.holding.
+# Seconds for which lines are held back that may already be delivered; see Replay.holding.
 _BACKLOG = 1 << 16
-# A read of so many bytes means that more is waiting.
+# A read of this many bytes means that more data is waiting.
 
 
 class End(enum.Enum):
-    """How an answer ended, or why there was none."""
+    """The end of an answer, or the reason why there was no answer."""
 
-    CLEAN = enum.auto()  # in order, though the container may run on: kubelets are restarted
+    CLEAN = enum.auto()  # in order; the container may still run, since kubelets restart
     AWAY = enum.auto()  # the API server was not reached
-    CUT = enum.auto()  # no answer, or not all of it
-    QUIET = enum.auto()  # nothing came for so long that the connection may be dead
-    MISMATCH = enum.auto()  # it does not continue what was delivered
+    CUT = enum.auto()  # no answer, or an incomplete one
+    QUIET = enum.auto()  # no data for so long that the connection may be dead
+    MISMATCH = enum.auto()  # the answer does not continue the delivered lines
     NOTHING = enum.auto()  # 204, 400: no log, or not yet
-    GONE = enum.auto()  # 404: no such pod
+    GONE = enum.auto()  # 404: the pod does not exist
     DENIED = enum.auto()  # 401, 403
     UNWELL = enum.auto()  # any other status
-    WORDS = enum.auto()  # status 200, and the kubelet's excuse in place of lines
+    WORDS = enum.auto()  # status 200, with an error text of the kubelet instead of lines
 
 
 _ENDS = {204: End.NOTHING, 400: End.NOTHING, 401: End.DENIED, 403: End.DENIED, 404: End.GONE}
@@ -48,17 +48,17 @@ class LogRequest:
 
     Args:
         client: The API server.
-        path: Of the pod's log.
-        query: With ``timestamps=true``.
-        replay: Takes the answer.
+        path: Path of the pod's log.
+        query: Query parameters, with ``timestamps=true``.
+        replay: Receives the answer.
         read_timeout: Seconds without a byte after which the connection counts as dead.
-        pause: Seconds for which reading rests after each read.
+        pause: Seconds to pause after each read.
 
     Attributes:
-        end: How it ended.
-        refusal: The server's words, where it did not send a log.
-        fruitful: Something new came.
-        shown: The credentials that were not believed, where that is why.
+        end: The end of the answer.
+        refusal: The server's error, if it did not send a log.
+        fruitful: The answer had new lines.
+        shown: The credentials that the server refused, after a 401.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LogRequest:
         self.shown: Access | None = None
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
-        """Ask, and return what is new as it comes. Faults are told by ``end``, not raised."""
+        """Send the request and yield new lines as they come; sets ``end`` instead of raising."""
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(
@@ -110,7 +110,7 @@ class LogRequest:
         except Mismatch:
             self.end = End.MISMATCH
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ClusterFault):
-            self.end = End.AWAY  # a certificate may just be replaced, and its key not yet
+            self.end = End.AWAY  # a certificate file may be replaced already, but its key not yet
         except TimeoutError:
             self.end = End.QUIET if answered else End.CUT
         except (aiohttp.ClientError, OSError):
@@ -146,17 +146,17 @@ class LogRequest:
 
 
 async def _rest(answer: aiohttp.ClientResponse, seconds: float) -> None:
-    """Leave what comes to the kernel's buffers for a moment.
+    """Pause reading for a moment; the operating system buffers new data.
 
-    The API server sends each line by itself. To wake up for each costs eight times the processor
-    time of reading some of them together, and nobody sees the difference.
+    The API server sends each line separately. A wake-up for each line costs eight times the
+    processor time of reading several lines together, without a visible benefit.
     """
     connection = answer.connection
     transport: Any = connection.transport if connection else None
     if transport is None:
-        return  # all of the answer is here
-    # Below TLS: the transport above it would go on to decrypt each piece as it comes. There is
-    # no public way to it; where it is not found, the upper one does.
+        return  # the answer is complete
+    # Pause below TLS: the TLS transport would still decrypt each piece as it comes. The transport
+    # below has no public API; if it is not found, pause the TLS transport.
     inner: Any = getattr(transport, "_ssl_protocol", None)
     raw: Any = getattr(inner, "_transport", None) or transport
     raw.pause_reading()

@@ -1,9 +1,9 @@
 """The log of one container, from its first line to its last, each line exactly once.
 
-A container may start again in its pod; each of these instances has a log of its own, and they
-are read one after the other. Connections end at any time, and the end of a log looks the same as
-that of a connection: so an end is believed only when the pod's status says so as well.
-What cannot be had is said (:class:`Gap`), never passed over.
+A container may restart in its pod; each instance has its own log, and the logs are read one after
+the other. Connections can end at any time, and the end of a log looks like the end of a
+connection. So an end counts only if the pod's status confirms it.
+Missing lines are always reported as a :class:`Gap`.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ __all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _LOOK = 5.0
-# For so long a status is waited for that belongs to an end: short where lines still came, since
-# the log may go on, and the node keeps but one file of it.
+# Seconds to wait for a status that confirms an end. Short if there were new lines: the log may
+# continue, and the node keeps only one file of it.
 _SOON, _LATE = 0.5, 3.0
-# Of a container that runs, these mean nothing: it may have nothing to say.
+# Normal for a running container: it may write nothing.
 _SILENT = (End.CUT, End.QUIET)
-# What is answered when a container was removed with its log; it takes nothing from an earlier end.
+# Answers after a container was removed with its log; they do not cancel an earlier end.
 _LOG_IS_GONE = (End.GONE, End.NOTHING, End.WORDS)
 
 
 class PodView(Protocol):
-    """What the pod looks like now."""
+    """The current state of the pod."""
 
     def pod(self) -> Object | None:
         """Return the latest object, or None once it is gone."""
 
     async def changed(self, within: float) -> None:
-        """Return at the next change, or after so many seconds."""
+        """Wait for the next change, at most the given seconds."""
 
 
 @dataclass(slots=True)
 class _Instance:
-    """One instance, and how far its log was read."""
+    """One instance, and the resume position in its log."""
 
     id: str
     number: int
@@ -58,27 +58,27 @@ class _Instance:
     mode: Mode = Mode.COUNT
     complete: bool = False
     replaced: bool = False
-    """Another instance is known to have come after it."""
+    """A newer instance is known."""
     ended_by: Replay | None = None
-    """The last answer, if it ended in order and nothing contradicted that yet."""
+    """The last answer, if it ended in order and no later answer contradicts it."""
     patience: Patience = field(default_factory=Patience)
     wait: float = _FIRST_WAIT
 
 
 class ContainerLog:
-    """All that one container of one pod writes.
+    """The complete output of one container of one pod.
 
     Args:
         client: The API server.
-        namespace: Of the pod.
-        pod: Its name.
-        container: Its name.
-        view: Knows the pod's status; has seen the pod already.
+        namespace: Namespace of the pod.
+        pod: Name of the pod.
+        container: Name of the container.
+        view: View of the pod, which has already received the pod's status.
         read_timeout: Seconds without a byte after which a connection counts as dead.
-        since: RFC 3339 time of the oldest line that is wanted; None for all.
-        pause: Seconds for which reading rests after each read while little comes; it saves most
-            of the processor time, and delays a line by as much.
-        away: Tells whether the API server is known not to answer: then no log is given up.
+        since: RFC 3339 time of the oldest line to return; None for all lines.
+        pause: Seconds to pause after each read while there is little data. It saves most of the
+            processor time, and delays lines by up to this time.
+        away: Returns whether the API server is known to be away; then no log is given up.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class ContainerLog:
         self._begun_early: dict[str, Progress] = {}
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
-        """Return the log as it comes; ends when nothing more can come.
+        """Yield the log as it comes, until nothing more can come.
 
-        Connections that fail are tried again without end: to stop that, cancel.
+        Failed connections are retried without limit; cancel to stop.
 
         Raises:
-            Refused: The server does not let us read logs.
+            Refused: The user may not read logs.
         """
         known: _Instance | None = None
         while one := await self._next(known):
@@ -126,7 +126,7 @@ class ContainerLog:
             known = one
 
     async def _next(self, known: _Instance | None) -> _Instance | None:
-        """Wait for an instance that comes after one; None if there will be none."""
+        """Wait for the instance after the known one; None if there will be none."""
         while (pod := self._pod()) is not None:
             now = seen(pod, self._container)
             if now and (known is None or now.id != known.id):
@@ -141,7 +141,7 @@ class ContainerLog:
         return None
 
     async def _read(self, one: _Instance) -> AsyncGenerator[Lines | Gap, None]:
-        """Read one instance to its end, and wait until that is all of the pod or another came."""
+        """Read one instance, then wait until the container is over or a newer instance started."""
         while (pod := self._pod()) is not None:
             now = seen(pod, self._container)
             if now and now.id != one.id and not one.replaced:
@@ -153,7 +153,7 @@ class ContainerLog:
                 await self._view.changed(within=_LOOK)
                 continue
             if now.id != one.id and now.before != one.id:
-                for piece in _give_up(one, f"{self._name} was started again more than once"):
+                for piece in _give_up(one, f"{self._name} restarted more than once"):
                     yield piece
                 return
             async with aclosing(self._ask(one, now)) as pieces:
@@ -164,7 +164,7 @@ class ContainerLog:
                 yield piece
 
     async def _ask(self, one: _Instance, now: Seen) -> AsyncGenerator[Lines | Gap, None]:
-        """Make one request, and decide what follows from its end."""
+        """Send one request, and choose the next step from its end."""
         previous = now.id != one.id
         ended = previous or now.ended
         mode = one.mode
@@ -189,26 +189,26 @@ class ContainerLog:
             await self._status(one, _SOON if request.fruitful else _LATE)
         elif self._hopeless(one, request, ended):
             words = request.refusal.message if request.refusal else "no answer"
-            for piece in _give_up(one, f"the cluster does not hand it out ({words})"):
+            for piece in _give_up(one, f"the cluster does not return the log ({words})"):
                 yield piece
         elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
             if mode is Mode.SEARCH and not replay.nearly:
-                # Unless it is another instance's log, of which the status does not know yet.
+                # The log may belong to a newer instance that is not in the status yet.
                 await self._status(one, _LATE / 3)
                 one.mode = Mode.ANEW
             else:
                 one.mode = Mode.SEARCH
         elif end is not End.QUIET:
             if request.refusal and request.refusal.code == 401:
-                with suppress(ClusterFault):  # not now; whoever watches the pod gives up in time
+                with suppress(ClusterFault):  # ignored here; the pod's watch gives up in time
                     await self._client.renew(request.shown)
             await self._wait(one)
 
     def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
-        """Tell whether a log has not been handed out for too long.
+        """Return whether the log has been unavailable for too long.
 
         Raises:
-            Refused: It is a matter of permission.
+            Refused: The user may not read logs.
         """
         end, refusal = request.end, request.refusal
         if end is End.AWAY or self._away() or (end in _SILENT and not ended):
@@ -232,10 +232,10 @@ class ContainerLog:
         return LogRequest(self._client, self._path, query, replay, self._read_timeout, self._pause)
 
     async def _replace(self, one: _Instance, now: Seen) -> None:
-        """Note that another instance came, and give it what was taken for the older one's.
+        """Note that a newer instance started, and move lines to it that belong to it.
 
-        The kubelet is ahead of the API server: asked for the log of the instance that we know,
-        it may have sent the next one's.
+        The kubelet is ahead of the API server: when asked for the log of the known instance, it
+        may have sent the log of the next one.
         """
         first = await self._first_line(one) if one.progress.first else b""
         one.replaced, one.mode, one.ended_by = True, Mode.COUNT, None
@@ -245,7 +245,7 @@ class ContainerLog:
             one.complete = False
 
     async def _first_line(self, one: _Instance) -> bytes:
-        """Return the head of the first line of the newest instance; b"" where none is to be had."""
+        """Return the head of the newest instance's first line; b"" if it is not available."""
         query = {"container": self._container, "timestamps": "true", "limitBytes": str(stamps.HEAD)}
         patience = Patience()
         while self._pod() is not None:
@@ -266,7 +266,7 @@ class ContainerLog:
         return b""
 
     async def _status(self, one: _Instance, within: float) -> None:
-        """Wait for a status that says that the instance does not run."""
+        """Wait for a status in which the instance has ended, at most the given seconds."""
         until = time.monotonic() + within
         while (left := until - time.monotonic()) > 0:
             pod = self._pod()
@@ -280,7 +280,7 @@ class ContainerLog:
         one.wait = min(_LONGEST_WAIT, one.wait * 2)
 
     def _pod(self) -> Object | None:
-        """Return the pod, but not another one of the same name."""
+        """Return the pod; None if it is gone or was replaced by another pod of the same name."""
         pod = self._view.pod()
         if pod is None:
             return None
@@ -290,9 +290,9 @@ class ContainerLog:
 
 
 def _give_up(one: _Instance, why: str) -> list[Lines | Gap]:
-    """Return what is left of an instance of which no more can be had."""
+    """Mark an instance as complete; return its last line if it had ended, otherwise a gap."""
     one.complete = True
-    if one.ended_by is not None:  # the container was not there any more to say so, yet it had ended
+    if one.ended_by is not None:  # it had ended, although no status of the container confirms it
         return one.ended_by.finish()
     last = one.progress.last
     after = f"after {stamps.clock(last)} UTC" if last else "of its log"

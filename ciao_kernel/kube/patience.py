@@ -1,4 +1,4 @@
-"""For how long a log is asked for that is not handed out."""
+"""Time limits for retries while a log is unavailable."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 from ciao_kernel.kube.log_request import End
 
-# Seconds; nodes restart. One that is off answers nothing: then the API server, whose own patience
-# with it is half a minute, is asked a few times.
+# Seconds; nodes restart. If a node is off, the API server itself waits half a minute for it, so the
+# limit allows a few requests.
 _PATIENCE = {
     End.NOTHING: 10.0,
     End.WORDS: 10.0,
@@ -19,20 +19,20 @@ _PATIENCE = {
 
 
 class Patience:
-    """Counts for each kind of answer since when nothing else came.
+    """Timers, one for each kind of unsuccessful answer.
 
-    One kind does not begin anew because of another: a node that is off is now an error of the API
-    server, now no answer at all.
+    One kind does not reset the timer of another: if a node is off, errors of the API server and
+    missing answers alternate.
     """
 
     def __init__(self) -> None:
         self._since: dict[End, float] = {}
 
     def anew(self) -> None:
-        """Forget what was counted."""
+        """Reset all timers."""
         self._since.clear()
 
     def over(self, end: End) -> bool:
-        """Count an answer, and tell whether its kind has lasted for too long."""
+        """Note an answer, and return whether its kind has lasted for too long."""
         now = time.monotonic()
         return now - self._since.setdefault(end, now) >= _PATIENCE.get(end, float("inf"))

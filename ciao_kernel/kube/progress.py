@@ -1,4 +1,4 @@
-"""What a log's reader hands out, and what it remembers of the lines that it delivered."""
+"""Output of a log's reader, and its resume position: a record of the delivered lines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Lines:
     r"""Whole lines without their stamps.
 
     Args:
-        data: The lines, each with its ``\n``, which is added to a last line that has none.
-        count: How many.
-        newest: Stamp of the last one, in RFC 3339.
+        data: The lines, each with ``\n``; it is added to a last line without it.
+        count: Number of lines.
+        newest: Stamp of the last line, in RFC 3339.
     """
 
     data: bytes
@@ -27,25 +27,25 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that cannot be had, in words for the user."""
+    """A message for the user about missing lines."""
 
     text: str
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was delivered of one instance of a container.
+    """Resume position in the log of one instance of a container.
 
     Args:
-        first: Head of its first line, which no other instance has.
-        last: Head of its last line.
-        run: How many lines equal to that one, stamp included, end there in a row.
-        high: Highest stamp; older ones than ``last`` only count since the clock was set.
-        seconds: How many lines of each second the server has, up to ``last``.
-        open: Head of a line longer than :data:`LONGEST` whose end is still to come.
-        sent: How many bytes of that line's text were delivered.
-        marks: Hashes of some delivered lines: these tell a file that is read again.
-        before: What was known before an answer that was taken for new without proof.
+        first: Head of the first line, which is unique to this instance.
+        last: Head of the last delivered line.
+        run: Number of consecutive lines equal to ``last``, stamp included, that end with it.
+        high: Highest stamp; after a change of the clock, it starts again from the new time.
+        seconds: Number of lines that the server has for each second, up to ``last``.
+        open: Head of a line longer than :data:`LONGEST` whose end has not come yet.
+        sent: Number of delivered bytes of that line's text.
+        marks: Hashes of some delivered lines, to detect a file that is read twice.
+        before: Position before an answer that was accepted as new without proof.
     """
 
     first: bytes = b""
@@ -60,13 +60,13 @@ class Progress:
 
     @property
     def since(self) -> str:
-        """The ``sinceTime`` that makes the server send the last line again; "" for all."""
+        """Return the ``sinceTime`` with which the server repeats the last line; "" for all."""
         return stamps.second_before(self.last) if self.last else ""
 
     def note(self, lines: list[bytes]) -> None:
-        """Count whole lines as delivered."""
+        """Record whole lines as delivered."""
         head, run = lines[-1][:HEAD], 1
-        if self.open and len(lines) == 1:  # the end of a long line: its head was another
+        if self.open and len(lines) == 1:  # the end of a long line: use the head of the line
             head = self.open
         while run < len(lines) and lines[-run - 1][:HEAD] == head:
             run += 1

@@ -1,14 +1,15 @@
-"""One answer of the log endpoint, cut into the lines that were not delivered before. Pure.
+"""Filter one answer of the log endpoint for lines that were not delivered before. Does no I/O.
 
 A connection can end at any byte, and a request can only ask for "all since this whole second".
-So the next answer begins with lines that were delivered, and those must be left out exactly:
+So the next answer begins with delivered lines, and exactly these must be skipped:
 
-- The server sends its file in order and leaves out what is stamped before ``sinceTime``. So the
-  delivered lines from that second on are the first of the next answer, whatever the order of
-  their stamps: as many are skipped, and the last of them must be the last delivered line.
-- If it is not, the file is not the same any more (rotated), or the node's clock was set. Another
-  answer is then searched for that line (:data:`Mode.SEARCH`).
-- If it is not there either, lines may be lost: that is said, and all is new (:data:`Mode.ANEW`).
+- The server sends its file in order, without the lines stamped before ``sinceTime``. So the
+  delivered lines from that second on come first in the next answer, in any order of their stamps.
+  The same number of lines is skipped, and the last of them must be the last delivered line.
+- If it is not, the file was rotated, or the node's clock was changed. The next answer is searched
+  for that line (:data:`Mode.SEARCH`).
+- If the line is not found, lines may be lost: this is reported, and all lines count as new
+  (:data:`Mode.ANEW`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ciao_kernel.kube.progress import Gap, Lines, Progress
 from ciao_kernel.kube.stamps import HEAD, STAMP
 
 LONGEST = 1 << 20
-"""A line's text is delivered in pieces of so many bytes if it is longer."""
+"""Bytes of a piece: longer lines are delivered in pieces."""
 
 _HELD = 1 << 20
-# So many bytes are held back at most.
+# Maximum number of bytes that are held back.
 
 
 class Mode(enum.Enum):
-    """How an answer is joined to what was delivered."""
+    """Method to find the first new line in an answer."""
 
     COUNT = enum.auto()
     SEARCH = enum.auto()
@@ -36,23 +37,23 @@ class Mode(enum.Enum):
 
 
 class Mismatch(Exception):
-    """The last delivered line is not where it was."""
+    """The last delivered line is not at its expected position."""
 
 
 class Replay:
-    """One answer, fed as its bytes come.
+    """One answer, processed as its bytes come.
 
     Args:
-        progress: What was delivered before; kept up to date.
-        mode: How to find the place in the answer where new lines begin.
-        since: Stamp of the oldest line that is wanted at all, or "".
+        progress: The resume position; updated with each delivered line.
+        mode: Method to find the first new line.
+        since: Stamp of the oldest line to deliver, or "".
 
     Attributes:
         begun: A line has come, new or not.
-        joined: The place was found, and what comes is new.
-        nearly: Not all of several equal last lines came; a new search knows that.
-        words: Text that is no log line: the kubelet's own, sent with status 200.
-        broken: Such text stands where a line should: no more of this answer counts.
+        joined: The first new line was found; all following lines are new.
+        nearly: Only some of several equal last lines came; the next search expects this number.
+        words: Text that is not a log line: the kubelet's own text, sent with status 200.
+        broken: This text came in place of a line; the rest of the answer is ignored.
     """
 
     def __init__(self, progress: Progress, mode: Mode = Mode.COUNT, since: str = "") -> None:
@@ -77,10 +78,10 @@ class Replay:
     # --------------------------------------------------------------------------- the answer
 
     def feed(self, data: bytes) -> list[Lines | Gap]:
-        """Take bytes of the answer and return what is new.
+        """Process bytes of the answer and return the new lines.
 
         Raises:
-            Mismatch: The answer does not continue what was delivered.
+            Mismatch: The answer does not continue the delivered lines.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = self._take(lines) if lines else []
@@ -89,7 +90,7 @@ class Replay:
         return found
 
     def end(self) -> list[Lines | Gap]:
-        """Take the end of the answer, an unfinished line left out, and return what is new.
+        """Process the end of the answer and return the new lines, without an unfinished line.
 
         Raises:
             Mismatch: The last delivered line did not come.
@@ -106,7 +107,7 @@ class Replay:
         raise Mismatch
 
     def finish(self) -> list[Lines | Gap]:
-        """Return the unfinished line: for an answer after which nothing comes."""
+        """Return the unfinished line; for the last answer of a log."""
         rest, self._rest = self._rest, b""
         if rest and self.joined and not self.broken:
             return self._take([rest])
@@ -117,11 +118,11 @@ class Replay:
 
     @property
     def holding(self) -> bool:
-        """Lines are held back until it is clear what they are; see :meth:`release`."""
+        """Return whether lines are held back because they may be old; see :meth:`release`."""
         return bool(self._held)
 
     def release(self) -> list[Lines | Gap]:
-        """Deliver lines that were held back, because nothing came that says they are old."""
+        """Deliver the lines that were held back: there was no sign that they are old."""
         if not self._held:
             return []
         held, self._held = self._held, []
@@ -146,7 +147,7 @@ class Replay:
         return found + self._in_order(lines) if lines else found
 
     def _stamped(self, lines: list[bytes]) -> list[bytes]:
-        """Leave out what is no line, and bring stamps of other zones than UTC into form."""
+        """Remove text that is not a log line, and convert stamps of other time zones to UTC."""
         if {line[29:STAMP] for line in lines} == {b"Z "}:
             return lines
         good: list[bytes] = []
@@ -154,7 +155,7 @@ class Replay:
             if found := stamps.normal(line):
                 good.append(found)
                 continue
-            # Around sinceTime it may be the end of a long line of which the beginning is older.
+            # Near sinceTime, this may be the end of a long line whose beginning is older.
             self.words = line[:HEAD]
             if self.joined and (good or self.begun or not (self.progress.last or self._since)):
                 self.broken = True
@@ -176,7 +177,7 @@ class Replay:
         return found
 
     def _skip(self, lines: list[bytes]) -> list[bytes]:
-        """Leave out as many lines as were delivered."""
+        """Skip as many lines as were delivered."""
         old, new = lines[: self._left], lines[self._left :]
         self._left -= len(old)
         if max(old, default=b"") > self._limit or (new and not old):
@@ -190,7 +191,7 @@ class Replay:
         return []
 
     def _search_last(self, lines: list[bytes]) -> list[bytes]:
-        """Leave out all lines up to the last delivered one."""
+        """Skip all lines up to the last delivered one."""
         last = self.progress.last
         for number, line in enumerate(lines):
             if line[:HEAD] == last:
@@ -204,7 +205,8 @@ class Replay:
     def _join(self, old: list[bytes]) -> None:
         self.joined = True
         self._count(old)
-        # From now on this is what the server has: after a rotation it is less than was delivered.
+        # From now on, count the lines that the server has: after a rotation, it has fewer lines
+        # than were delivered.
         self.progress.seconds = self._seconds
 
     def _count(self, lines: list[bytes]) -> None:
@@ -220,8 +222,8 @@ class Replay:
     def _in_order(self, lines: list[bytes]) -> list[Lines | Gap]:
         """Deliver lines, but hold back those whose stamps step back.
 
-        A kubelet whose reader is more than one rotation behind skips a file, and then reads the
-        newest one twice. Such lines were delivered. Else the node's clock was set.
+        If a kubelet's reader is more than one rotation behind, it skips a file, and then reads the
+        newest one twice: these lines were delivered. Otherwise the node's clock was changed.
         """
         if self._held:
             return self._judge(lines)
@@ -260,10 +262,10 @@ class Replay:
         return [Lines(b"\n".join(texts), len(texts) - 1, newest)]
 
     def _pieces(self) -> list[Lines | Gap]:
-        """Deliver the beginning of a line that is too long to wait for its end."""
+        """Deliver the beginning of a long line, without waiting for its end."""
         progress, found, rest = self.progress, self.release(), stamps.normal(self._rest)
         if not self.joined or not rest or rest < self._since:
-            self._rest = self._rest[:HEAD]  # not to be delivered; its head tells which line it is
+            self._rest = self._rest[:HEAD]  # do not deliver it; the head identifies the line
             return found
         if not self.begun:
             self.begun, self.words = True, b""
@@ -278,7 +280,7 @@ class Replay:
         return found + [Lines(piece + b"\n", 1, newest) for piece in pieces]
 
     def _unsent(self, line: bytes) -> bytes:
-        """Leave out what was delivered of a line that was too long to be delivered whole."""
+        """Remove the delivered part of a long line."""
         progress = self.progress
         if self._owed == progress.sent and line[:HEAD] != progress.open:
             self._owed, progress.open, progress.sent = 0, b"", 0
@@ -296,4 +298,4 @@ def _rotated(last: bytes, first: bytes) -> str:
     lost = f"Lines after {stamps.clock(last)} UTC may be lost"
     if first:
         lost += f", at most {stamps.span(last, first)} of them"
-    return f"{lost}: the node began a new log file meanwhile."
+    return f"{lost}: the node rotated its log file."

@@ -1,7 +1,7 @@
-"""Runs the program that a kubeconfig names as the one that knows who the user is.
+"""Run a kubeconfig's exec plug-in, which returns the user's credentials.
 
-The protocol is that of client.authentication.k8s.io: an ExecCredential in KUBERNETES_EXEC_INFO, and
-one on standard output. What a plug-in prints there is a secret, and is never shown.
+The protocol is client.authentication.k8s.io: an ExecCredential in KUBERNETES_EXEC_INFO as input,
+and one on standard output. The plug-in's standard output is secret, and is never shown.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ciao_kernel.redaction import masked
 
 _TIMEOUT = 60.0
 _LAST_WORDS = 2.0
-"""Seconds for which the pipes of a program that has ended are read on."""
+"""Seconds for which the pipes are still read after the program has ended."""
 _KILLED = 1.0
-"""Seconds in which a program is gone that was killed."""
+"""Seconds to wait for the end of a killed program."""
 _SHOWN = 300
-"""Characters of a plug-in's last words that a message holds."""
-# What may prove who somebody is: a JSON web token, what follows a word that says so, and any long
-# row of letters and digits.
+"""Characters of a plug-in's last output that are shown in a message."""
+# Possible secrets: a JSON web token, the value after a word like "token", and any long sequence of
+# letters and digits.
 _SECRET = re.compile(
     r"eyJ[\w.-]+|(?i:(?<=token)|(?<=secret)|(?<=password))['\"]?[=:]\s*\S+|[\w+=-]{40,}"
 )
@@ -45,13 +45,13 @@ _CLUSTER = (
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a plug-in answered: a token, or a certificate and its key in PEM, or both.
+    """Credentials from a plug-in: a token, or a certificate with its key, or both.
 
     Args:
-        token: As it goes into the header.
-        certificate: In PEM.
-        key: In PEM.
-        until: When they end (seconds since the epoch), infinite where it did not say.
+        token: Token for the header.
+        certificate: Certificate in PEM.
+        key: Key in PEM.
+        until: Expiry (seconds since the epoch); infinite if the plug-in gave none.
     """
 
     token: str = field(default="", repr=False)
@@ -64,12 +64,12 @@ async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Pat
     """Run a plug-in.
 
     Args:
-        config: The ``exec`` of a user in a kubeconfig.
-        cluster: The cluster that it signs in to.
-        folder: Where the kubeconfig lies: a command with a slash is relative to it.
+        config: The ``exec`` entry of a user in a kubeconfig.
+        cluster: The cluster to sign in to.
+        folder: Folder of the kubeconfig: a command with a slash is relative to it.
 
     Raises:
-        ClusterFault: It gave nothing that could be used; says why, in its own words.
+        ClusterFault: The plug-in returned no usable credentials; the message has the reason.
     """
     command = str(config.get("command") or "")
     if "/" in command:
@@ -92,13 +92,13 @@ async def _output(
 ) -> bytes:
     loop, program = asyncio.get_running_loop(), _Program()
     try:
-        # Not in a session of its own: what asks in the terminal (/dev/tty) would be cut off.
+        # Not in a new session: a plug-in that asks in the terminal (/dev/tty) needs this one.
         transport, _ = await loop.subprocess_exec(
             lambda: program,
             command,
             *arguments,
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,  # ours is not for it
+            stdin=asyncio.subprocess.DEVNULL,  # the plug-in must not read our input
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
@@ -119,7 +119,7 @@ async def _output(
                     async with asyncio.timeout(_KILLED):
                         await program.ended.wait()
         finally:
-            transport.close()  # whoever else may hold the pipes is not waited for
+            transport.close()  # do not wait for other processes that hold the pipes
     if code := transport.get_returncode():
         text = program.said[2].decode(errors="replace").strip()
         last = _SECRET.sub("…", masked(" ".join(text.split()[-60:])))[-_SHOWN:]
@@ -128,9 +128,9 @@ async def _output(
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """Collects what a program prints, and tells when it has ended.
+    """A running program: collects its output and signals its end.
 
-    ``Process.wait`` of Python 3.11 returns only when nobody holds the pipes any more.
+    ``Process.wait`` of Python 3.11 returns only after all processes have closed the pipes.
     """
 
     def __init__(self) -> None:
@@ -150,16 +150,16 @@ class _Program(asyncio.SubprocessProtocol):
         self.ended.set()
 
     async def end(self) -> None:
-        """Wait until the program has ended and what it printed is here."""
+        """Wait until the program has ended and its output was read."""
         await self.ended.wait()
-        # What it has left running may hold the pipes; its own words are in them by now.
+        # Child processes that still run may hold the pipes; the program's own output is complete.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 await self._closed.wait()
 
 
 def _kill(pid: int) -> None:
-    """End a program with all that it has started: a wrapper's child would hang on."""
+    """Kill a program and all its child processes: the child of a wrapper would keep running."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
@@ -178,7 +178,7 @@ def _read(output: bytes, command: str, version: str) -> Credential:
     if not isinstance(status, dict):
         raise _failed(command, "it printed no ExecCredential with a status")
     if answer.get("apiVersion") != version:
-        raise _failed(command, f"the kubeconfig wants {version}, and it speaks another version")
+        raise _failed(command, f"the kubeconfig requires {version}, but it uses another version")
     token, certificate, key = (
         text if isinstance(text := status.get(name), str) else ""
         for name in ("token", "clientCertificateData", "clientKeyData")
@@ -189,7 +189,7 @@ def _read(output: bytes, command: str, version: str) -> Credential:
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         until = datetime.fromisoformat(ends or "").astimezone(UTC).timestamp()
     if until <= time.time():
-        raise _failed(command, f"what it gave ended at {ends}")
+        raise _failed(command, f"its credentials expired at {ends}")
     return Credential(token, certificate, key, until)
 
 

@@ -1,7 +1,7 @@
-"""The time stamps that the kubelet puts before each line: 30 characters and a space, in UTC.
+"""Time stamps that the kubelet writes before each line: 30 characters and a space, in UTC.
 
-Nearly always: a node that is set to another zone writes ``+02:00`` for ``Z``, which is brought
-into the one form here. So stamps sort as bytes do.
+A node in another time zone writes an offset like ``+02:00`` instead of ``Z``; such stamps are
+converted to UTC here. So stamps can be sorted as bytes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ STAMP = 31
 """Length of a stamp and its space."""
 
 HEAD = 4096
-"""So much of a line tells it from others: the stamp is in nanoseconds."""
+"""Bytes that are enough to identify a line, since the stamp is in nanoseconds."""
 
 _DISORDER = 20_000_000
-# Nanoseconds that mean nothing: lines of stdout and stderr are stamped by two hands.
+# Nanoseconds of normal disorder: lines of stdout and stderr get their stamps independently.
 _FORM = "%Y-%m-%dT%H:%M:%S"
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})(Z|[+-]\d\d:\d\d) ")
 
 
 def stamped(line: bytes) -> bool:
-    """Tell whether a line begins with a stamp."""
+    """Return whether a line begins with a stamp."""
     return _STAMP.match(line) is not None
 
 
@@ -39,7 +39,7 @@ def normal(line: bytes) -> bytes:
 def full(text: str) -> bytes:
     """Return any RFC 3339 time as a stamp, without the space."""
     moment = datetime.fromisoformat(text)
-    if fraction := re.search(r"[.,](\d+)", text):  # fromisoformat drops what is below microseconds
+    if fraction := re.search(r"[.,](\d+)", text):  # fromisoformat drops digits below microseconds
         digits = fraction[1][:9].ljust(9, "0")
     else:
         digits = "0" * 9
@@ -48,27 +48,27 @@ def full(text: str) -> bytes:
 
 
 def second_before(line: bytes) -> str:
-    """Return one second before the whole second of a line, for ``sinceTime``."""
+    """Return the time one second before a line's whole second, for ``sinceTime``."""
     return (_second(line) - timedelta(seconds=1)).strftime(_FORM) + "Z"
 
 
 def later(line: bytes, seconds: int) -> bytes:
-    """Return the beginning of the stamps that are so many seconds later."""
+    """Return a line's stamp, moved by some seconds."""
     return (_second(line) + timedelta(seconds=seconds)).strftime(_FORM).encode() + line[19:30]
 
 
 def apart(one: bytes, other: bytes) -> int:
-    """Return by how many nanoseconds the second line is later."""
+    """Return the nanoseconds from the first line to the second."""
     between = (_second(other) - _second(one)) // timedelta(seconds=1)
     return between * 1_000_000_000 + int(other[20:29]) - int(one[20:29])
 
 
 def step_back(lines: list[bytes], high: bytes) -> int | None:
-    """Return the number of the first line that is clearly older than one before it.
+    """Return the index of the first line that is clearly older than a line before it.
 
     Args:
-        lines: With stamps.
-        high: The highest stamp before them.
+        lines: Lines with stamps.
+        high: Highest stamp before these lines.
     """
     if lines[0] >= high and lines == sorted(lines):
         return None

@@ -1,4 +1,4 @@
-"""Writes tolerations as Kubernetes takes them: for replicas, and for pods that build."""
+"""Tolerations in the form of the Kubernetes API, for replicas and for build pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ciao_kernel.model import Manifest
 
 
 def toleration(text: str) -> Manifest:
-    """Read ``key=value:Effect`` as ``%toleration`` takes it; value and effect may be left out."""
+    """Parse ``key=value:Effect`` of ``%toleration``; value and effect are optional."""
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
     found: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}

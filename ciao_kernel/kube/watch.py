@@ -1,8 +1,8 @@
-"""Keeps a copy of a list of objects that is as new as the API server can make it.
+"""Keep an up-to-date copy of a list of objects from the API server.
 
-List once, then watch; after a broken connection watch on from where it broke, and list again
-where the server no longer knows that place (410 Gone). What is asked for is the present state,
-never the history: a fast object may go through states that nobody sees.
+List once, then watch. After a broken connection, resume the watch at the last resource version;
+list again if the server no longer has that version (410 Gone). The copy has the current state, not
+the history: fast changes of an object may be missed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 
 _TURN = 240
-"""Seconds after which a watch is asked for anew: proxies cut what is older."""
+"""Seconds after which a watch is renewed: proxies cut older connections."""
 _SILENCE = 90
-"""Seconds without a byte: bookmarks come each minute, so nobody is there any more."""
+"""Seconds without a byte after which the connection counts as dead; bookmarks come each minute."""
 _PAGE = 500
-"""Objects that one answer holds at most: a thousand pods are ten megabytes."""
+"""Maximum number of objects in one answer: a thousand pods are ten megabytes."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _DENIED = 20.0
-"""Seconds for which a refusal is not believed that comes after the list was read."""
+"""Seconds for which a refusal is retried if the list was already read."""
 
 
 class Watched:
@@ -36,10 +36,10 @@ class Watched:
 
     Args:
         client: The API server.
-        path: Of the list, such as ``/api/v1/namespaces/a/pods``.
+        path: Path of the list, such as ``/api/v1/namespaces/a/pods``.
         query: Selectors.
-        changed: Set at each change; several lists may share one.
-        trim: Takes from an object what nobody asks for: a thousand whole pods are 80 MB.
+        changed: Set at each change; several lists may share it.
+        trim: Removes unused parts of an object: a thousand whole pods are 80 MB.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Watched:
         trim: Callable[[Object], Object] = lambda item: item,
     ) -> None:
         self.items: dict[str, Object] = {}
-        """By uid."""
+        """Current objects by uid."""
         self.listed = False
-        """Whether the list was read at least once."""
+        """The list was read at least once."""
         self.away_since: float | None = None
-        """When the server stopped answering (time.monotonic), None while it answers."""
+        """Time (time.monotonic) at which the server stopped answering; None while it answers."""
         self.fault = ""
-        """Why it does not answer, in words that may be shown; "" while it answers."""
+        """Reason why the server does not answer, without secrets; "" while it answers."""
         self._client = client
         self._path = path
         self._query = dict(query)
@@ -67,7 +67,10 @@ class Watched:
         self._touched: dict[str, Object] = {}
 
     def take(self) -> dict[str, Object]:
-        """Return what came, changed or went since the last call, as it was last, by uid."""
+        """Return the latest state of all objects that changed since the last call, by uid.
+
+        New and deleted objects are included.
+        """
         touched, self._touched = self._touched, {}
         return touched
 
@@ -75,7 +78,7 @@ class Watched:
         """Watch until cancelled.
 
         Raises:
-            Refused: The server says no, which asking again would not change.
+            Refused: The server refused, and a retry would not help.
         """
         import aiohttp
 
@@ -99,7 +102,7 @@ class Watched:
                 if error.code == 401:
                     await self._renew(error, shown)
                 elif 400 <= error.code < 500 and error.code != 429:
-                    # A server that has just started may know neither rights nor kinds yet.
+                    # A server that has just started may not have loaded roles and kinds yet.
                     denied = denied or time.monotonic()
                     if not self.listed or time.monotonic() - denied > _DENIED:
                         raise
@@ -108,10 +111,10 @@ class Watched:
                 if answers.refuses_us(error, shown):
                     await self._renew(error, shown)
                 self._away(error)
-            except ValueError as error:  # what cannot be understood would come again from here
+            except ValueError as error:  # a watch from this version would return the same error
                 self._away(error)
                 self._version = ""
-            except RecursionError as error:  # an answer that is nothing but brackets
+            except RecursionError as error:  # an answer of nested brackets only
                 self._away(error)
                 self._version = ""
             if time.monotonic() - began > 5:
@@ -120,7 +123,7 @@ class Watched:
             wait = min(_LONGEST_WAIT, wait * 2)
 
     async def _list(self) -> None:
-        """Read all, page by page; pages that are too old by now raise 410, as a watch does."""
+        """Read the list page by page; an expired page raises 410, like a watch."""
         items: dict[str, Object] = {}
         query = {**self._query, "limit": str(_PAGE)}
         while True:
@@ -152,11 +155,11 @@ class Watched:
                 raise refused(answer.status, data, self._path)
         found = answers.object_of(data, self._path)
         if not isinstance(found.get("items"), list):
-            raise answers.Unclear(f"{self._path} answered with no list")
+            raise answers.Unclear(f"{self._path} did not return a list")
         return found
 
     async def _watch(self) -> bool:
-        """Watch until the connection ends; tell whether anything came."""
+        """Watch until the connection ends; return whether any event came."""
         import aiohttp
 
         query = {
@@ -201,9 +204,9 @@ class Watched:
             self.items[uid] = item
 
     async def _renew(self, error: Exception, refused: Access) -> None:
-        """Read the credentials anew. That may take a minute, so the fault is told before."""
+        """Reload the credentials. This may take a minute, so the fault is reported first."""
         self._away(error)
-        with contextlib.suppress(ClusterFault):  # not now; it is tried again
+        with contextlib.suppress(ClusterFault):  # ignored; there will be a retry
             await self._client.renew(refused)
 
     def _away(self, error: Exception) -> None:
@@ -220,7 +223,7 @@ class Watched:
 
 def _shape(event: Any) -> tuple[str, Object]:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
-        raise answers.Unclear("a watch answered with something that is no event")
+        raise answers.Unclear("a watch returned something that is not an event")
     return str(event.get("type")), answers.shaped(event["object"])
 
 

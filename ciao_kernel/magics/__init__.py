@@ -1,1 +1,1 @@
-"""The language of a job cell's header: its table, its reader, and the help for it."""
+"""The language of a job cell's header: the table of directives, the parser, and the help."""

@@ -1,4 +1,4 @@
-"""Check what is no directive: the text as a whole, and the program below the header."""
+"""Check the text as a whole, and the program below the header."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
 
 MAX_BYTES = 1024 * 1024
-"""Size limit of a cell: what a ConfigMap holds (1 MiB, Kubernetes' limit for one object)."""
+"""Size limit of a cell: that of a ConfigMap (1 MiB, Kubernetes' limit for one object)."""
 
 _DIRECTIVE_BELOW = re.compile(r"[\r\n]%([A-Za-z][\w-]*)[ \t]*=")
 _MAGIC = re.compile(r"[ \t\f]*(%%?\w*|[!?]+\w*)")
-# IPython's other forms, tried only on a line that Python cannot read: x = !ls, x = %time, name?
+# Other syntax of IPython, tried only on a line that Python rejects: x = !ls, x = %time, name?
 _MAGIC_WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]*\Z")
 _NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-# IPython's own, which no directive is near to.
+# IPython's own magics; they get no suggestion of a directive.
 _TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
 
 def check_text(text: str, table: Table) -> None:
-    """Raise SourceError where a text cannot become a file for Python at all."""
+    """Raise SourceError if a text cannot be stored as a file for Python."""
     if (place := text.find("\0")) >= 0:
         raise _at(
             text,
             table,
             place,
-            "the cell holds a null byte, which Python does not take.",
+            "the cell contains a null byte, which Python does not accept.",
             "Delete it, or type the line again.",
         )
     try:
@@ -44,35 +44,35 @@ def check_text(text: str, table: Table) -> None:
             text,
             table,
             error.start,
-            f"the cell holds half a character (U+{ord(text[error.start]):04X}), "
+            f"the cell contains half a character (U+{ord(text[error.start]):04X}), "
             "which cannot be written to a file.",
             "Delete it, or type the line again.",
         ) from None
     if size > MAX_BYTES:
         raise SourceError(
             f"the cell has {size:,} bytes; {MAX_BYTES:,} is the limit.",
-            "Move data to a file and name it with %files, or code to a module beside the notebook.",
+            "Move data to a file for %files, or move code to a module in the notebook's folder.",
         )
 
 
 def _at(text: str, table: Table, place: int, message: str, hint: str) -> SourceError:
     line = next(line for line in header.lines(text) if place < line.start + len(line.text) + 1)
     safe, column, _ = shown(line, table, place - line.start)
-    # What is wrong with the character also keeps it from being shown.
+    # The wrong character cannot be displayed either.
     safe = "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in safe)
     return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
 def names_below(text: str, head: Header) -> list[str]:
-    """Names in front of ``=`` in the lines below a header that look like directives."""
+    """Return names before ``=`` in lines below a header that look like directives."""
     return [match[1] for match in _DIRECTIVE_BELOW.finditer(text, _body_start(head, text))]
 
 
 def below(text: str, head: Header) -> tuple[Token, ...]:
-    """Find directives below the header that stand where a statement would.
+    """Return directives below the header that are in the position of a statement.
 
-    The first ciao took every line that starts with ``%``. Here the same line in a string stays
-    what it is: nothing is taken from a text that Python can read, nor from within a statement.
+    The first ciao used every line that starts with ``%``. Here a line in a string stays text:
+    nothing is taken from a text that Python can compile, or from inside a statement.
     """
     start = _body_start(head, text)
     if _DIRECTIVE_BELOW.search(text, start) is None:
@@ -90,14 +90,14 @@ def below(text: str, head: Header) -> tuple[Token, ...]:
 
 
 def _body_start(head: Header, text: str) -> int:
-    # A cell that starts with another cell magic (%%bash) is that magic's alone.
+    # A cell that starts with another cell magic (%%bash) belongs to that magic.
     if head.body is None or head.body.text.lstrip().startswith("%%"):
         return len(text)
     return head.body.start
 
 
 def check_header(head: Header, table: Table, style: Style) -> None:
-    """Raise SourceError where a line of the header is IPython's."""
+    """Raise SourceError if the header contains a line for IPython."""
     if head.foreign:
         raise _foreign(head.foreign[0], table, style)
 
@@ -105,19 +105,19 @@ def check_header(head: Header, table: Table, style: Style) -> None:
 def check_body(
     text: str, code: str, head: Header, table: Table, style: Style, *, compiles: bool
 ) -> None:
-    """Raise SourceError where the program cannot run.
+    """Raise SourceError if the program cannot run.
 
     Args:
         text: The cell as written.
         code: The program that would be delivered.
         head: The header of the text.
-        table: The directives, to tell a slip of one from a magic.
-        style: How directives are marked.
-        compiles: Whether this Python is the one that has to read the program.
+        table: The directives, to distinguish a misspelt directive from a magic.
+        style: Marker of directives.
+        compiles: Compile the program with this Python.
     """
     if head.body is None:
         raise SourceError(
-            "the cell has directives and no code.",
+            "the cell has directives but no code.",
             "Put the training code below them, in the same cell.",
             line=head.last.number if head.last else 0,
             text=shown(head.last, table).text if head.last else "",
@@ -138,7 +138,7 @@ def check_body(
     message = error.msg or "the code is not Python"
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
-        "Python cannot read the cell, so no replica could.",
+        "Python cannot compile the cell, so no replica could run it.",
         line=number,
         column=max(0, (error.offset or 1) - 1),
         text=line.text if line else "",
@@ -146,7 +146,7 @@ def check_body(
 
 
 def _first_magic(code: str, first: int) -> Line | None:
-    """The first line of the body that is IPython's where Python wants a statement."""
+    """Return the body's first line of IPython syntax in the position of a statement."""
     suspects = [
         line for line in header.lines(code) if line.number >= first and _MAGIC.match(line.text)
     ]
@@ -162,41 +162,41 @@ def _foreign(line: Line, table: Table, style: Style) -> SourceError:
     column = match.start(group) if match else header.indent(line.text)
     name = _NAME.match(line.text, column)
     near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None
-    message = f"{word} is for IPython, and a job is plain Python."
+    message = f"{word} is IPython syntax; a job runs plain Python."
     if word == "%%ciao":
-        message = "%%ciao takes nothing on its line."
-        hint = "Write directives on lines of their own below it, as %worker=2."
+        message = "%%ciao must be alone on its line."
+        hint = "Write directives on separate lines below it, such as %worker=2."
     elif word == "%":
-        message = "the name of a directive is missing behind %."
+        message = "the name of a directive is missing after %."
         hint = f"Did you mean %{near}=…?" if near else "`%ciao magics` lists all directives."
     elif near and style is Style.FILE:
-        hint = f"In a file a directive is a comment on top: #%{near}=…"
+        hint = f"In a file, write directives as comments at the top: #%{near}=…"
     elif near and table.find(name[1] if name else ""):
-        hint = "Directives stand on top of the cell, each line from its first column."
+        hint = "Write directives at the top of the cell, starting in the first column."
     elif near:
         hint = f"Did you mean %{near}=…?"
     elif re.match(r"[!%][ \t]*(?:pip|conda|mamba|uv)\b", line.text[column:]):
-        hint = "Install packages in a plain cell above; replicas on this machine share them."
+        hint = "Install packages in a plain cell above; replicas on this machine use them too."
     else:
-        hint = "Move it to a plain cell of its own."
+        hint = "Move it to a plain cell."
     safe, column, _ = shown(line, table, column)
     return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
 def _check_coding(text: str, code: str, table: Table) -> None:
-    """Refuse a coding line that is not UTF-8, for that is what the program is delivered in.
+    """Reject an encoding declaration other than UTF-8: the program is delivered in UTF-8.
 
-    A directive can become one: ``#%args=--encoding=cp1252`` is one to Python.
+    A directive can become a declaration: Python reads ``#%args=--encoding=cp1252`` that way.
     """
     for line, delivered in zip(header.lines(text), header.lines(code), strict=False):
         match = _CODING.match(delivered.text.removeprefix("\ufeff"))
         if match and not _is_utf8(match[1]):
             if line.text == delivered.text:
-                message = f"the text says that its encoding is {match[1]}; ciao delivers UTF-8."
+                message = f"the text declares the encoding {match[1]}; ciao delivers UTF-8."
                 hint = "Delete this line."
             else:
-                message = f"Python would take this line for the encoding of the file, {match[1]}."
-                hint = "Move it to the third line or below, or write a space instead of the last =."
+                message = f"Python would read this line as the encoding of the file, {match[1]}."
+                hint = "Move it to the third line or below, or replace the last = with a space."
             raise SourceError(message, hint, line=line.number, text=shown(line, table).text)
         if line.number == 2 or not _NO_CODE.match(delivered.text.removeprefix("\ufeff")):
             return
@@ -210,11 +210,11 @@ def _is_utf8(name: str) -> bool:
 
 
 def syntax_error(code: str) -> SyntaxError | None:
-    """Compile a program and return what is wrong with it."""
+    """Compile a program and return its syntax error, or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # Python drops the mark when it reads a file, and only then.
+            # Python removes the byte order mark only when it reads a file.
             compile(code.removeprefix("\ufeff"), "<cell>", "exec", dont_inherit=True)
     except SyntaxError as error:
         return error

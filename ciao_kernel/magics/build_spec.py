@@ -1,4 +1,4 @@
-"""From directives to values: the only place that makes a spec out of what a user wrote."""
+"""Conversion of directives to values: only this module makes a spec from the user's text."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _JOINED = re.compile(r"(?:[ \t\xa0]+%|[;,][ \t\xa0]*%?)[ \t\xa0]*([A-Za-z][\w-]*
 
 
 def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None) -> JobSpec:
-    """Make a spec of a header's directives.
+    """Make a spec from the directives of a header.
 
     Args:
-        tokens: The directives; those of one line follow each other.
-        table: What directives there are.
-        default_framework: Framework where no directive names one.
+        tokens: The directives; those of the same line are adjacent.
+        table: The directives.
+        default_framework: Framework if no directive names a framework.
 
     Raises:
         DirectiveError: A directive is wrong.
-        UsageError: There is no framework, and no line to blame.
+        UsageError: There is no framework, and no line to show.
     """
     seen: dict[tuple[str, str], tuple[Any, Token]] = {}
     values: dict[str, Any] = {}
@@ -77,25 +77,25 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
 
 
 def _inner(part: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of fields such as ``cluster.image``, under their last name."""
+    """Return the values of fields such as ``cluster.image`` by the last part of their name."""
     pairs = ((field.partition("."), value) for field, value in values.items())
     return {name: value for (first, dot, name), value in pairs if dot and first == part}
 
 
 def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:
-    """Group directives that stand in one line."""
+    """Group directives by line."""
     return (line for _, line in itertools.groupby(tokens, lambda token: token.line.start))
 
 
 def find(token: Token, table: Table) -> Directive:
-    """Look a directive up; raises DirectiveError that offers the nearest name."""
+    """Look up a directive; raise a DirectiveError that suggests the nearest name."""
     entry = table.find(token.name) if token.name else None
     if entry is not None:
         return entry
     near = table.nearest(token.name)
     text, column, width = shown(token.line, table, token.column, token.name_end)
     raise DirectiveError(
-        f"unknown directive {named(token)}." if token.name else "a directive has no name here.",
+        f"unknown directive {named(token)}." if token.name else "a directive has no name.",
         (f"Did you mean {mark(token)}{near}? " if near else "")
         + "`%ciao magics` lists all directives.",
         line=token.line.number,
@@ -106,7 +106,7 @@ def find(token: Token, table: Table) -> Directive:
 
 
 def value_of(token: Token, entry: Directive, table: Table) -> Any:
-    """Read the value of a directive; raises DirectiveError that says what was expected."""
+    """Parse the value of a directive; raise a DirectiveError that names the expected form."""
     text = token.value or ""
     if not text and not isinstance(entry.kind, Flag):
         raise wrong(
@@ -156,19 +156,19 @@ def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
         return wrong(
             tokens[0],
             table,
-            "the header names no framework.",
-            f"Put a line %framework=NAME on top, with one of: {names}.",
+            "the header has no %framework.",
+            f"Add a line %framework=NAME at the top. Frameworks: {names}.",
             whole=True,
         )
-    return UsageError("no framework is named.", f"Name one: {names}.")
+    return UsageError("no framework is given.", f"Choose a framework: {names}.")
 
 
 def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
     return wrong(
         resource,
         table,
-        f"{named(resource)} stands in front of {named(role)}, and not behind it.",
-        "Behind it, it belongs to that role; in a line of its own, to all roles.",
+        f"{named(resource)} must follow the role it applies to, {named(role)}.",
+        "Write it after the role, or on a separate line to apply it to all roles.",
         whole=True,
     )
 
@@ -217,21 +217,21 @@ def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
 
 
 def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
-    """See that the job has what ``%follow`` names, or it would show nothing and say nothing.
+    """Check the names in ``%follow``: without a match, the cell would silently show nothing.
 
     Args:
-        spec: The job with the roles that its framework adds, and without those of no replica.
+        spec: The job with the roles that its framework adds, and without empty roles.
         tokens: The directives of the header and of the command line.
-        table: What directives there are.
+        table: The directives.
 
     Raises:
-        DirectiveError: It has no such role or replica.
+        DirectiveError: The job lacks a named role or replica.
     """
     known = {group.role for group in spec.groups} | {str(replica) for replica in spec.replicas()}
     missing = next((name for name in spec.follow if name not in known), None)
     if missing is None:
         return
-    # An option replaces what the header says, so it is the one to blame; its line is 0.
+    # An option overrides the header, so the error is shown for the option; its line is 0.
     for token in sorted(_of_field("follow", tokens, table), key=lambda one: one.line.number):
         if missing in words(token.value or ""):
             near = difflib.get_close_matches(missing, sorted(known), n=1)

@@ -1,4 +1,4 @@
-"""The directives that bind on a cluster, and the kinds of value that only they have."""
+"""Directives that apply only on a cluster, and the value types that only they use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-# Host, path, tag and digest as in the OCI distribution specification; loose about the host.
+# Host, path, tag and digest as in the OCI distribution specification; less strict for the host.
 _IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
@@ -40,25 +40,25 @@ class Name:
         return word
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of objects, several with spaces between."""
+    """Names of objects, separated by spaces."""
 
-    expected: str = "names of Kubernetes objects, with spaces between"
+    expected: str = "names of Kubernetes objects, separated by spaces"
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Check each."""
+        """Check each word."""
         found = words(text)
         if not found or not all(_NAME.fullmatch(word) for word in found):
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Write them with spaces between."""
+        """Join the words with spaces."""
         return " ".join(value)
 
 
@@ -69,27 +69,27 @@ class ImageName:
     expected: str = "an image such as registry.example.com/team/tensorflow:2.21"
 
     def parse(self, text: str) -> str:
-        """Check the form; a name with capitals is a slip that only the node would notice."""
+        """Check the form, because only the node would notice an error such as a capital letter."""
         word = one_word(text, self.expected)
         if len(word) > 500 or not _IMAGE.fullmatch(word):
             raise ValueError(self.expected)
         return word
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """Labels or annotations: ``key=value``, several with spaces between.
+    """Labels or annotations: ``key=value``, separated by spaces.
 
     Args:
-        labels: Values have the form of labels'; those of annotations may be any text.
+        labels: Check the form of values; values of annotations may be any text.
     """
 
     labels: bool = True
-    expected: str = "key=value, quoted as in a shell (several with spaces between)"
+    expected: str = "key=value, quoted as in a shell (several separated by spaces)"
 
     def parse(self, text: str) -> tuple[tuple[str, str], ...]:
         """Split into words, and each word at its first ``=``."""
@@ -110,24 +110,24 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class Tolerations:
-    """Taints that are put up with, as ``kubectl taint`` writes them."""
+    """Tolerated taints, in the notation of ``kubectl taint``."""
 
     expected: str = "taints such as gpu=yes:NoSchedule, spot:NoExecute or dedicated"
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Check each."""
+        """Check each word."""
         found = words(text)
         if not found or not all(_TOLERATION.fullmatch(word) for word in found):
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Write them with spaces between."""
+        """Join the words with spaces."""
         return " ".join(map(quote, value))
 
 
 def directives() -> list[Directive]:
-    """The entries of the table, each for a field of ``ClusterSpec``."""
+    """Return the entries of the table, each for a field of ``ClusterSpec``."""
     policies = tuple(policy.value for policy in RestartPolicy)
     restart = value_types.Choice(lambda: policies, RestartPolicy)
     ends = tuple(policy.value for policy in SuccessPolicy)
@@ -145,14 +145,14 @@ def directives() -> list[Directive]:
         for name, field, kind, text, example, default, adds_up in (
             (
                 "image", "image", ImageName(),
-                "Image of the replicas; it needs Python and the framework.",
+                "Image of the replicas; it must contain Python and the framework.",
                 "%image=registry.example.com/tensorflow:2.21", "a setting for each framework",
                 False,
             ),
             (
                 "context", "context", value_types.Word("the name of a context in the kubeconfig"),
                 "Context of the kubeconfig.",
-                "%context=staging", "the current one", False,
+                "%context=staging", "the current context", False,
             ),
             (
                 "namespace", "namespace", Name(),
@@ -171,17 +171,17 @@ def directives() -> list[Directive]:
             ),
             (
                 "imagePullSecret", "pull_secrets", Names(),
-                "Secrets of the namespace with which nodes pull the image.",
+                "Secrets of the namespace that nodes use to pull the image.",
                 "%imagePullSecret=registry", "", True,
             ),
             (
                 "nodeSelector", "node_selector", KeyValues(),
-                "Labels that a node must have to run replicas.",
+                "Labels that a node must have to run the replicas.",
                 "%nodeSelector=disk=ssd zone=a", "", True,
             ),
             (
                 "toleration", "tolerations", Tolerations(),
-                "Taints of nodes that the replicas put up with.",
+                "Taints of nodes that the replicas tolerate.",
                 "%toleration=gpu=yes:NoSchedule", "", True,
             ),
             (
@@ -201,22 +201,22 @@ def directives() -> list[Directive]:
             ),
             (
                 "restartPolicy", "restart_policy", restart,
-                "Whether a replica that fails is started again.",
+                "Policy for restarting a replica that fails.",
                 "%restartPolicy=OnFailure", "Never", False,
             ),
             (
                 "backoffLimit", "backoff_limit", numeric_types.Count(0, 1000),
-                "Restarts after which the job has failed.",
+                "Number of restarts after which the job fails.",
                 "%backoffLimit=3", "", False,
             ),
             (
                 "ttl", "ttl", numeric_types.Duration(),
-                "Time after which a job that is over is deleted with its pods and logs.",
+                "Time after which a finished job is deleted with its pods and logs.",
                 "%ttl=1h", "the setting: 1d", False,
             ),
             (
                 "successPolicy", "success_policy", success,
-                "Whose success is a TensorFlow job's: that of worker-0 (or the chief), or of all.",
+                "TensorFlow replicas that must succeed: worker-0 (or the chief), or all workers.",
                 "%successPolicy=allWorkers", "worker0", False,
             ),
         )

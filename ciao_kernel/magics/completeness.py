@@ -1,4 +1,4 @@
-"""Whether a cell that is being typed may be run: consoles ask at every Enter."""
+"""Check of unfinished cells: consoles ask at every Enter whether a cell is complete."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ciao_kernel.magics.table import Table
 
 
 def answer(text: str, table: Table) -> dict[str, str] | str:
-    """Say whether a job cell is complete; the kernel asks.
+    """Check whether a job cell is complete; the kernel calls this.
 
     Returns:
-        Jupyter's reply where the header decides, ``{"status": …, "indent": ""}``: a header
-        without code is incomplete, a wrong directive is invalid. Else the Python to ask IPython
-        about: the cell with its directives as comments, or as it is if it is no job.
+        Jupyter's reply ``{"status": …, "indent": ""}`` if the header is decisive: a header
+        without code is incomplete, a wrong directive is invalid. Otherwise the Python code for
+        IPython's own check: the cell with its directives as comments, unchanged if it is no job.
     """
     head = header.scan(text, table)
     tokens = (*head.tokens, *body.below(text, head))
@@ -21,7 +21,7 @@ def answer(text: str, table: Table) -> dict[str, str] | str:
         return text
     try:
         body.check_header(head, table, header.Style.CELL)
-        # The framework may follow in the next line; its absence is for the run to say.
+        # The framework may follow on the next line; a run reports it if it is missing.
         build_spec.read(tokens, table, default_framework="")
     except UsageError:
         return {"status": "invalid", "indent": ""}

@@ -1,4 +1,4 @@
-"""Completion in a header: names of directives, and their values."""
+"""Completion of names and values of directives in a header."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.value_types import Choice, Flag, Offer, Word, Words
 
 _MOST_ENTRIES = 20_000
-"""Entries of a folder that are looked at; Tab must not hang on a folder of a million files."""
+"""Entries of a folder to read at most; Tab must not hang in a folder with a million files."""
 _MOST_MATCHES = 500
 _MOST_REPLICAS = 32
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _SEPARATOR = re.compile(r"[\s,]+")
 _TYPED = re.compile(r"(?:^|(?<=[\s,]))\w*$")
-"""The beginning of a variable's name in front of the cursor."""
+"""The start of a variable's name before the cursor."""
 _Secret = Callable[[Path], object]
 _WORD = re.compile(r"""(?>(?:\\.|"(?>(?:\\.|[^"\\])*)"|'[^']*+'|[^\s"'\\])+)""")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What may stand at the cursor."""
+    """Completions at the cursor."""
 
     matches: tuple[str, ...]
     start: int
     """Offset of the first character that a match replaces."""
     end: int
     merge: bool = False
-    """Whether IPython's own matches belong too: the cell is not yet a job, and the line may
-    become one of its magics."""
+    """True to add IPython's own matches: the cell is not a job yet, and the line may become a
+    magic."""
 
 
 def complete(
@@ -54,23 +54,23 @@ def complete(
     variables: Iterable[str] = (),
     secret: _Secret = lambda file: False,
 ) -> Completion | None:
-    """Complete what stands in front of the cursor; the kernel asks.
+    """Complete the text before the cursor; the kernel calls this.
 
-    On the first ``%fr`` of a cell that is not yet a job our names are offered, and ``merge``
-    says that IPython's magics belong with them. Never raises.
+    On the first ``%fr`` of a cell that is not a job yet, the result has ciao's names, and
+    ``merge`` is true to add IPython's magics. Never raises.
 
     Args:
         text: The cell.
         cursor: Offset of the cursor.
         table: The directives.
-        folder: What relative file names are relative to.
-        style: How directives are marked.
-        variables: Names that %input takes; they are asked for only there.
-        secret: Whether a file that lies there is a secret one, which no directive takes.
+        folder: Folder for relative file names.
+        style: Marker of directives.
+        variables: Names for %input; they are iterated only for that directive.
+        secret: Returns a true value for a secret file, which no directive accepts.
 
     Returns:
-        None where the cursor is not on a line of directives in the header: there the completer
-        of Python takes over.
+        None if the cursor is not on a line of directives in the header; Python's own completer is
+        then used.
     """
     cursor = max(0, min(cursor, len(text)))
     line = header.line_at(text, cursor)
@@ -95,12 +95,12 @@ def complete(
         return Completion(matches, line.start + token.column, line.start + end, merge)
     entry = table.find(token.name)
     if entry is None or not token.name:
-        # "%matplotlib inl": IPython's magic, whose value is IPython's to complete.
+        # "%matplotlib inl" is a magic of IPython, and IPython completes its value.
         return None if not head.tokens and not token.equals else Completion((), cursor, cursor)
     if isinstance(entry.kind, Variables):
         return _variables(line, column, token, others, table, variables)
     start, matches = _values(line.text[:column], token, entry, head, table, folder, secret)
-    # The rest of the word behind the cursor is replaced too.
+    # The rest of the word after the cursor is replaced too.
     word = _WORD.match(line.text, start)
     end = max(column, min(word.end(), token.end)) if word else column
     return Completion(matches, line.start + start, line.start + end)
@@ -110,7 +110,7 @@ def complete(
 
 
 def _names(prefix: str, token: Token, others: list[Token], table: Table) -> tuple[str, ...]:
-    """Directives that may stand here, those that fit this place best first."""
+    """Return the directives that are allowed here, best matches first."""
     framework = _framework(others, table)
     roles = table.roles(framework) if framework else None
     scoped = list(_scoped(others, table))
@@ -139,7 +139,7 @@ def _names(prefix: str, token: Token, others: list[Token], table: Table) -> tupl
 
 
 def _scoped(tokens: Iterable[Token], table: Table) -> Iterator[tuple[Directive, str, Token]]:
-    """The known directives, each resource with the role it belongs to."""
+    """Yield the known directives, each resource with its role."""
     for line in by_line(tokens):
         role = ""
         for token in line:
@@ -172,26 +172,26 @@ def _values(
     folder: Path,
     secret: _Secret,
 ) -> tuple[int, tuple[str, ...]]:
-    """Where the word at the cursor starts, and what it may be.
+    """Return the start of the word at the cursor, and its completions.
 
     Args:
         before: The line up to the cursor.
         token: The directive.
         entry: Its entry in the table.
-        head: The header, which tells the roles.
+        head: The header, which determines the roles.
         table: The directives.
-        folder: What relative file names are relative to.
-        secret: Whether a file that lies there is a secret one, which no directive takes.
+        folder: Folder for relative file names.
+        secret: Returns a true value for a secret file, which no directive accepts.
     """
     value = min(token.value_column, len(before))
     word = unfinished(before[value:])
     start = value + word.start
     if "#" in before[token.end :]:
-        return len(before), ()  # A comment behind the directive.
+        return len(before), ()  # A comment after the directive.
     if isinstance(entry.kind, Choice | Flag):
         names = entry.kind.names()
         if before[value:start].strip():
-            return start, ()  # A second word, and only one is allowed.
+            return start, ()  # A second word; only one word is allowed.
         return start, tuple(name for name in names if name.startswith(word.typed.lower()))
     offer = entry.kind.offer if isinstance(entry.kind, Word | Words) else Offer.NOTHING
     found: Iterable[str] = ()
@@ -215,7 +215,7 @@ def _variables(
     table: Table,
     variables: Iterable[str],
 ) -> Completion:
-    """Names of variables that no %input of the header takes yet."""
+    """Return names of variables that no %input of the header contains yet."""
     before = line.text[min(token.value_column, column) : column]
     behind = line.text[column : max(column, token.end)]
     typed = _TYPED.search(before)
@@ -231,7 +231,7 @@ def _variables(
         name
         for name in variables
         if name.startswith(typed[0]) and name.isidentifier() and name not in taken
-        # What starts with "_" is mostly IPython's.
+        # Names with a leading "_" are mostly IPython's.
         if typed[0] or not name.startswith("_")
     }
     start, end = column - len(typed[0]), column + len(behind) - len(rest)
@@ -240,7 +240,7 @@ def _variables(
 
 
 def _replicas(head: Header, table: Table) -> Iterator[str]:
-    """Roles and replicas of the job as far as it is written."""
+    """Yield roles and replicas of the job, as far as its header is written."""
     framework = _framework(head.tokens, table)
     counts: dict[str, int] = {}
     for entry, _, token in _scoped(head.tokens, table):
@@ -266,13 +266,13 @@ def _interpreters(typed: str, folder: Path) -> Iterator[str]:
 
 
 def _paths(typed: str, folder: Path, secret: _Secret | None = None) -> list[str]:
-    """Files and folders that start with what is typed; folders end in ``/``.
+    """Return files and folders that start with the typed text; folders end in ``/``.
 
     Args:
-        typed: A path, relative or not.
-        folder: What it is relative to.
-        secret: Given where a file is to be delivered: only what lies in the folder can be, and
-            of that no secret one.
+        typed: A path, relative or absolute.
+        folder: Folder for a relative path.
+        secret: Given if the file is to be delivered: then only files in the folder are allowed,
+            and no secret files.
     """
     parent, _, prefix = typed.rpartition("/")
     if secret and (typed.startswith(("/", "~")) or ".." in parent.split("/")):
@@ -285,16 +285,16 @@ def _paths(typed: str, folder: Path, secret: _Secret | None = None) -> list[str]
             for entry in itertools.islice(entries, _MOST_ENTRIES):
                 name = entry.name
                 hidden = name.startswith(".") and not prefix.startswith(".")
-                # What cannot be printed cannot be typed in a header either.
+                # A name that is not printable cannot be typed in a header either.
                 if not name.startswith(prefix) or hidden or not name.isprintable():
                     continue
                 end = "/" if entry.is_dir() else ""
                 if secret and not end and secret(place / name):
                     continue
-                # A sign in front of a path has a meaning of its own.
+                # A leading "~" or "!" has a special meaning.
                 sign = secret and not shown and name.startswith(("~", "!"))
                 found.append(("./" if sign else shown) + name + end)
     except (OSError, ValueError, RuntimeError):
-        # No such folder, no right to read it, half a character, or no home.
+        # Missing or unreadable folder, half a character, or no home folder.
         return []
     return sorted(found)[:_MOST_MATCHES]

@@ -1,4 +1,4 @@
-"""Errors that show the line of a directive, with a caret under the wrong part and no secrets."""
+"""Errors that show a directive's line, with a caret under the wrong part and without secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKED = re.compile(r"%([A-Za-z][\w-]*)")
 def wrong(
     token: Token, table: Table, message: str, hint: str, *, whole: bool = False
 ) -> DirectiveError:
-    """Make the error for a directive; the caret stands under its value, or under all of it."""
+    """Return the error for a directive; the caret marks its value, or all of it if ``whole``."""
     start = token.column if whole or not token.value else token.value_column
     text, column, width = shown(token.line, table, start, token.end)
     return DirectiveError(
@@ -30,7 +30,7 @@ def wrong(
 
 
 class Shown(NamedTuple):
-    """A line as an error may show it, and the place in it."""
+    """A line without secrets, and the position of the wrong part in it."""
 
     text: str
     column: int
@@ -38,27 +38,27 @@ class Shown(NamedTuple):
 
 
 def shown(line: Line, table: Table, column: int = 0, end: int = 0) -> Shown:
-    """Blank the values of variables: one may be a password, and errors go to logs.
+    """Hide the values of variables: a value may be a password, and errors end up in logs.
 
     Args:
         line: The line as written.
-        table: What directives there are.
-        column: Where the wrong part starts.
-        end: Column behind it.
+        table: The directives.
+        column: Start of the wrong part.
+        end: Column after the wrong part.
     """
     parts, last = [], 0
     start, stop = column, end
     for first, behind in _secrets(line, table):
         parts += [line.text[last:first], "…"]
         last = behind
-        # Places behind it move to the left, and those in it to its start.
+        # Positions after the value move to the left; positions in it move to its start.
         start -= max(0, min(column, behind) - first - (column >= behind))
         stop -= max(0, min(end, behind) - first - (end >= behind))
     return Shown("".join((*parts, line.text[last:])), start, max(1, stop - start))
 
 
 def _secrets(line: Line, table: Table) -> Iterator[tuple[int, int]]:
-    """Where values of variables stand in a line, those of a misspelt %envvar too."""
+    """Yield the columns of variables' values in a line, also for a misspelt %envvar."""
     names = [key(e.name) for e in table.entries if isinstance(e.kind, Pairs | Address)]
     last = 0
     for match in _MARKED.finditer(line.text):
@@ -74,20 +74,20 @@ def _secrets(line: Line, table: Table) -> Iterator[tuple[int, int]]:
         try:
             words(token.value)
         except ValueError:
-            last = len(line.text)  # Without its closing quote nobody knows where it ends.
+            last = len(line.text)  # Without a closing quote the end is unknown.
         yield token.value_column, last
 
 
 def mark(token: Token) -> str:
-    """What stands before its name: ``%``, or ``--`` on a command line."""
+    """Return the prefix of the name: ``%``, or ``--`` on a command line."""
     return "%" if token.line.number else "--"
 
 
 def named(token: Token) -> str:
-    """The directive as the user knows it: ``%worker``, or ``--worker`` on a command line."""
+    """Return the directive as the user wrote it: ``%worker``, or ``--worker`` as an option."""
     return mark(token) + token.name
 
 
 def short(text: str) -> str:
-    """Cut what would fill the message."""
+    """Shorten a text that is too long for a message."""
     return text if len(text) <= 60 else text[:59] + "…"

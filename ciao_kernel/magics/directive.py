@@ -9,7 +9,7 @@ from ciao_kernel.magics import value_types
 
 
 class Scope(enum.Enum):
-    """Where a directive may stand and what it speaks of."""
+    """Scope of a directive: it determines the allowed position."""
 
     ROLE = "a role"
     RESOURCE = "a role, or all roles"
@@ -22,17 +22,17 @@ class Directive:
 
     name: str
     field: str
-    """Field of JobSpec that takes the value, ``cluster.image`` for one of its ClusterSpec; of
-    Resources for a RESOURCE; a role for a ROLE."""
+    """Field of JobSpec for the value, or ``cluster.image`` for a field of its ClusterSpec; a field
+    of Resources for a RESOURCE; a role for a ROLE."""
     kind: value_types.Kind
     help: str
     example: str
     scope: Scope = Scope.JOB
     default: str = ""
     adds_up: bool = False
-    """Several lines add to each other instead of contradicting each other."""
+    """True if several lines are combined; otherwise different values are an error."""
 
     @property
     def option(self) -> str:
-        """Its name on a command line: ``--nproc-per-node``."""
+        """Return the name on a command line: ``--nproc-per-node``."""
         return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in self.name)

@@ -1,4 +1,4 @@
-"""The table of directives in words: Shift-Tab, ``%ciao magics``, README and docs."""
+"""Help texts from the table of directives: Shift-Tab, ``%ciao magics``, README and docs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ciao_kernel.magics.value_types import Flag
 _WIDTH = 96
 _TITLES = {
     Scope.ROLE: "Framework and replicas",
-    Scope.RESOURCE: "What each replica gets",
+    Scope.RESOURCE: "Resources of each replica",
     Scope.JOB: "The job",
 }
 _PLACES = {
-    Scope.ROLE: "a line of its own; what the role gets may follow: {example};%cpu=2",
-    Scope.RESOURCE: "behind a role, for that role; in a line of its own, for all roles",
-    Scope.JOB: "a line of its own, or behind another directive and ;",
+    Scope.ROLE: "a separate line; resources of the role may follow: {example};%cpu=2",
+    Scope.RESOURCE: "after a role, for that role; on a separate line, for all roles",
+    Scope.JOB: "a separate line, or after another directive and ;",
 }
 
 
 def explain(text: str, cursor: int, table: Table, style: Style = Style.CELL) -> str | None:
-    """Help for the directive under the cursor (Shift-Tab); None where there is none."""
+    """Return help for the directive under the cursor (Shift-Tab), or None."""
     cursor = max(0, min(cursor, len(text)))
     line = header.line_at(text, cursor)
     head = header.scan(text, table, style)
@@ -49,7 +49,7 @@ def _help(entry: Directive, table: Table) -> str:
         "Value": entry.kind.expected,
         "Default": entry.default,
         "Place": _PLACES[entry.scope].format(example=entry.example),
-        "Several": "more lines add to it" if entry.adds_up else "",
+        "Several": "the lines add up" if entry.adds_up else "",
         "For": ", ".join(table.frameworks(entry.field)) if entry.scope is Scope.ROLE else "",
         "Example": entry.example,
     }
@@ -66,7 +66,7 @@ def _form(entry: Directive) -> str:
 
 
 def _groups(table: Table) -> Iterator[tuple[str, list[Directive]]]:
-    """The directives under their titles; the framework, with which all begins, comes first."""
+    """Yield each title with its directives; ``%framework`` is in the first group."""
     for scope, title in _TITLES.items():
         yield (
             title,
@@ -79,10 +79,10 @@ def _groups(table: Table) -> Iterator[tuple[str, list[Directive]]]:
 
 
 def overview(table: Table) -> str:
-    """All directives as an aligned table of plain text, for ``%ciao magics``."""
+    """Return all directives as an aligned table of plain text, for ``%ciao magics``."""
     names = max(len(_form(entry)) for entry in table.entries)
     lines = [
-        "Directives stand on top of a cell and make it a job:",
+        "Directives at the top of a cell make it a job:",
         "",
         "    %framework=tensorflow",
         "    %ps=1",
@@ -102,18 +102,18 @@ def overview(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """All directives as one short Markdown table, for the README."""
-    rows = [("For example", "What it says")]
+    """Return all directives as one short Markdown table, for the README."""
+    rows = [("Example", "Meaning")]
     for _, entries in _groups(table):
         rows += [(f"`{entry.example}`", entry.help) for entry in entries]
     return _table(rows)
 
 
 def reference(table: Table) -> str:
-    """All directives with all that is to say, a Markdown table a group, for the docs."""
+    """Return all directives with all details, one Markdown table per group, for the docs."""
     parts = []
     for title, entries in _groups(table):
-        rows = [("Directive", "What it says", "Value", "Default", "For example")]
+        rows = [("Directive", "Meaning", "Value", "Default", "Example")]
         for entry in entries:
             only = table.frameworks(entry.field) if entry.scope is Scope.ROLE else ()
             place = f" For {', '.join(only)}." if only else ""

@@ -1,11 +1,11 @@
-"""Find the directives of a cell: which lines they are, and where each name and value stands.
+"""Find the directives of a cell: their lines, and the columns of each name and value.
 
-The header is the leading run of blank lines, comments and directives. Nothing is ever
-removed: :func:`deliver` turns each directive into a comment in place, so that line N of the
-cell stays line N of the program, byte for byte but for one ``#``.
+The header consists of the blank lines, comments and directives at the start of a cell. Nothing is
+ever removed: :func:`deliver` turns each directive into a comment in place. Line N of the cell stays
+line N of the program, byte for byte except for one ``#``.
 
-Two styles: in a cell a directive is ``%worker=2``; in a ``.py`` file it is ``#%worker=2``,
-which is a comment to Python.
+There are two styles: in a cell a directive is ``%worker=2``; in a ``.py`` file it is
+``#%worker=2``, which is a comment in Python.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ciao_kernel.magics.value_types import Flag
 
 
 class Style(enum.Enum):
-    """How a directive is marked."""
+    """Marker of a directive."""
 
     CELL = "%"
     FILE = "#%"
 
     @property
     def comment(self) -> str:
-        """What stands in front of the first ``%`` of a line."""
+        """Return the text before the first ``%`` of a line."""
         return self.value.removesuffix("%")
 
 
@@ -39,7 +39,7 @@ class Line:
     start: int
     text: str
     end: str
-    """What ends it: ``\\n``, ``\\r\\n``, ``\\r`` or nothing."""
+    """Line end: ``\\n``, ``\\r\\n``, ``\\r`` or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,58 +48,58 @@ class Token:
 
     line: Line
     column: int
-    """Where its ``%`` stands."""
+    """Column of the ``%``."""
     name: str
     value: str | None
-    """The text behind the name, stripped, without a comment; None where there is none."""
+    """Stripped text after the name, without a comment; None if there is no value."""
     value_column: int
     equals: bool
-    """Whether ``=`` follows the name."""
+    """True if ``=`` follows the name."""
 
     @property
     def name_column(self) -> int:
-        """Where the name starts."""
+        """Return the column of the name."""
         return self.column + 1
 
     @property
     def name_end(self) -> int:
-        """Column behind the name."""
+        """Return the column after the name."""
         return self.name_column + len(self.name)
 
     @property
     def end(self) -> int:
-        """Column behind the last character of the directive."""
+        """Return the column after the last character of the directive."""
         return self.value_column + len(self.value or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What :func:`scan` found."""
+    """Result of :func:`scan`."""
 
     tokens: tuple[Token, ...]
     foreign: tuple[Line, ...]
-    """Lines in the header that are no directives: IPython's magics and ``!`` commands."""
+    """Lines in the header that are not directives: IPython's magics and ``!`` commands."""
     last: Line | None
     """The last line of the header."""
     body: Line | None
-    """The first line behind the header; None where there is none."""
+    """The first line after the header; None if there is none."""
 
     def holds(self, line: Line) -> bool:
-        """Whether a line of the text is one of the header's."""
+        """Return whether a line of the text belongs to the header."""
         return self.body is None or line.number < self.body.number
 
 
-# Only these end a line for Python's tokenizer; str.splitlines() knows eight more.
+# Only these end a line for Python's tokenizer; str.splitlines() accepts eight more.
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
-# Blanks that come with text from a web page (no-break space, byte order mark) are forgiven in
-# front of a directive, although Python would not take them.
+# Blanks in text copied from a web page (no-break space, byte order mark) are accepted before a
+# directive, although Python rejects them.
 _INDENT = re.compile(r"[\s\ufeff]*")
 _PYTHON_INDENT = re.compile(r"[ \t\f]*")
 _NAME = re.compile(r"%([A-Za-z][A-Za-z0-9_-]*)")
 _EQUALS = re.compile(r"\s*=")
-# One directive: up to a `;%` or a comment that are not in quotes. A quote that is never closed
-# is taken as it stands; reading the value complains about it. Here and in other modules (?>(…)*)
-# and not (…)*+, which loses a character in Python 3.11.4 and older, for one Debian 12's.
+# One directive: up to an unquoted `;%` or comment. A quote that is never closed is part of the
+# text; parsing the value reports it. This and other modules use (?>(…)*) instead of (…)*+, which
+# loses a character in Python 3.11.4 and older, for example in Debian 12.
 _PIECE = re.compile(
     r"""(?>(?:
       [^;\#\\"']++ | \\. | "(?>(?:\\.|[^"\\]++)*)" | '[^']*+'
@@ -111,8 +111,8 @@ _SEPARATOR = re.compile(r";[ \t\xa0]*(?=%)")
 _FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%))")
 _CIAO = re.compile(r"\ufeff?(?>(?:[ \t\f]*(?:\r\n|\n|\r))*)(%%ciao)(?=[ \t\r\n]|\Z)")
 _CELL_MAGIC = re.compile(r"%%(\w*)")
-# Cell magics that run the cell as Python. In front of a header they are a mistake that is
-# worth a word; behind any other (%%bash, %%writefile) the cell is that magic's alone.
+# Cell magics that run the cell as Python. Before a header they are reported as an error; a cell
+# that starts with another magic (%%bash, %%writefile) belongs to that magic.
 _RUN_PYTHON = frozenset({"capture", "debug", "prun", "time", "timeit"})
 
 
@@ -127,17 +127,17 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def line_at(text: str, cursor: int) -> Line | None:
-    """The line that a cursor is on; None on the empty line behind the last line end."""
+    """Return the line of a cursor; None on the empty line after the last line end."""
     return next((line for line in lines(text) if cursor <= line.start + len(line.text)), None)
 
 
 def is_cell_magic(text: str) -> bool:
-    """Whether the cell starts with ``%%ciao``, which makes it a job in any IPython."""
+    """Return whether the cell starts with ``%%ciao``, which makes it a job in any IPython."""
     return _CIAO.match(text) is not None
 
 
 def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
-    """Read the header of a text. Never raises: what is wrong in it is for the parser to say."""
+    """Return the header of a text. Never raises: the parser reports errors in the header."""
     tokens: list[Token] = []
     foreign: list[Line] = []
     opening = _CIAO.match(text) if style is Style.CELL else None
@@ -161,7 +161,7 @@ def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
 
 
 def pieces(line: Line, style: Style) -> tuple[Token, ...]:
-    """What a line holds if it is one of directives, ours or not: nothing if it is not."""
+    """Return the directives of a line, also unknown ones; nothing for any other line."""
     column = indent(line.text)
     if style is Style.FILE:
         mark = _FILE_MARK.match(line.text, column)
@@ -174,8 +174,8 @@ def pieces(line: Line, style: Style) -> tuple[Token, ...]:
 def _ours(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
     first = tokens[0]
     if style is Style.FILE and first.line.text[first.column - 1] != "#":
-        # Formatters turn "#%worker=2" into "# %worker=2". It still counts, but prose may look
-        # like it ("# %cpu of the host"), so only what can be nothing else is taken.
+        # Formatters turn "#%worker=2" into "# %worker=2", which is still a directive. Prose can
+        # look similar ("# %cpu of the host"), so only unambiguous directives are accepted.
         entry = table.find(first.name)
         flag = entry is not None and isinstance(entry.kind, Flag) and first.value is None
         return entry is not None and (first.equals or flag)
@@ -183,16 +183,16 @@ def _ours(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
 
 
 def is_directive(token: Token, table: Table) -> bool:
-    """Whether a token is one of ours, or a slip of one.
+    """Return whether a token is a directive of ciao or a misspelt directive.
 
-    IPython's magics take their arguments after a space, so ``%anything=`` is a directive that
-    is spelt wrong, while ``%matplotlib inline`` is not ours.
+    IPython's magics take their arguments after a space. ``%anything=`` is therefore a misspelt
+    directive, and ``%matplotlib inline`` is a magic.
     """
     return bool(token.name) and (table.find(token.name) is not None or token.equals)
 
 
 def split(line: Line, column: int) -> Iterator[Token]:
-    """Split a header line, whose ``%`` stands at ``column``, at each ``;%`` outside quotes."""
+    """Split a header line with its ``%`` at ``column`` at each ``;%`` outside quotes."""
     while True:
         piece = _PIECE.match(line.text, column + 1)
         stop = piece.end() if piece else len(line.text)
@@ -214,7 +214,7 @@ def _token(line: Line, column: int, stop: int) -> Token:
     behind = line.text[value_column:stop].lstrip()
     if behind:
         value_column = stop - len(behind)
-    # A ";" that closes the line is the habit of another language, and means nothing.
+    # A ";" at the end of the line is a habit from other languages and is ignored.
     value = behind.rstrip()
     value = value[:-1].rstrip() if value.endswith(";") and not value.endswith("\\;") else value
     equals = sign is not None
@@ -222,7 +222,7 @@ def _token(line: Line, column: int, stop: int) -> Token:
 
 
 def deliver(text: str, tokens: tuple[Token, ...], style: Style = Style.CELL) -> str:
-    """Return the program: the text with each directive line made a comment in place."""
+    """Return the program: the text with each directive line turned into a comment."""
     if style is Style.FILE:
         return text
     places = {_comment_place(token.line) for token in tokens}
@@ -236,7 +236,7 @@ def deliver(text: str, tokens: tuple[Token, ...], style: Style = Style.CELL) -> 
 
 
 def _comment_place(line: Line) -> int:
-    """Where the ``#`` goes: in front of the ``%``, or of blanks that Python does not take."""
+    """Return the offset for the ``#``: before the ``%``, or before blanks that Python rejects."""
     mark = int(line.start == 0 and line.text.startswith("\ufeff"))
     blank = _PYTHON_INDENT.match(line.text, mark)
     end = blank.end() if blank else mark
@@ -244,6 +244,6 @@ def _comment_place(line: Line) -> int:
 
 
 def indent(text: str) -> int:
-    """How many characters stand in front of the first that counts."""
+    """Return the number of blank characters at the start of a text."""
     match = _INDENT.match(text)
     return match.end() if match else 0

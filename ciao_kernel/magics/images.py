@@ -1,4 +1,4 @@
-"""The directives that say what the replicas need beside the cell's code."""
+"""Directives for the environment of the replicas: packages, and images that are built."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ADDRESS = re.compile(r"(https?|file)://[^\s@]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a package index: without a password, for a cell's text goes far.
+    """The address of a package index, without a password, because others can read a cell's text.
 
     The program keeps its directives as comments, and it is part of an image that others read.
     """
 
     expected: str = (
         "the address of a package index, such as https://pypi.example.com/simple (a password "
-        "stands in ~/.netrc or in pip's configuration, never in a cell)"
+        "belongs in ~/.netrc or in pip's configuration, never in a cell)"
     )
 
     def parse(self, text: str) -> str:
@@ -34,72 +34,74 @@ class Address:
         return word
 
     def render(self, value: str) -> str:
-        """Quote it."""
+        """Quote the word."""
         return quote(value)
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPackages:
-    """Packages of a distribution, each perhaps with its version: they become part of a command."""
+    """Packages of a distribution, with or without versions; they become part of a command."""
 
     expected: str = "packages of the image's distribution, such as libgomp1 or git=1:2.39.5-0"
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Check each."""
+        """Check each word."""
         found = words(text)
         if not found or not all(_SYSTEM.fullmatch(word) for word in found):
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Write them with spaces between."""
+        """Join the words with spaces."""
         return " ".join(value)
 
 
 def directives() -> list[Directive]:
-    """The table's entries, in the order in which lists show them."""
+    """Return the entries of the table, in the order of display."""
     return [
         Directive(
             "packages",
             "build.packages",
-            value_types.Words("packages as pip takes them, such as pandas or scikit-learn==1.7.2"),
-            "Python packages that the code needs and its image or environment may lack.",
+            value_types.Words("requirements for pip, such as pandas or scikit-learn==1.7.2"),
+            "Python packages that the code needs and that its image or environment may lack.",
             "%packages=pandas scikit-learn==1.7.2",
             adds_up=True,
         ),
         Directive(
             "requirements",
             "build.requirements",
-            value_types.Word("a file of requirements beside the notebook", value_types.Offer.FILES),
-            "A file that lists such packages, as for pip install -r.",
+            value_types.Word(
+                "a requirements file in the notebook's folder", value_types.Offer.FILES
+            ),
+            "Requirements file that lists Python packages, as for pip install -r.",
             "%requirements=requirements.txt",
         ),
         Directive(
             "pipIndex",
             "build.pip_index",
             Address(),
-            "Where pip looks for packages, instead of its own setting.",
+            "Package index for pip, instead of the index in pip's configuration.",
             "%pipIndex=https://pypi.example.com/simple",
         ),
         Directive(
             "base",
             "build.base",
             ImageName(),
-            "Image that a builder begins with; else the job's own.",
+            "Base image for a builder; without it, the job's image.",
             "%base=python:3.13-slim",
         ),
         Directive(
             "registry",
             "build.registry",
             ImageName("a repository such as registry.example.com/team/cells"),
-            "Repository that gets the image that a builder makes.",
+            "Repository to which a builder pushes its image.",
             "%registry=registry.example.com/team/cells",
         ),
         Directive(
             "apt",
             "build.apt",
             SystemPackages(),
-            "Debian packages that the image gets; a pod builds it.",
+            "Debian packages to install in the image; a pod builds it.",
             "%apt=libgomp1 git",
             adds_up=True,
         ),
@@ -107,37 +109,37 @@ def directives() -> list[Directive]:
             "condaEnv",
             "build.conda_env",
             value_types.Word(
-                "a file such as environment.yml beside the notebook", value_types.Offer.FILES
+                "a file such as environment.yml in the notebook's folder", value_types.Offer.FILES
             ),
-            "What conda installs into an image that has conda; a pod builds it.",
+            "Conda environment to install in an image that has conda; a pod builds it.",
             "%condaEnv=environment.yml",
         ),
         Directive(
             "dockerfile",
             "build.dockerfile",
-            value_types.Word("a Dockerfile beside the notebook", value_types.Offer.FILES),
-            "How the image's environment is built, by a pod; the cell comes on top of it.",
+            value_types.Word("a Dockerfile in the notebook's folder", value_types.Offer.FILES),
+            "Dockerfile of the environment; a pod builds it, and the cell is added on top.",
             "%dockerfile=Dockerfile",
         ),
         Directive(
             "s2iBuilder",
             "build.s2i_builder",
             ImageName(),
-            "Builder image of source-to-image, whose scripts make the environment.",
+            "Builder image of source-to-image; its scripts create the environment.",
             "%s2iBuilder=registry.example.com/s2i/python:3.13",
         ),
         Directive(
             "pushSecret",
             "build.push_secret",
             Name(),
-            "Secret with registries' passwords, for the kernel and a pod that builds an image.",
+            "Secret with registry passwords, for the kernel and for a pod that builds an image.",
             "%pushSecret=registry-push",
         ),
         Directive(
             "pipSecret",
             "build.pip_secret",
             Name(),
-            "Secret whose pip.conf the pod that builds uses: a private index, and its password.",
+            "Secret with a pip.conf for the build pod: a private index and its password.",
             "%pipSecret=private-index",
         ),
     ]

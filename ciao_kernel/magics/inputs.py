@@ -1,4 +1,4 @@
-"""The directive that takes variables of the notebook along: ``%input``."""
+"""The directive ``%input``, which delivers variables of the notebook."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ciao_kernel.magics.shell_words import words
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Names of variables. Each becomes the name of a file, so that an expression is none."""
+    """Names of variables. Each name becomes a file name, so expressions are not allowed."""
 
-    expected: str = "names of variables, with spaces or commas between"
+    expected: str = "names of variables, separated by spaces or commas"
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Check each."""
+        """Check each word."""
         found = words(text.replace(",", " "))
         if not found or not all(word.isidentifier() for word in found):
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Write them with spaces between."""
+        """Join the words with spaces."""
         return " ".join(value)
 
 
 def directives() -> list[Directive]:
-    """The table's entries, in the order in which lists show them."""
+    """Return the entries of the table, in the order of display."""
     return [
         Directive(
             "input",
             "inputs",
             Variables(),
-            "Variables of the notebook that the replicas get as files: df as input/df.parquet.",
+            "Variables of the notebook to deliver as files: df as input/df.parquet.",
             "%input=df labels",
             adds_up=True,
         ),

@@ -1,4 +1,4 @@
-"""The types of value that say how many, how much or how long; value_types.py has the others."""
+"""Types of values for counts, amounts and durations; value_types.py has the other types."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ciao_kernel.magics.shell_words import one_word
 from ciao_kernel.model import Gpu
 
 MAX_COUNT = 1000
-"""Replicas of one role. The operator has no limit; a typo of three digits more has a price."""
+"""Maximum replicas per role. The operator has no limit, and a typing error can be expensive."""
 
 MAX_GPUS = 64
-"""GPUs of one replica."""
+"""Maximum GPUs per replica."""
 
 MAX_SECONDS = 10**9
-"""Longest time span: thirty years, which no one means, and which fits everywhere."""
+"""Longest time span: thirty years, longer than anybody needs, and small enough for every API."""
 
 _COUNT = re.compile(r"\+?[0-9]{1,9}")
 _QUANTITY = re.compile(
@@ -32,36 +32,36 @@ _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many replicas, or processes."""
+    """A number of replicas or processes."""
 
     low: int = 0
     high: int = MAX_COUNT
 
     @property
     def expected(self) -> str:
-        """Names the range."""
+        """Describe the range."""
         return f"a whole number from {self.low} to {self.high}"
 
     def parse(self, text: str) -> int:
-        """Read a number; digits of other scripts, which int() takes, are not meant here."""
+        """Parse a number; digits of other scripts, which int() accepts, are rejected."""
         word = one_word(text, self.expected)
         if not _COUNT.fullmatch(word) or not self.low <= int(word) <= self.high:
             raise ValueError(self.expected)
         return int(word)
 
     def render(self, value: int) -> str:
-        """Write plain digits."""
+        """Return plain digits."""
         return str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """Processors as Kubernetes writes them, kept as written: ``2``, ``0.5``, ``500m``."""
+    """Processors in Kubernetes' notation, kept as written: ``2``, ``0.5``, ``500m``."""
 
-    expected: str = "processors as Kubernetes writes them, such as 2, 0.5 or 500m"
+    expected: str = "processors in Kubernetes' notation, such as 2, 0.5 or 500m"
 
     def parse(self, text: str) -> str:
-        """Check the form. Kubernetes takes 4Gi processors too, and no one ever means them."""
+        """Check the form. Kubernetes also accepts 4Gi processors, which is always an error."""
         word = one_word(text, self.expected)
         match = _QUANTITY.fullmatch(word)
         if match is None or not float(match[1]) or match[2] not in (None, "m"):
@@ -69,18 +69,18 @@ class Cpus:
         return word
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory as Kubernetes writes it, kept as written: ``4Gi``, ``512Mi``, ``1e9``."""
+    """Memory in Kubernetes' notation, kept as written: ``4Gi``, ``512Mi``, ``1e9``."""
 
-    expected: str = "memory as Kubernetes writes it, such as 4Gi or 512Mi"
+    expected: str = "memory in Kubernetes' notation, such as 4Gi or 512Mi"
 
     def parse(self, text: str) -> str:
-        """Check the form, and that it is no slip: a bare 4 is four bytes to Kubernetes."""
+        """Check the form and the size: a plain 4 means four bytes in Kubernetes."""
         word = one_word(text, self.expected)
         match = _QUANTITY.fullmatch(word)
         if match is None:
@@ -89,25 +89,25 @@ class Memory:
         if suffix in _BYTES:
             size = float(number) * _BYTES[suffix]
         else:
-            # What is left are an exponent, and suffixes for parts of a byte.
+            # The remaining forms are an exponent, and suffixes for fractions of a byte.
             size = 0.0 if suffix in ("n", "u", "m") else float(number + suffix)
         if size < 2**20:
             raise ValueError(f"{self.expected} ({word} is less than a megabyte)")
         return word
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCount:
-    """GPUs of a replica: a number, with the vendor's resource name in front if need be."""
+    """GPUs of a replica: a number, with an optional resource name of the vendor before it."""
 
     expected: str = "a number from 0 to 64, or a resource and a number such as amd.com/gpu:2"
 
     def parse(self, text: str) -> Gpu:
-        """Read ``2`` or ``amd.com/gpu:2``."""
+        """Parse ``2`` or ``amd.com/gpu:2``."""
         resource, colon, count = one_word(text, self.expected).rpartition(":")
         if colon and not _RESOURCE.fullmatch(resource):
             raise ValueError(self.expected)
@@ -116,7 +116,7 @@ class GpuCount:
         return Gpu(int(count), resource) if colon else Gpu(int(count))
 
     def render(self, value: Gpu) -> str:
-        """Write the short form where the resource is the usual one."""
+        """Return the short form if the resource is the default."""
         return str(value.count) if value == Gpu(value.count) else f"{value.resource}:{value.count}"
 
 
@@ -127,7 +127,7 @@ class Duration:
     expected: str = "a time such as 90s, 15m, 2h30m or 1d"
 
     def parse(self, text: str) -> int:
-        """Add the parts up."""
+        """Return the sum of the parts."""
         word = one_word(text, self.expected)
         match = _DURATION.fullmatch(word) if len(word) <= 16 else None
         if match is None:
@@ -139,5 +139,5 @@ class Duration:
         return total
 
     def render(self, value: int) -> str:
-        """Write seconds."""
+        """Return the time in seconds, ``90s``."""
         return f"{value}s"

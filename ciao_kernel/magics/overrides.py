@@ -1,4 +1,4 @@
-"""Options of a command line over the header of a file: one spec of both."""
+"""Merge of command-line options and the header of a file into one spec."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
 
 
 def check_roles(spec: JobSpec, framework: Framework) -> None:
-    """See that header and options together speak of one framework.
+    """Check that the header and the options use roles of the same framework.
 
     Raises:
-        SpecError: A role is not one of the framework's.
+        SpecError: The framework lacks a role.
     """
     for group in spec.groups:
         if group.role not in framework.roles:
@@ -28,7 +28,7 @@ def check_roles(spec: JobSpec, framework: Framework) -> None:
 
 
 def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
-    """Lay options over a header: a role's count, a resource, a variable, a directive each alone."""
+    """Override a header with options: each role count, resource, variable and directive alone."""
     default = JobSpec(options.framework)
     changed = {
         field.name: value
@@ -52,7 +52,7 @@ def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
 
 
 def _said(below: _Spec, above: _Spec) -> _Spec:
-    """Lay what is said above over what is below, field by field."""
+    """Override ``below`` with the fields that are set in ``above``."""
     silent = type(above)()
     names = [field.name for field in fields(above)]
     said = {n: v for n in names if (v := getattr(above, n)) != getattr(silent, n)}
@@ -60,7 +60,7 @@ def _said(below: _Spec, above: _Spec) -> _Spec:
 
 
 def _over(below: Resources, above: Resources, *, clear: bool = False) -> Resources:
-    """Lay resources over others; with ``clear``, what lies above only makes room for itself."""
+    """Override resources; with ``clear``, reset the fields that are set in ``above`` to None."""
     names = [field.name for field in fields(Resources)]
     said = {name: getattr(above, name) for name in names if getattr(above, name) is not None}
     return replace(below, **(dict.fromkeys(said) if clear else said))

@@ -1,7 +1,7 @@
-"""Read a cell: from text to :class:`~ciao_kernel.model.JobSpec` and the program to deliver.
+"""Parse a cell into a :class:`~ciao_kernel.model.JobSpec` and the program to deliver.
 
-All that can be said to be wrong by looking at the text alone is said here, with the line and a
-caret, before anything exists.
+Every error that the text alone reveals is raised here, with the line and a caret, before
+anything is created.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ciao_kernel.model import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a cell says."""
+    """Result of parsing a cell."""
 
     spec: JobSpec
     code: str
-    """The program: the text with its directives made comments in place."""
+    """The program: the text with its directives turned into comments in place."""
     tokens: tuple[Token, ...]
-    """The directives as written; those of a command line, which win, come last."""
+    """The directives as written; options of a command line are last and take precedence."""
     table: Table = field(repr=False)
 
     def locate(self, error: SpecError) -> UsageError:
-        """Give an error of a framework or backend its line in the cell, or its option."""
+        """Add the line in the cell, or the option, to an error of a framework or backend."""
         named = [one for one in reversed(self.tokens) if key(one.name) == key(error.directive)]
         saying = [one for one in named if error.word and error.word in _said(one.value or "")]
         for token in (saying or named)[:1]:
@@ -40,15 +40,15 @@ class Parsed:
 
 
 def _said(value: str) -> tuple[str, ...]:
-    """The words of a value, and what commas part in it."""
+    """Return the words of a value, also split at commas."""
     return (*words(value), *words(value.replace(",", " ")))
 
 
 def is_job(text: str, table: Table, style: Style = Style.CELL) -> bool:
-    """Whether a cell is a job: its header holds a directive, or it starts with ``%%ciao``.
+    """Return whether a cell is a job: it has a directive in its header or starts with ``%%ciao``.
 
-    A cell whose directives all stand below code is one too, as it was for the first ciao, but
-    only where a directive stands in the place of a statement, never inside a string.
+    A cell with all directives below code is also a job, as in the first ciao, but only if a
+    directive is in the position of a statement, never inside a string.
     """
     if style is Style.CELL and header.is_cell_magic(text):
         return True
@@ -68,14 +68,14 @@ def parse(
     default_framework: str | None = None,
     check_syntax: bool = True,
 ) -> Parsed:
-    """Read a cell or a file that is a job.
+    """Parse a cell or a file that is a job.
 
     Args:
         text: The cell as the user wrote it.
         table: The directives.
-        style: How directives are marked.
-        default_framework: Framework where the header names none.
-        check_syntax: Compile the program with this Python. Off for another interpreter.
+        style: Marker of directives.
+        default_framework: Framework if the header names none.
+        check_syntax: Compile the program with this Python; false for another interpreter.
 
     Raises:
         DirectiveError: A directive is wrong.
@@ -95,11 +95,11 @@ def parse(
 
 
 def option_tokens(options: dict[str, list[str]]) -> tuple[Token, ...]:
-    """Options of the command line (``{"worker": ["2"]}``) as if they stood in a header.
+    """Return options of the command line (``{"worker": ["2"]}``) as directives.
 
-    A role may carry its resources there too: ``--worker "2;%cpu=1"``.
+    The option of a role may include resources: ``--worker "2;%cpu=1"``.
     """
-    # Line 0 marks what stands in no text: errors then name the option and show no line.
+    # Line 0 marks an option: errors then name the option and show no line.
     texts = [f"%{name}={value}" for name, several in options.items() for value in several]
     lines = [Line(0, start, text, "") for start, text in enumerate(texts)]
     return tuple(token for line in lines for token in header.split(line, 0))

@@ -1,4 +1,4 @@
-"""The directive that draws numbers of the log: ``%plot``."""
+"""The directive ``%plot``, which draws metrics from the log."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.value_types import Offer, Words
 
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "auc", "mae", "mse")
-"""Names that programs often write; completion offers them."""
+"""Common names of metrics; completion offers them."""
 _LONGEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class MetricNames(Words):
-    """Names of metrics, with commas or spaces between."""
+    """Names of metrics, separated by commas or spaces."""
 
-    expected: str = "names of numbers in the log, such as loss,accuracy"
+    expected: str = "names of metrics in the log, such as loss,accuracy"
     offer: Offer = Offer.METRICS
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Split at commas too."""
-        # Not super(): a dataclass with slots is another class than the one written here.
+        """Split at spaces and commas."""
+        # super() fails here: for slots=True, dataclass() creates a new class.
         parts = (part.strip() for word in Words.parse(self, text) for part in word.split(","))
         found = tuple(part for part in parts if part)
         for name in found:
@@ -33,13 +33,13 @@ class MetricNames(Words):
 
 
 def directives() -> list[Directive]:
-    """The table's entries, in the order in which lists show them."""
+    """Return the entries of the table, in the order of display."""
     return [
         Directive(
             "plot",
             "plot",
             MetricNames(),
-            "Draws numbers of the log while the job runs, such as loss 0.31, a curve a replica.",
+            "Draw metrics of the log, such as loss 0.31, while the job runs; a curve per replica.",
             "%plot=loss,accuracy",
             adds_up=True,
         ),
@@ -47,10 +47,10 @@ def directives() -> list[Directive]:
 
 
 def asked(header: str) -> tuple[str, ...]:
-    """The metrics that a job's stored header asks for; displays ask, for it travels with the job.
+    """Return the metrics in a job's stored header; displays use it, as it is stored with the job.
 
     Args:
-        header: One directive a line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
     """
     for line in header.splitlines():
         name, _, value = line.partition("=")

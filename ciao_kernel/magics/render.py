@@ -11,9 +11,9 @@ from ciao_kernel.model import JobSpec, Resources
 
 
 def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: bool = True) -> str:
-    """Return a header, one directive a line, that parses to ``spec`` again.
+    """Return a header that parses to ``spec`` again, with one directive per line.
 
-    Without ``secrets`` it is for eyes only: variables have their names and no values.
+    Without ``secrets`` the header is only for display: values of variables are masked.
     """
     lines = [f"%framework={spec.framework}", *_resources(spec.resources, table)]
     for group in spec.groups:

@@ -1,7 +1,7 @@
-"""Words as a shell writes them: the values of ``%args``, ``%files`` and others.
+"""Words with shell quoting: the values of ``%args``, ``%files`` and others.
 
-Not shlex, which needs minutes for a value of a megabyte, and which cannot say what word is
-being typed.
+shlex is not used: it needs minutes for a value of one megabyte, and it cannot return the word that
+is being typed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The last word of a text that is being typed; completion asks for it."""
+    """The last word of a text that is being typed, for completion."""
 
     start: int
-    """Where it starts in the text."""
+    """Offset of the word in the text."""
     typed: str
-    """What it says so far, without quotes."""
+    """The word so far, without quotes."""
     mark: str
-    """How it is quoted: ``'``, ``"``, ``\\`` or nothing."""
+    """Its quoting: ``'``, ``"``, ``\\`` or nothing."""
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split as a POSIX shell does, quotes and backslashes included.
+    """Split a text as a POSIX shell does, including quotes and backslashes.
 
     Raises:
-        ValueError: A quote is not closed, or a word holds what no directive may.
+        ValueError: A quote is not closed, or a word contains a line end or a null byte.
     """
     found, last, rest = _split(text)
     if rest:
-        raise ValueError("a character behind \\" if rest == "\\" else "a closing quote")
+        raise ValueError("a character after \\" if rest == "\\" else "a closing quote")
     if last is not None:
         found.append(last.typed)
     if any(character in word for word in found for character in "\r\n\0"):
@@ -53,7 +53,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def one_word(text: str, expected: str) -> str:
-    """Return the single word of a text, without its quotes; raise ValueError(expected) if not."""
+    """Return the only word of a text, without quotes; otherwise raise ValueError(expected)."""
     found = words(text)
     if len(found) != 1:
         raise ValueError(expected)
@@ -61,7 +61,7 @@ def one_word(text: str, expected: str) -> str:
 
 
 def unfinished(text: str) -> Unfinished:
-    """The word that ends a text; an empty one behind a blank."""
+    """Return the last word of a text; it is empty after a blank."""
     _, last, rest = _split(text)
     if last is None:
         last = Unfinished(len(text) - len(rest), "", "")
@@ -72,7 +72,7 @@ def unfinished(text: str) -> Unfinished:
 
 
 def _split(text: str) -> tuple[list[str], Unfinished | None, str]:
-    """The words before the last, the last if no blank follows, and what cannot be read."""
+    """Return the complete words, the last word if no blank follows, and the unparsable rest."""
     found: list[str] = []
     parts: list[str] = []
     position, start, mark = 0, -1, ""
@@ -92,11 +92,11 @@ def _split(text: str) -> tuple[list[str], Unfinished | None, str]:
 
 
 def quote(word: str, mark: str = "'") -> str:
-    """Quote a word so that :func:`words` gives it back, ``;%`` and ``#`` included.
+    """Quote a word, also one with ``;%`` or ``#``, for :func:`words` to return it unchanged.
 
     Args:
-        word: What it has to say.
-        mark: How to quote it if it needs that: a quote, or a backslash.
+        word: The word without quotes.
+        mark: Quoting to use if necessary: a quote, or a backslash.
     """
     if _PLAIN.fullmatch(word) and not word.startswith("%"):
         return word

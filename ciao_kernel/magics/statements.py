@@ -1,9 +1,9 @@
-"""Tell the lines of a Python text on which a statement starts from all others.
+"""Find the lines of a Python text on which a statement starts.
 
-A ``%worker=2`` or a ``!pip`` in the middle of a string, of brackets or behind a backslash is
-the user's text; at the start of a statement it cannot be Python. :mod:`ciao_kernel.magics.body`
-asks this module only about texts that do not compile, so it has to cope with any, in one
-pass: Python's own tokenizer gives up at the first thing that is not Python.
+A ``%worker=2`` or a ``!pip`` inside a string, inside brackets or after a backslash is the user's
+text; at the start of a statement it cannot be Python. :mod:`ciao_kernel.magics.body` uses this
+module only for texts that do not compile. It therefore accepts any text, in one pass: Python's
+own tokenizer stops at the first character that is not Python.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = re.compile(
     """,
     re.X,
 )
-# Behind an opening quote: the rest of the string with its closing quote.
+# After an opening quote: the rest of the string with its closing quote.
 _STRINGS = {
     '"': re.compile(r'(?>(?:[^"\\\r\n]++|\\(?:\r\n|.))*)"', re.S),
     "'": re.compile(r"(?>(?:[^'\\\r\n]++|\\(?:\r\n|.))*)'", re.S),
@@ -48,18 +48,18 @@ _FIELD = "field"
 
 
 def starts(text: str) -> Iterator[int]:
-    """Yield the offset of each line that stands where a statement may start.
+    """Yield the offset of each line on which a statement may start.
 
-    Ends early where nothing more can be told: at a string without an end.
+    The result is cut off at a string without an end, because the rest is ambiguous.
     """
-    # What is open, the innermost last: closing brackets; for an f-string its quote; for one of
-    # its fields _FIELD, and behind the field's colon ":" and the quote.
+    # Open constructs, innermost last: a closing bracket for each bracket; the quote of an f-string;
+    # _FIELD for a field of an f-string, and ":" with the quote after the field's colon.
     stack: list[str] = []
     position, fresh = 0, True
     while position < len(text):
         if fresh:
             yield position
-            # A magic's or a shell's line may hold half a quote.
+            # A line with a magic or a shell command may contain an unpaired quote.
             foreign = _NOT_PYTHON.match(text, position)
             position = foreign.end() if foreign else position
         mark = _MARK.search(text, position)
@@ -85,7 +85,7 @@ def starts(text: str) -> Iterator[int]:
 
 
 def _inside(text: str, position: int, stack: list[str]) -> int:
-    """Read an f-string's own text, up to the code of a field or behind the string."""
+    """Return the end of an f-string's literal text: the code of a field, or after the string."""
     while True:
         top = stack[-1]
         part = _FORMATS[top[1:]] if top.startswith(":") else _TEXTS[top]
@@ -97,8 +97,8 @@ def _inside(text: str, position: int, stack: list[str]) -> int:
         if last == "{":
             stack.append(_FIELD)
             return position
-        # A brace that closes ends a format. In the text it stands alone, which is wrong, and
-        # not for this module to say.
+        # A closing brace ends a format. In the literal text a single brace is an error, but this
+        # module does not report errors.
         if last != "}" or top.startswith(":"):
             stack.pop()
         if last != "}":

@@ -1,7 +1,7 @@
-"""The one table of directives: what a header may say.
+"""The table of all directives that a header may contain.
 
-Parsing, completion, Shift-Tab help, the options of ``ciao run`` and the tables in README and
-docs all come from here. A new directive is one entry, and one field of
+Parsing, completion, Shift-Tab help, the options of ``ciao run`` and the tables in README and docs
+all use this table. A new directive needs one entry here, and one field in
 :class:`~ciao_kernel.model.JobSpec`.
 """
 
@@ -23,21 +23,21 @@ _MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The plug-ins' names, which the table's choices offer. The registry makes one."""
+    """Names of the plug-ins, for the choices in the table; made by the registry."""
 
     frameworks: Mapping[str, tuple[str, ...]]
-    """Each framework's roles."""
+    """Roles by framework."""
     builders: tuple[str, ...]
     backends: tuple[str, ...]
 
 
 def key(name: str) -> str:
-    """Fold a name as written (``clean-policy``) to the form in which names are compared."""
+    """Normalize a name as written (``clean-policy``) for comparison."""
     return name.replace("-", "").replace("_", "").lower()
 
 
 class Table:
-    """The directives, looked up by name in any case and with or without dashes."""
+    """The directives; lookup ignores case and dashes."""
 
     def __init__(self, entries: Iterable[Directive], names: Names) -> None:
         self.entries = tuple(entries)
@@ -45,16 +45,16 @@ class Table:
         self._by_key = {key(entry.name): entry for entry in self.entries}
 
     def find(self, name: str) -> Directive | None:
-        """The directive of that name, or None."""
+        """Return the directive with a name, or None."""
         return self._by_key.get(key(name))
 
     def nearest(self, name: str) -> str | None:
-        """The name that the user may have meant."""
+        """Return the nearest name, for a suggestion, or None."""
         close = difflib.get_close_matches(key(name), self._by_key, n=1, cutoff=0.6)
         return self._by_key[close[0]].name if close else None
 
     def as_options(self, text: str) -> str:
-        """Write the directives that a sentence names as options; ``%ciao`` stays as it is."""
+        """Replace directives in a sentence by options; ``%ciao`` is unchanged."""
 
         def spelt(match: re.Match[str]) -> str:
             entry = self.find(match[1])
@@ -63,17 +63,17 @@ class Table:
         return _MENTIONED.sub(spelt, text)
 
     def roles(self, framework: str) -> tuple[str, ...]:
-        """The roles of a framework; all roles there are where the name is unknown."""
+        """Return the roles of a framework; all roles if the name is unknown."""
         every = tuple(e.field for e in self.entries if e.scope is Scope.ROLE)
         return self.names.frameworks.get(framework, every)
 
     def frameworks(self, role: str) -> tuple[str, ...]:
-        """The frameworks that have a role."""
+        """Return the frameworks that have a role."""
         return tuple(name for name, roles in self.names.frameworks.items() if role in roles)
 
 
 def build(names: Names) -> Table:
-    """Make the table for the plug-ins that are installed."""
+    """Return the table for the installed plug-ins."""
     return Table(_entries(names), names)
 
 
@@ -83,18 +83,18 @@ def _choice(names: Iterable[str], convert: Any = str) -> value_types.Choice:
 
 
 _ROLES = {
-    "chief": "How many chiefs (0 or 1): the replica that leads and ends a TensorFlow job.",
-    "master": "How many masters: PyTorch's rank 0 (always 1), or TensorFlow's old word for chief.",
-    "ps": "How many parameter servers. They never end by themselves; the job's end stops them.",
-    "worker": "How many workers.",
-    "evaluator": "How many evaluators: they watch the checkpoints and are not part of training.",
+    "chief": "Number of chiefs (0 or 1): the replica that leads and ends a TensorFlow job.",
+    "master": "Number of masters: PyTorch's rank 0 (always 1), or TensorFlow's old name for chief.",
+    "ps": "Number of parameter servers. They never end by themselves; the job's end stops them.",
+    "worker": "Number of workers.",
+    "evaluator": "Number of evaluators: they watch the checkpoints and are not part of training.",
 }
 
 
 def _entries(names: Names) -> list[Directive]:
     texts = dict(_ROLES)
     for role in (role for roles in names.frameworks.values() for role in roles):
-        texts.setdefault(role, f"How many replicas of the role {role}.")
+        texts.setdefault(role, f"Number of replicas of the role {role}.")
     roles = [
         Directive(role, role, numeric_types.Count(), text, f"%{role}=1", Scope.ROLE)
         for role, text in texts.items()
@@ -112,7 +112,7 @@ def _entries(names: Names) -> list[Directive]:
             "cpu",
             "cpu",
             numeric_types.Cpus(),
-            "Processors for each replica. Binds on a cluster; on this machine it is only checked.",
+            "Processors for each replica: a limit on a cluster, only checked on this machine.",
             "%worker=2;%cpu=2",
             Scope.RESOURCE,
         ),
@@ -120,7 +120,7 @@ def _entries(names: Names) -> list[Directive]:
             "memory",
             "memory",
             numeric_types.Memory(),
-            "Memory for each replica. Binds on a cluster; on this machine it is only checked.",
+            "Memory for each replica: a limit on a cluster, only checked on this machine.",
             "%worker=2;%memory=4Gi",
             Scope.RESOURCE,
         ),
@@ -128,7 +128,7 @@ def _entries(names: Names) -> list[Directive]:
             "gpu",
             "gpu",
             numeric_types.GpuCount(),
-            "GPUs for each replica. On this machine they are shared out by CUDA_VISIBLE_DEVICES.",
+            "GPUs for each replica; on this machine they are assigned with CUDA_VISIBLE_DEVICES.",
             "%worker=2;%gpu=1",
             Scope.RESOURCE,
         ),
@@ -136,7 +136,7 @@ def _entries(names: Names) -> list[Directive]:
             "name",
             "name",
             value_types.JobName(),
-            "Name of the job. A second run gets a number behind it.",
+            "Name of the job. For a second run, a number is appended.",
             "%name=mnist",
             default="the framework's name and five letters",
         ),
@@ -160,8 +160,8 @@ def _entries(names: Names) -> list[Directive]:
             "files",
             "files",
             value_types.Words("paths, quoted as in a shell", value_types.Offer.FILES),
-            "Files and folders beside the notebook that the replicas get too; data/*.csv works, "
-            "and !name takes what else stays at home.",
+            "Files and folders in the notebook's folder to deliver to the replicas; data/*.csv "
+            "works, and !name also delivers what is excluded otherwise.",
             "%files=data/train.csv conf/",
             adds_up=True,
         ),
@@ -170,7 +170,7 @@ def _entries(names: Names) -> list[Directive]:
             "runner",
             "runner",
             _choice((r.value for r in Runner), Runner),
-            "What starts the program: torchrun for PyTorch, else python.",
+            "Launcher of the program; auto is torchrun for PyTorch, otherwise python.",
             "%runner=python",
             default="auto",
         ),
@@ -180,7 +180,7 @@ def _entries(names: Names) -> list[Directive]:
             numeric_types.Count(1, 128),
             "Processes that torchrun starts in a replica.",
             "%nprocPerNode=2",
-            default="one per GPU of the replica, 1 without GPUs",
+            default="1 per GPU of the replica, 1 without GPUs",
         ),
         Directive(
             "python",
@@ -188,7 +188,7 @@ def _entries(names: Names) -> list[Directive]:
             value_types.Word(
                 "the path or the name of a Python interpreter", value_types.Offer.INTERPRETERS
             ),
-            "Interpreter of the replicas, of this machine or in their image.",
+            "Interpreter of the replicas, on this machine or in their image.",
             "%python=~/envs/tf/bin/python",
             default="the kernel's own; in an image python3",
         ),
@@ -196,7 +196,7 @@ def _entries(names: Names) -> list[Directive]:
             "backend",
             "backend",
             _choice(("auto", *names.backends)),
-            "Where the job runs.",
+            "Backend that runs the job.",
             "%backend=local",
             default="auto",
         ),
@@ -204,7 +204,7 @@ def _entries(names: Names) -> list[Directive]:
             "builder",
             "builder",
             _choice(("auto", *names.builders)),
-            "How the code reaches the replicas.",
+            "Builder that delivers the code to the replicas.",
             "%builder=folder",
             default="auto",
         ),
@@ -212,7 +212,7 @@ def _entries(names: Names) -> list[Directive]:
             "cleanPolicy",
             "clean_policy",
             _choice((p.value for p in CleanPolicy), CleanPolicy),
-            "What goes when the job is over: what still runs, all (its folder too), or nothing.",
+            "Cleanup after the job: replicas that still run, all (also its folder), or nothing.",
             "%cleanPolicy=all",
             default="running",
         ),
@@ -220,7 +220,7 @@ def _entries(names: Names) -> list[Directive]:
             "deadline",
             "deadline",
             numeric_types.Duration(),
-            "The job fails when it runs longer than this.",
+            "Maximum run time; a job that runs longer fails.",
             "%deadline=2h30m",
         ),
         *cluster.directives(),

@@ -1,8 +1,8 @@
-"""The kinds of value that a directive takes: how each is read, written and completed.
+"""Types of values that directives take, with parsing, rendering and completion.
 
-A kind is a small object; the table of directives (:mod:`ciao_kernel.magics.table`) names one
-for every directive. ``parse`` raises :class:`ValueError` with what was expected; the caller
-adds the place. Kinds that are numbers are in :mod:`ciao_kernel.magics.numeric_types`.
+A type is a small object; the table of directives (:mod:`ciao_kernel.magics.table`) assigns a type
+to every directive. ``parse`` raises :class:`ValueError` with a description of the expected value;
+the caller adds the position. :mod:`ciao_kernel.magics.numeric_types` contains the numeric types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Offer(enum.Enum):
-    """What completion offers for a value that is no choice of a few names."""
+    """Completions for a value that is not a fixed choice of names."""
 
     NOTHING = enum.auto()
     FILES = enum.auto()
@@ -30,29 +30,29 @@ class Offer(enum.Enum):
 
 
 class Kind(Protocol):
-    """How the text behind ``=`` becomes a value and back."""
+    """Conversion between the text after ``=`` and a value."""
 
     @property
     def expected(self) -> str:
-        """What the user is told to write: "a whole number from 0 to 1000"."""
+        """Describe the expected value for the user: "a whole number from 0 to 1000"."""
 
     def parse(self, text: str) -> Any:
-        """Return the value; raise ValueError where the text has none."""
+        """Return the value; raise ValueError if the text is not valid."""
 
     def render(self, value: Any) -> str:
-        """Return text that parses to the value again."""
+        """Return a text that parses to the same value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few names, in any case. ``names`` is asked each time."""
+    """One of a few names, in upper or lower case. ``names`` is called each time."""
 
     names: Callable[[], tuple[str, ...]]
     convert: Callable[[str], Any] = str
 
     @property
     def expected(self) -> str:
-        """Names them all."""
+        """List all names."""
         return "one of " + ", ".join(self.names())
 
     def parse(self, text: str) -> Any:
@@ -72,27 +72,27 @@ class Choice:
 class Word:
     """One word of any form, such as a path."""
 
-    expected: str = "one word (quoted if it holds spaces)"
+    expected: str = "one word (quoted if it contains spaces)"
     offer: Offer = Offer.NOTHING
 
     def parse(self, text: str) -> str:
-        """Take its quotes off."""
+        """Remove the quotes."""
         word = one_word(text, self.expected)
         if not word:
             raise ValueError(self.expected)
         return word
 
     def render(self, value: str) -> str:
-        """Quote it."""
+        """Quote the word."""
         return quote(value)
 
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """A name that Kubernetes takes for a job.
+    """A name that Kubernetes accepts for a job.
 
-    The operator names pods ``NAME-evaluator-12`` and Services take 63 characters (DNS-1035),
-    which leaves 45 for the name and a number that ciao may add.
+    The operator names pods ``NAME-evaluator-12``, and names of Services have at most 63 characters
+    (DNS-1035). This leaves 45 characters for the name and a number that ciao may add.
     """
 
     expected: str = (
@@ -107,34 +107,34 @@ class JobName:
         return word
 
     def render(self, value: str) -> str:
-        """Write it as it was."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Several words, split as a shell splits them."""
+    """Several words, split as in a shell."""
 
     expected: str = "words, quoted as in a shell"
     offer: Offer = Offer.NOTHING
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Split, and want at least one."""
+        """Split the text; at least one word is required."""
         found = words(text)
         if not found:
             raise ValueError(self.expected)
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
-        """Quote each."""
+        """Quote each word."""
         return " ".join(map(quote, value))
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Environment variables: ``KEY=value``, several with spaces between."""
+    """Environment variables: ``KEY=value``, separated by spaces."""
 
-    expected: str = "KEY=value, quoted as in a shell (several with spaces between)"
+    expected: str = "KEY=value, quoted as in a shell (several separated by spaces)"
 
     def parse(self, text: str) -> tuple[tuple[str, str], ...]:
         """Split into words, and each word at its first ``=``."""
@@ -149,17 +149,17 @@ class Pairs:
 
     @staticmethod
     def masked(value: tuple[tuple[str, str], ...]) -> str:
-        """Write the names alone: a value may be a password."""
+        """Return the names only, because a value may be a password."""
         return " ".join(f"{key}=…" for key, _ in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Said or not said; ``=true`` and ``=false`` are understood, and further words if any.
+    """A flag: present or absent, or with ``=true``, ``=false`` or one of the additional words.
 
     Args:
-        more: The further words.
-        convert: Makes a value of the word, which is ``true`` where there is none.
+        more: Additional words.
+        convert: Converts the word to a value; without a word it receives ``true``.
     """
 
     more: tuple[str, ...] = ()
@@ -167,16 +167,16 @@ class Flag:
 
     @property
     def expected(self) -> str:
-        """Names all words."""
+        """List all words."""
         *first, last = self.names()
         return f"nothing, {', '.join(first)} or {last}"
 
     def names(self) -> tuple[str, ...]:
-        """All words."""
+        """Return all words."""
         return ("true", "false", *self.more)
 
     def parse(self, text: str) -> Any:
-        """Nothing is true."""
+        """Return the value; an empty text means true."""
         word = one_word(text, self.expected).lower() if text.strip() else "true"
         word = {"yes": "true", "1": "true", "no": "false", "0": "false"}.get(word, word)
         if word not in self.names():

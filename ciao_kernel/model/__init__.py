@@ -1,13 +1,13 @@
-"""The values that travel from one step of a cell to the next.
+"""Values that are passed from one processing step of a cell to the next.
 
 ::
 
-    text ─ magics.parse ─► JobSpec + code ─ workspace ─► Source ─ builder ─► Artifact
+    text ─ magics.parse ─► JobSpec + code ─ delivery ─► Source ─ builder ─► Artifact
          ─ framework + backend ─► Job ─ follow ─► Event … ─► display
 
-Each kind of value has a file here; everybody imports them from the package. Standard library
-only, no I/O. The contracts of those who take and return these values are in
-:mod:`ciao_kernel.plugins`.
+Each kind of value has its own module; import all of them from this package. Standard library
+only, no I/O. :mod:`ciao_kernel.plugins` has the protocols of the plug-ins that take and return
+these values.
 """
 
 from ciao_kernel.model.artifact import Artifact, Manifest

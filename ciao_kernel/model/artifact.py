@@ -1,4 +1,4 @@
-"""What a builder made of a source, and the objects of Kubernetes that it needs."""
+"""Result of a build: the delivered source and the Kubernetes objects that it needs."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 from ciao_kernel.model.source import Source
 
 Manifest = dict[str, Any]
-"""A Kubernetes object or a part of one, as JSON has it."""
+"""A Kubernetes object, or a part of it, as decoded JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a builder made of a source: how the replicas get it and where it lies for them.
+    """Result of a build: how the replicas get the source and where they find it.
 
-    The last five are for pods, in the words of Kubernetes; a folder has none of them.
+    The last five fields are for pods and use Kubernetes' terms; they are empty for a folder.
     """
 
     source: Source
     python: str
-    """Interpreter, as the replica starts it."""
+    """The Python interpreter that the replica starts."""
     workdir: str
-    """The replica's working directory; the program lies in it."""
+    """The replica's working directory; it contains the program."""
     env: tuple[tuple[str, str], ...] = ()
     image: str = ""
-    """An image that holds the source; "": the one that the cell or the settings name."""
+    """An image that contains the source; "" means the image that the cell or the settings name."""
     objects: tuple[Manifest, ...] = ()
-    """What has to exist beside the job and goes with it."""
+    """Objects that the job needs; they are deleted with it."""
     volumes: tuple[Manifest, ...] = ()
     mounts: tuple[Manifest, ...] = ()
     init_containers: tuple[Manifest, ...] = ()
 
     @property
     def program(self) -> str:
-        """Path of the program for the replica."""
+        """Path of the program in the replica."""
         return f"{self.workdir}/{self.source.entry.path}"

@@ -1,4 +1,4 @@
-"""What a backend tells of a job that it follows."""
+"""Events that a backend reports while it follows a job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ciao_kernel.model.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one replica wrote since the last such event.
+    """Output of one replica since the previous event of this type.
 
-    ``data`` holds whole lines, each with its line feed (a last line without one comes when the
-    replica is over). ``tail`` is the unfinished line that follows them, for a live view;
-    it is not yet counted and comes again.
+    ``data`` contains whole lines, each with its line feed; a last line without a line feed is
+    delivered when the replica has ended. ``tail`` is the unfinished line after them, for a live
+    view; it is not counted yet and is delivered again later.
     """
 
     replica: Replica
@@ -25,7 +25,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence for the user that is no log line."""
+    """One sentence for the user that is not part of a log."""
 
     text: str
 

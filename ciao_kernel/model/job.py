@@ -1,4 +1,4 @@
-"""A job that exists: its name and its places, whose it is, and what it leaves behind."""
+"""An existing job: its name, its locations, its owner and its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciao_kernel.model.status import ReplicaStatus, State
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that exists, as any kernel or terminal can find it again by its name."""
+    """An existing job; every kernel and terminal can find it again by its name."""
 
     name: str
     backend: str
@@ -19,44 +19,44 @@ class Job:
     replicas: tuple[Replica, ...]
     created: float
     place: str = ""
-    """Where it is, for a reader: the folder of its files, or a namespace."""
+    """Location of the job, for display: the folder of its files, or a namespace."""
     program: str = ""
-    """The program's path as it stands in a replica's traceback."""
+    """Path of the program, as shown in a replica's traceback."""
     header: str = ""
-    """The directives that ask for it, one a line."""
+    """The directives of the job, one per line."""
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"
     context: str = ""
-    """Which cluster, where there are several."""
+    """Context of the cluster, if there are several clusters."""
     resource: str = ""
-    """Its kind, as it stands in a path of the API: ``tfjobs``."""
+    """Resource name of the job in API paths, such as ``tfjobs``."""
     uid: str = ""
-    """Tells it from a later job of the same name."""
+    """Distinguishes the job from a later job with the same name."""
     folder: str = ""
-    """Where its files are on this machine; "" where :attr:`place` is that."""
+    """Folder of its files on this machine; "" if that folder is :attr:`place`."""
     options: str = ""
-    """What a command has to say beside the name to find it: ``--namespace team-b``."""
+    """Options that a command needs, besides the name, to find the job: ``--namespace team-b``."""
 
     @property
     def reference(self) -> str:
-        """The words that name it in a command: ``%ciao attach REFERENCE`` works when pasted."""
+        """Name and options for a command: ``%ciao attach REFERENCE`` works when pasted."""
         return f"{self.name} {self.options}" if self.options else self.name
 
     @property
     def files(self) -> str:
-        """The folder on this machine that belongs to it."""
+        """The job's folder on this machine."""
         return self.folder or self.place
 
     @property
     def workdir(self) -> str:
-        """The folder that its replicas run in, as they see it."""
+        """Working directory of the replicas, as a path in the replica."""
         return self.program.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who submits: a label for lists, and the process that a local job ends with."""
+    """Owner of a job: a label for lists, and the process whose end also ends a local job."""
 
     label: str
     pid: int | None = None
@@ -64,7 +64,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a cell leaves behind in ``_job``: enough to find the job's files from Python."""
+    """Result of a cell, stored in ``_job``: enough to find the job's files from Python."""
 
     name: str
     state: State
@@ -73,5 +73,5 @@ class JobResult:
 
     @property
     def folder(self) -> Path:
-        """What is on this machine: a local job's own folder, the logs of a cluster's job."""
+        """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
         return Path(self.place)

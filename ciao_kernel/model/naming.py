@@ -1,23 +1,23 @@
-"""Names for jobs, the same in every backend."""
+"""Names of jobs; the rules are the same in every backend."""
 
 from __future__ import annotations
 
 import secrets
 
 MOST = 999
-"""Jobs that may have the same name, told apart by a number behind it."""
+"""Maximum number of jobs with the same name; a number after the name distinguishes them."""
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and no look-alikes: a random name spells no word and is read aloud without doubt."""
+"""No vowels or similar characters: a random name is never a word and is easy to read aloud."""
 
 
 def candidate(wanted: str | None, framework: str, number: int) -> str:
-    """Return the name to try the ``number``-th time, counted from 1.
+    """Return the name for an attempt.
 
     Args:
-        wanted: What the user asked for; None: the framework's name and five letters.
-        framework: Its name.
-        number: From 2 on it stands behind the wanted name.
+        wanted: The name that the user chose; None means the framework's name and five letters.
+        framework: Name of the framework.
+        number: Number of the attempt, from 1. From 2 on, it is appended to the wanted name.
     """
     if wanted is None:
         return framework + "-" + "".join(secrets.choice(_LETTERS) for _ in range(5))

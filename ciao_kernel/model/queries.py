@@ -1,6 +1,7 @@
-"""What is asked about jobs that exist, and what is answered.
+"""Queries about existing jobs, and their results.
 
-The verbs ask, backends answer (:class:`ciao_kernel.plugins.Backend`). No I/O.
+Commands send the queries, and backends answer them (:class:`ciao_kernel.plugins.Backend`).
+No I/O.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from ciao_kernel.model import Manifest, Replica
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where jobs are looked for; empty: where the settings say."""
+    """Scope of a search for jobs; empty fields mean the scope that the settings define."""
 
     context: str = ""
     namespace: str = ""
     everywhere: bool = False
-    """In all namespaces; :attr:`namespace` is empty then."""
+    """Search all namespaces; :attr:`namespace` is then empty."""
     backend: str = ""
-    """The one that is asked; "": all."""
+    """Name of the backend to ask; "" means all backends."""
 
     @property
     def said(self) -> bool:
-        """Whether the user named a place: jobs of this machine lie in none."""
+        """Return whether the user named a context or a namespace; local jobs have neither."""
         return bool(self.context or self.namespace)
 
 
@@ -33,24 +34,24 @@ HERE = Where()
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which part of a replica's log is asked for."""
+    """Selection of a part of a replica's log."""
 
     tail: int | None = None
-    """Its last so many lines; None: all of them."""
+    """Number of lines from the end; None means all lines."""
     previous: bool = False
-    """Of the run before the last restart."""
+    """Return the log of the run before the last restart."""
     timestamps: bool = False
-    """With the time before each line, as RFC 3339 writes it."""
+    """Put the time before each line, in RFC 3339 format."""
     since: float = 0.0
-    """Seconds since the epoch; older lines are left out, as exactly as the place knows times."""
+    """Seconds since the epoch; older lines are left out, with the precision of the backend."""
 
 
 WHOLE_LOG = LogOptions()
 
 
 def last_lines(data: bytes, number: int) -> bytes:
-    """The last lines of a log, whose last one may lack its line feed."""
-    lines = data.split(b"\n")  # and not splitlines: progress bars are full of carriage returns
+    """Return the last lines of a log; its final line may lack a line feed."""
+    lines = data.split(b"\n")  # not splitlines(): progress bars are full of carriage returns
     ends = lines.pop() if not lines[-1] else None
     kept = lines[max(0, len(lines) - number) :]
     return b"\n".join(kept) + (b"\n" if kept and ends is not None else b"")
@@ -58,14 +59,14 @@ def last_lines(data: bytes, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """What a command in a replica reads and writes."""
+    """Input and output of a command in a replica."""
 
     out: Callable[[bytes], object]
     err: Callable[[bytes], object]
     input: AsyncIterator[bytes] | None = None
-    """What it reads, up to its end; None: nothing."""
+    """Input of the command, up to its end; None means no input."""
     sizes: AsyncIterator[tuple[int, int]] | None = None
-    """Columns and rows, at once and after each change; None: it gets no terminal."""
+    """Columns and rows, at once and after each change; None means no terminal."""
 
 
 # --------------------------------------------------------------------------------- answers
@@ -73,19 +74,19 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the replicas of one role are made of."""
+    """Properties of the replicas of one role."""
 
     role: str
     replicas: int
     image: str = ""
     asks: str = ""
-    """Its resources, ``cpu=2 memory=4Gi``."""
+    """Resource requests of a replica, such as ``cpu=2 memory=4Gi``."""
     restart_policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the operator says of a job. Times are seconds since the epoch."""
+    """Condition of a job, as reported by the operator. Times are seconds since the epoch."""
 
     type: str
     status: str
@@ -96,7 +97,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What happened to a job or to a replica: an event of the cluster."""
+    """Event of the cluster about a job or a replica."""
 
     about: str
     """The object: ``pod/mnist-worker-0``."""
@@ -105,13 +106,13 @@ class Incident:
     reason: str
     message: str
     since: float
-    """When it happened last."""
+    """Time of the last occurrence."""
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a backend knows of a job beside its status."""
+    """Details of a job besides its status."""
 
     facts: tuple[tuple[str, str], ...] = ()
     groups: tuple[Group, ...] = ()
@@ -119,8 +120,8 @@ class Details:
     """The pod of each replica that has one."""
     conditions: tuple[Condition, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    """The newest last."""
+    """Oldest first."""
     missing: str = ""
-    """What could not be asked for, and why, as a sentence."""
+    """A sentence about data that could not be fetched, with the reason."""
     manifest: Manifest | None = None
-    """The job's object as the server has it; None where there is no server."""
+    """The job's object as stored on the API server; None if there is no API server."""

@@ -1,4 +1,4 @@
-"""One member of a job, and where the others reach it."""
+"""A replica of a job, and its network address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Replica:
-    """One member of a job; ``str()`` gives the name that prefixes its log, ``worker-0``."""
+    """One member of a job; ``str()`` returns the name in its log prefix, ``worker-0``."""
 
     role: str
     index: int
@@ -17,13 +17,13 @@ class Replica:
         return f"{self.role}-{self.index}"
 
     def chosen(self, names: Collection[str]) -> bool:
-        """Whether a list of roles and replicas means this one; an empty list means all."""
+        """Return whether a list of roles and replicas includes this replica; empty means all."""
         return not names or self.role in names or str(self) in names
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the other replicas of a job reach one replica."""
+    """Address at which the other replicas of a job reach a replica."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""The program of a cell and the files beside it, before they travel."""
+"""The program of a cell and its files, before delivery."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file for the replicas: its place there, and its bytes or where they lie here."""
+    """One file for the replicas: its path there, and its content or its path on this machine."""
 
     path: str
-    """Relative to the job's folder, with ``/``."""
+    """Path relative to the job's folder, with ``/``."""
     data: bytes | None = None
     origin: Path | None = None
     size: int = 0
@@ -19,18 +19,18 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The program and the files beside it, as every replica will find them."""
+    """The program and its files, as every replica receives them."""
 
     entry: SourceFile
     modules: tuple[SourceFile, ...] = ()
     """Local Python modules that the program imports."""
     files: tuple[SourceFile, ...] = ()
-    """What ``%files`` names."""
+    """Files that ``%files`` names."""
     imports: frozenset[str] = frozenset()
-    """First names of all modules that the program and its local modules import."""
+    """Top-level names of all modules that the program and its local modules import."""
     notes: tuple[str, ...] = ()
-    """What the user should know of files that stay at home, a sentence each."""
+    """Notes for the user about files that are not delivered, one sentence each."""
 
     def all(self) -> tuple[SourceFile, ...]:
-        """The program first, then its modules, then the files."""
+        """Return the program, then its modules, then the files."""
         return (self.entry, *self.modules, *self.files)

@@ -1,4 +1,4 @@
-"""What the header of a cell asks for: a :class:`JobSpec`, and the values that it is made of."""
+"""Contents of a cell's header: a :class:`JobSpec`, and the values of its fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ciao_kernel.model.replica import Replica
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A number of devices of one resource name, as Kubernetes counts them."""
+    """A number of devices with one Kubernetes resource name."""
 
     count: int
     resource: str = "nvidia.com/gpu"
@@ -18,7 +18,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one replica asks for. Quantities stay text: only a cluster does sums with them."""
+    """Resource requests of one replica. Quantities stay text: only a cluster adds them up."""
 
     cpu: str | None = None
     memory: str | None = None
@@ -27,7 +27,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """All replicas of one role. A count of 0 may be written and is dropped before use."""
+    """All replicas of one role. A count of 0 is allowed; the group is removed before use."""
 
     role: str
     count: int
@@ -35,7 +35,7 @@ class ReplicaGroup:
 
 
 class Runner(enum.StrEnum):
-    """What starts the cell in a replica."""
+    """Launcher of the cell in a replica."""
 
     AUTO = "auto"
     PYTHON = "python"
@@ -43,7 +43,7 @@ class Runner(enum.StrEnum):
 
 
 class CleanPolicy(enum.StrEnum):
-    """What goes when the job is over; the names are the training operator's, in lower case."""
+    """Cleanup after a job's end; the names are the training operator's, in lower case."""
 
     RUNNING = "running"
     ALL = "all"
@@ -51,19 +51,19 @@ class CleanPolicy(enum.StrEnum):
 
 
 class DryRun(enum.StrEnum):
-    """Whether a run is only shown; false where it is a run."""
+    """Mode of a dry run; :attr:`NO` means a real run and is false."""
 
     NO = "false"
     SHOW = "true"
     SERVER = "server"
-    """The API server is asked too whether it would take the job."""
+    """Also ask the API server whether it would accept the job."""
 
     def __bool__(self) -> bool:
         return self is not DryRun.NO
 
 
 class RestartPolicy(enum.StrEnum):
-    """What the training operator does with a replica that ended badly."""
+    """Reaction of the training operator to a replica that failed."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -72,7 +72,7 @@ class RestartPolicy(enum.StrEnum):
 
 
 class SuccessPolicy(enum.StrEnum):
-    """Whose success is a TensorFlow job's."""
+    """Replicas that must succeed for a TensorFlow job to succeed."""
 
     WORKER_0 = "worker0"
     ALL_WORKERS = "allWorkers"
@@ -80,7 +80,7 @@ class SuccessPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What binds on a cluster only; the local backend says so and goes on."""
+    """Options that apply only on a cluster; the local backend ignores them with a notice."""
 
     context: str | None = None
     namespace: str | None = None
@@ -91,51 +91,51 @@ class ClusterSpec:
     pull_secrets: tuple[str, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[str, ...] = ()
-    """As ``kubectl taint`` writes a taint: ``key=value:Effect``, ``key:Effect`` or ``key``."""
+    """Taints as in ``kubectl taint``: ``key=value:Effect``, ``key:Effect`` or ``key``."""
     priority_class: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     restart_policy: RestartPolicy | None = None
     backoff_limit: int | None = None
     ttl: int | None = None
-    """Seconds after which a job that is over is deleted."""
+    """Seconds after which a finished job is deleted."""
     success_policy: SuccessPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSpec:
-    """What the replicas need beside the source; a builder brings it."""
+    """Requirements of the replicas besides the source; a builder provides them."""
 
     base: str | None = None
-    """Image to begin with; else that of the job."""
+    """Base image; None means the job's image."""
     registry: str | None = None
-    """Repository that gets the image: ``host/team/cells``."""
+    """Repository to which the image is pushed: ``host/team/cells``."""
     packages: tuple[str, ...] = ()
-    """As pip takes them."""
+    """Requirement specifiers for pip."""
     requirements: str | None = None
-    """A file of them, from the user's folder on."""
+    """Requirements file, relative to the user's folder."""
     pip_index: str | None = None
     apt: tuple[str, ...] = ()
-    """Packages of the image's distribution."""
+    """Packages of the image's Linux distribution."""
     conda_env: str | None = None
-    """A file that conda makes an environment from, from the user's folder on."""
+    """Environment file for conda, relative to the user's folder."""
     dockerfile: str | None = None
-    """A file that says how the environment is built."""
+    """Dockerfile that builds the environment."""
     s2i_builder: str | None = None
-    """Image that brings the scripts of source-to-image."""
+    """Image with the scripts of source-to-image."""
     push_secret: str | None = None
-    """Secret with the passwords of registries, for the kernel and a pod that builds."""
+    """Secret with registry passwords, for the kernel and for a build pod."""
     pip_secret: str | None = None
-    """Secret with a ``pip.conf`` for a pod that builds."""
+    """Secret with a ``pip.conf`` for a build pod."""
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything that has to be installed."""
+        """Return whether Python packages have to be installed."""
         return bool(self.packages or self.requirements)
 
     @property
     def wishes(self) -> frozenset[str]:
-        """Names of the fields that a builder has to bring; the others say where and how."""
+        """Return the fields that a builder must support; the other fields only configure it."""
         how = ("registry", "pip_index", "push_secret")
         names = [field.name for field in fields(self) if field.name not in how]
         return frozenset(name for name in names if getattr(self, name))
@@ -143,22 +143,22 @@ class BuildSpec:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What the header of a cell asks for, and nothing else.
+    """Contents of a cell's header, and nothing else.
 
-    ``None`` and empty values mean "not said": settings and defaults fill them in later, so
-    that the header can be written again from the spec (:mod:`ciao_kernel.magics.render`).
+    ``None`` and empty values mean "not given". Settings and defaults fill them in later, so the
+    header can be written again from the spec (:mod:`ciao_kernel.magics.render`).
     """
 
     framework: str
     groups: tuple[ReplicaGroup, ...] = ()
     resources: Resources = Resources()
-    """For each replica of every role, unless its group says otherwise."""
+    """Defaults for each replica of every role; the values of a group take precedence."""
     name: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
-    """Variables of the notebook that become files."""
+    """Variables of the notebook that are delivered as files."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
     python: str | None = None
@@ -166,26 +166,26 @@ class JobSpec:
     builder: str | None = None
     clean_policy: CleanPolicy | None = None
     deadline: int | None = None
-    """Seconds after which a job that still runs has failed."""
+    """Seconds after which a job that is still running fails."""
     detach: bool = False
     follow: tuple[str, ...] = ()
-    """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty: all."""
+    """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty means all."""
     plot: tuple[str, ...] = ()
-    """Numbers of the log that are drawn."""
+    """Names of the metrics in the log to draw."""
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()
 
     def replicas(self) -> tuple[Replica, ...]:
-        """Every replica, in the order in which they are started and shown."""
+        """Return all replicas, in the order in which they are started and shown."""
         return tuple(Replica(g.role, i) for g in self.groups for i in range(g.count))
 
     def count(self, role: str) -> int:
-        """How many replicas a role has; 0 where the job has no such role."""
+        """Return the number of replicas of a role; 0 if the job lacks the role."""
         return sum(g.count for g in self.groups if g.role == role)
 
     def asks(self, role: str) -> Resources:
-        """What one replica of a role asks for."""
+        """Return the resource requests of one replica of a role."""
         own = next((g.resources for g in self.groups if g.role == role), Resources())
         return Resources(
             cpu=own.cpu or self.resources.cpu,

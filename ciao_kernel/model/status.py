@@ -1,4 +1,4 @@
-"""How a job and its replicas are at one moment."""
+"""Status of a job and its replicas at one moment."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ class State(enum.StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can happen."""
+        """Return whether the state is final."""
         return self not in (State.PENDING, State.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """One replica at one moment. Times are seconds since the epoch."""
+    """Status of one replica at one moment. Times are seconds since the epoch."""
 
     replica: Replica
     state: State = State.PENDING
     since: float = 0.0
     exit_code: int | None = None
-    """As the shell counts: negative is the number of the signal that killed it."""
+    """A negative number is the signal that killed the replica, as in :mod:`subprocess`."""
     reason: str = ""
     log: str = ""
-    """Where the whole output is kept, for a reader: a path, or an address."""
+    """Location of the whole output, for display: a path or an address."""
     node: str = ""
-    """The machine that it runs on, where there are several."""
+    """The machine that it runs on, if there are several."""
     restarts: int = 0
-    """How often it was started again."""
+    """Number of restarts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A job at one moment.
+    """Status of a job at one moment.
 
-    ``state`` is the job's condition. It can be over while some replicas still are not:
-    ``settled`` is true once nothing more will come, neither lines nor states.
+    ``state`` is the state of the job itself; it can be final while some replicas still run.
+    ``settled`` is true when no more lines or states will follow.
     """
 
     state: State
@@ -58,18 +58,18 @@ class Status:
     message: str = ""
     settled: bool = False
     decided_by: Replica | None = None
-    """The replica whose end decided the job's."""
+    """The replica whose end decided the state of the job."""
     hopeless: bool = False
-    """It has not started and never will: whoever submitted it should remove it."""
+    """The job has not started and never will; its submitter should remove it."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing of the job runs; under ``%cleanPolicy=none`` that may be later."""
+        """Return whether all replicas have ended; ``%cleanPolicy=none`` can delay that."""
         return self.settled and all(one.state.over for one in self.replicas)
 
 
 def exit_text(code: int) -> str:
-    """Name an exit code as :class:`ReplicaStatus` counts it: ``exit code 1``, ``SIGKILL``."""
+    """Describe the exit code of a :class:`ReplicaStatus`: ``exit code 1``, ``SIGKILL``."""
     if code >= 0:
         return f"exit code {code}"
     try:

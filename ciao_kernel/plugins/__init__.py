@@ -1,8 +1,8 @@
-"""What plug-ins promise: frameworks, builders and backends, and the display that shows a job.
+"""Protocols of plug-ins: frameworks, builders and backends, and the display that shows a job.
 
-A third party's plug-in follows one of these protocols and brings an entry point
-(``docs/extending.md``). Plug-ins know the values of :mod:`ciao_kernel.model` and nothing of
-each other. Each contract has a file here; everybody imports them from the package.
+A third-party plug-in implements one of these protocols and declares an entry point
+(``docs/extending.md``). Plug-ins depend on the values of :mod:`ciao_kernel.model`, never on each
+other. Each protocol has its own module; import all of them from this package.
 """
 
 from ciao_kernel.plugins.backend import Backend, Plan

@@ -1,4 +1,4 @@
-"""What a backend promises, and the plan that it gets."""
+"""Protocol of backends, and the plan that a backend receives."""
 
 from __future__ import annotations
 
@@ -15,127 +15,128 @@ from ciao_kernel.plugins.framework import Framework
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a backend needs to submit a job; made by the session, checked before use."""
+    """Input for submitting a job; made by the session and checked before use."""
 
     name: str | None
-    """The name that the user gave, or None. The backend adds to it what makes it unique."""
+    """The name that the user gave, or None. The backend makes it unique."""
     spec: JobSpec
     framework: Framework
     source: Source
     folder: Path
-    """Where the user works: the folder of the notebook, or of the file."""
+    """The user's folder: the one that contains the notebook or the file."""
     header: str
     owner: Owner
 
 
 class Backend(Protocol):
-    """Runs jobs somewhere. All methods may be called from any process of the same user."""
+    """Runs jobs. All methods may be called from any process of the same user."""
 
     name: str
     outlives_kernel: bool
-    """Whether a job goes on when the kernel that made it ends, if no setting says otherwise."""
+    """True if a job keeps running when its kernel ends, unless a setting overrides it."""
 
     def available(self) -> bool:
-        """Whether ``auto`` may choose this backend here. Cheap, and asks nobody."""
+        """Return whether ``auto`` may choose this backend here. Cheap; sends no requests."""
 
     async def check(self, plan: Plan) -> None:
-        """Raise what can be known to go wrong, before anything exists."""
+        """Raise an error that can be predicted, before anything is created."""
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
-        """What :meth:`submit` would do, for a reader; creates nothing.
+        """Describe what :meth:`submit` would do, without creating anything.
 
-        With ``DryRun.SERVER`` it raises what a submission would.
+        With ``DryRun.SERVER``, raise the errors that a submission would raise.
         """
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
-        """Build and start; the job exists when this returns, or nothing of it does.
+        """Build and start the job. It exists when this returns; after an error nothing is left.
 
         Args:
-            plan: What to run; :meth:`check` has accepted it.
+            plan: The job; :meth:`check` has accepted it.
             builder: Makes the artifact.
-            emit: Shows sentences about slow steps.
-            outlive: The job goes on when ``plan.owner`` ends.
+            emit: Shows messages about slow steps.
+            outlive: Keep the job running when ``plan.owner`` ends.
         """
 
     def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
-        """Yield all output from the start, and states as they change; ends when settled.
+        """Yield all output from the start and each change of state, until the job is settled.
 
-        Every line comes exactly once, and all of them before the last :class:`Status`.
+        Every line is yielded exactly once, before the last :class:`Status`.
 
         Args:
-            job: What to follow.
-            since: Seconds since the epoch; lines that are known to be older are left out.
+            job: The job to follow.
+            since: Seconds since the epoch; lines that are certainly older are left out.
 
         Raises:
-            UsageError: Nobody knows how old lines are here.
-            JobLost: What runs the job is gone.
+            UsageError: This backend does not record the times of lines.
+            JobLost: The process that runs the job is gone.
         """
 
     async def host_ends(self, job: Job) -> bool:
-        """Whether the place of a job knows that this process is about to be ended.
+        """Return whether the job's host reports that it is about to terminate this process.
 
-        Asked before an interrupt stops a job, for it may begin such an end. Answers soon.
+        Called before an interrupt stops a job, because the interrupt may be the start of that
+        termination. Returns quickly.
         """
 
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
     ) -> None:
-        """End all replicas; returns when they have ended.
+        """Stop all replicas and wait until they have ended.
 
         Args:
-            job: Which job.
-            reason: For others who follow it.
-            certain: Called, once or more, soon after it is certain to end, whatever becomes of
-                this process.
+            job: The job to stop.
+            reason: Shown to others who follow the job.
+            certain: Called at least once, as soon as the job will end whatever happens to this
+                process.
         """
 
     async def delete(self, job: Job) -> None:
-        """Stop the job and remove what it left, its files included."""
+        """Stop the job and remove everything that it left, including its files."""
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
-        """Every job that the backend knows there, oldest first."""
+        """Return all jobs in the scope of ``where``, oldest first."""
 
     async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
-        """One job by its name.
+        """Return the job with a name.
 
         Raises:
-            NoSuchJob: There is none.
-            UsageError: There are several, in different places.
+            NoSuchJob: No job has this name.
+            UsageError: Several jobs in different places have this name.
         """
 
     async def details(self, job: Job) -> Details:
-        """All that is known of a job beside its status."""
+        """Return the details of a job besides its status."""
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
-        """The output of one replica so far, or a part of it.
+        """Return the output of one replica so far, or a part of it.
 
         Raises:
-            UsageError: This backend does not know what is asked for, such as lines' times.
-            BackendError: What is asked for does not exist.
+            UsageError: This backend does not support an option, such as times of lines.
+            BackendError: The requested log does not exist.
         """
 
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
     ) -> int:
-        """Run a command beside a replica, as if it were part of it; return its exit code.
+        """Run a command next to a replica, as if it were part of it; return its exit code.
 
-        A cancellation leaves nothing open here; in a pod the command may go on.
+        Cancellation closes everything on this side; in a pod the command may keep running.
 
         Args:
-            job: Which job.
-            replica: Where.
-            command: An argument vector: never a shell.
-            streams: What it reads and writes.
+            job: The job.
+            replica: The replica in whose environment the command runs.
+            command: An argument vector; no shell is involved.
+            streams: Input and output of the command.
 
         Raises:
-            BackendError: It could not be started, or nobody knows how it ended.
+            BackendError: The command could not be started, or its exit code is unknown.
         """
 
     def remains(self, job: Job) -> str:
-        """What is left of a job that was stopped, as the end of a sentence.
+        """Return a phrase that describes what is left of a stopped job, to end a sentence.
 
-        While :meth:`stop` works on it: what it still waits for.
+        While :meth:`stop` is in progress, return what it still waits for.
         """
 
     async def close(self) -> None:
-        """Give back what was opened for several calls, such as connections."""
+        """Release resources that were opened for several calls, such as connections."""

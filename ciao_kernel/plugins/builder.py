@@ -1,4 +1,4 @@
-"""What a builder promises, what it is asked for, and what a backend lends to it."""
+"""Protocol of builders, their input, and the cluster access that a backend gives them."""
 
 from __future__ import annotations
 
@@ -10,97 +10,96 @@ from typing import Protocol
 from ciao_kernel.model import Artifact, Event, JobSpec, Manifest, Source
 
 Emit = Callable[[Event], None]
-"""Shows an event, at once and without waiting."""
+"""Shows an event immediately, without blocking."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """How a builder's pod ended."""
+    """Result of a builder's pod."""
 
     code: int | None
-    """The exit code of its container; None where it has none, as after an eviction."""
+    """Exit code of its container; None if there is none, for example after an eviction."""
     message: str = ""
-    """What the container left as its termination message. It proves nothing."""
+    """Termination message of the container; its content is not verified."""
     reason: str = ""
-    """What the cluster says of it: ``OOMKilled``, ``Evicted``, ``DeadlineExceeded``; ``Deleted``
-    where somebody removed it, and :attr:`message` says who or why."""
+    """Reason from the cluster: ``OOMKilled``, ``Evicted``, ``DeadlineExceeded``; ``Deleted`` if
+    somebody removed the pod, and :attr:`message` then names who or why."""
     first: tuple[str, ...] = ()
-    """The first lines of its log."""
+    """First lines of its log."""
     last: tuple[str, ...] = ()
-    """The last ones, of a log that is longer."""
+    """Last lines of its log, if the log is longer."""
 
 
 class Workshop(Protocol):
-    """What a backend lends to a builder whose work needs a place in the cluster."""
+    """Access to the cluster that a backend gives to a builder."""
 
     namespace: str
 
     async def free(self) -> bool:
-        """Whether the user may run pods here, as far as is known."""
+        """Return whether the user may run pods here, as far as is known."""
 
     async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
-        """Run a pod of one container to its end; nothing of it is left, however this ends.
+        """Run a pod with one container to its end; then always remove the pod and its objects.
 
         Args:
-            pod: It has a name that no other pod has. What it lacks is what a namespace says.
-            beside: Objects that it mounts, with names; they go with it.
-            emit: Shows its log, each line behind ``[build]``, and why it waits.
+            pod: Manifest with a unique name and without a namespace, which is added.
+            beside: Objects that the pod mounts, with names; they are removed together with it.
+            emit: Shows the log, each line with the prefix ``[build]``, and reasons for waiting.
 
         Raises:
-            ClusterFault: The user may not do that, or the pod cannot start.
+            ClusterFault: The user lacks the rights, or the pod cannot start.
         """
 
     async def secret(self, name: str) -> Mapping[str, bytes]:
         """Read a Secret of the namespace.
 
         Raises:
-            ClusterFault: There is none, or the user may not read it.
+            ClusterFault: The Secret does not exist, or the user may not read it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a backend asks a builder for."""
+    """Input of a builder, made by a backend."""
 
     source: Source
-    """What to deliver."""
+    """The source to deliver."""
     spec: JobSpec
     python: str
-    """The replicas' interpreter."""
+    """The interpreter of the replicas."""
     job: str
-    """The job's name, which no other job of the place has."""
+    """Name of the job; no other job in the same place has it."""
     folder: Path
-    """A folder on this machine that is the job's own; it exists."""
+    """The job's own folder on this machine; it exists."""
     work: Path
-    """Where the user works: files that directives name are found from there."""
+    """The user's folder; files that directives name are relative to it."""
     image: str = ""
-    """What the replicas would run without a builder; "" where they are no containers."""
+    """Image of the replicas without a builder; "" if the replicas are not containers."""
     architecture: str = "amd64"
-    """Of the machines that they will run on, in Go's words."""
+    """Architecture of the replicas' machines, in Go's notation."""
     dry: bool = False
-    """Nothing may be left behind: it is only asked what would come of it."""
+    """True for a dry run: the result is computed, but nothing is left behind."""
     workshop: Workshop | None = None
-    """Runs pods for the builder; None where there is no cluster."""
+    """Runs pods for the builder; None if there is no cluster."""
 
 
 class Builder(Protocol):
-    """Makes a source available to replicas. Made with the settings, and kept for later cells."""
+    """Makes a source available to replicas. Created with the settings and kept for later cells."""
 
     name: str
     backend: str
-    """Name of the backend that runs what it builds."""
+    """Name of the backend that runs the result."""
     brings: frozenset[str]
-    """What it can bring beside the source: names of fields of
-    :class:`~ciao_kernel.model.BuildSpec`."""
+    """Names of the fields of :class:`~ciao_kernel.model.BuildSpec` that the builder supports."""
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
-        """Deliver the source and return how a replica finds it.
+        """Deliver the source and return the artifact, by which replicas find it.
 
         Args:
-            ask: What is wanted.
-            emit: Shows a sentence about a step that takes long.
+            ask: The input.
+            emit: Shows messages about slow steps.
 
         Raises:
-            SpecError, SourceError: It cannot be had in this way.
-            EnvironmentFault: There is no room or no right to write.
+            SpecError, SourceError: This builder cannot deliver the source.
+            EnvironmentFault: The disk is full or not writable.
         """

@@ -1,4 +1,4 @@
-"""What shows a job that is followed."""
+"""Protocol of displays, which show a followed job."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ciao_kernel.model import Event, Job
 
 
 class Display(Protocol):
-    """Where a session shows what happens. Two renderers: notebook and terminal."""
+    """Output of a session. There are two displays: notebook and terminal."""
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
-        """A job is about to be followed; ``follow`` names the roles and replicas to show."""
+        """Prepare to show a job; ``follow`` names the roles and replicas to show."""
 
     def show(self, event: Event) -> None:
-        """Take one event. Returns at once: what is shown is written a little later."""
+        """Accept one event and return immediately; the output is written slightly later."""
 
     async def end(self) -> None:
-        """Write all that was taken. Called once after each :meth:`begin`, also on errors."""
+        """Write all accepted events. Called once after each :meth:`begin`, also on errors."""

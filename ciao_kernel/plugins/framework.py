@@ -1,4 +1,4 @@
-"""What a training framework promises, and what it says of a job on a cluster."""
+"""Protocol of training frameworks, and their description of a job on a cluster."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Protocol
 from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-"""The annotation that names a pod's program, where other containers are put beside it."""
+"""Annotation that names the pod's main container, for pods with further containers."""
 
 
 class Framework(Protocol):
-    """What is particular to one training framework: pure functions from a spec.
+    """The specifics of one training framework, as pure functions of a spec.
 
-    A framework does no I/O and knows no builder and no backend.
+    A framework does no I/O and is independent of builders and backends.
     """
 
     name: str
     roles: tuple[str, ...]
-    """In the order in which replicas are started and shown."""
+    """Roles, in the order in which replicas are started and shown."""
     endless: frozenset[str]
     """Roles that never end by themselves."""
     package: str
     """The module that a program of this framework imports."""
     requirement: str
-    """What pip installs to bring that module."""
+    """Requirement with which pip installs that module."""
     image: str
-    """Image of its replicas on a cluster where neither cell nor settings name one."""
+    """Image of its replicas on a cluster if neither the cell nor the settings name an image."""
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the roles that the framework adds by itself.
@@ -36,40 +36,40 @@ class Framework(Protocol):
         The session calls it once, right after parsing.
 
         Raises:
-            SpecError: The roles cannot form a job; it names the directive to blame.
+            SpecError: The roles cannot form a job; the error names the wrong directive.
         """
 
     def decider(self, spec: JobSpec) -> Replica:
-        """The replica whose success is the job's success."""
+        """Return the replica whose success is the job's success."""
 
     def needs_package(self, spec: JobSpec) -> bool:
-        """Whether the replicas cannot even start without :attr:`package`."""
+        """Return whether the replicas cannot start without :attr:`package`."""
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """What a replica runs, as an argument vector: never a shell."""
+        """Return the command of a replica, as an argument vector; no shell is involved."""
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
-        """What the training operator would put into this replica's environment."""
+        """Return the environment variables that the training operator would set for a replica."""
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
-        """The job as the training operator takes it.
+        """Return the job in the format of the training operator.
 
         Args:
-            spec: What :meth:`complete` returned.
+            spec: Result of :meth:`complete`.
             pods: A pod template for each role; the framework names its container.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class JobManifest:
-    """What a framework says of a job on a cluster; the backend adds metadata and run policy."""
+    """A framework's description of a cluster job; the backend adds metadata and run policy."""
 
     api_version: str
     kind: str
     plural: str
-    """As it stands in the API's paths."""
+    """Resource name in API paths."""
     container: str
-    """The name that the operator looks for: the container that is the program."""
+    """Name by which the operator finds the container of the program."""
     spec: Manifest

@@ -1,1 +1,1 @@
-"""Runs one cell: from its text to its end, wherever it runs."""
+"""Runs one cell from its text to its end, on any backend."""

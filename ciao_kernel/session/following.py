@@ -1,7 +1,7 @@
-"""Shows a job to its end: what a backend tells goes to the display, and the last of it is kept.
+"""Follows a job to its end: shows the backend's events and keeps the end of each log.
 
-It is a thing of its own because it may outlast its cell: who presses stop wants the cell to end,
-and what the replicas write while they end all the same.
+Following may outlast its cell: after a click on the stop button the cell ends soon, and the
+output of replicas that are still ending is shown as well.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State,
 from ciao_kernel.plugins import Backend, Display
 
 _LAST_LINES = 2.0
-"""Seconds that reading may take after the last replica has ended."""
+"""Maximum seconds of reading after the last replica has ended."""
 _MOST = 256 * 1024
-"""Bytes that are kept of one replica's log: a traceback, and what was written before it."""
+"""Maximum bytes kept of one replica's log: a traceback and the text before it."""
 _ALL = 32 * 1024 * 1024
-"""Bytes of all replicas together; a thousand of them get less each."""
+"""Maximum bytes kept of all replicas together; each of a thousand replicas gets less."""
 
 
 class Following:
-    """One job that is followed from now on; a session makes it.
+    """Follows one job, starting immediately; created by a session.
 
     Args:
-        job: What to follow.
-        backend: Who runs it.
-        display: Where events go.
+        job: The job.
+        backend: The backend that runs the job.
+        display: Receives the events.
         follow: Roles and replicas whose lines are shown; empty: all.
         since: Seconds since the epoch; older lines are left out.
     """
@@ -52,35 +52,35 @@ class Following:
 
     @property
     def tails(self) -> Mapping[Replica, bytes]:
-        """The ends of the replicas' logs."""
+        """The end of each replica's log."""
         return self._tails.data
 
     @property
     def ended(self) -> Status | None:
-        """How the job ended, once that was told; its last picture may still be made."""
+        """Final status of the job, None until received; the last plot may not be drawn yet."""
         return self._status if self._status and self._status.state.over else None
 
     async def shown(self) -> Status:
-        """Wait until all is shown; return the job's last status.
+        """Wait until everything is shown; return the job's last status.
 
-        Cancelling ends the waiting alone; the showing ends with the job, or by :meth:`end`.
+        A cancellation ends only the wait. Events are shown until the job or :meth:`end` ends this.
 
         Raises:
-            JobLost: It said nothing of itself.
-            BackendError, JobError: As the backend's ``follow``.
+            JobLost: No status was received.
+            BackendError, JobError: See the backend's ``follow``.
         """
         return await asyncio.shield(self._task)
 
     async def end(self, within: float = _LAST_LINES) -> None:
-        """End the showing, if it does not come to its own end in so many seconds."""
+        """Stop showing events, unless following ends by itself within this many seconds."""
         await asyncio.wait({self._task}, timeout=within)
         self._task.cancel()
         await asyncio.wait({self._task})
 
     def show_stopped(self) -> Status:
-        """Show the job as stopped, unless it is over, with all that still ran in it.
+        """Show the replicas that still run as stopped, and also the job unless it is over.
 
-        For a cell that ends before its job does: a notebook may be saved as it is then.
+        For a cell that ends before its job: the notebook may be saved in this state.
         """
         now = time.time()
         unknown = Status(State.PENDING, tuple(ReplicaStatus(one) for one in self.job.replicas))
@@ -111,13 +111,14 @@ class Following:
                 await self.display.end()
         if self._status is None:
             raise JobLost(
-                f"{self.job.name} said nothing of itself.", "`%ciao jobs` shows what is known."
+                f"no status was received for {self.job.name}.",
+                "`%ciao jobs` shows what is known about it.",
             )
         return self._status
 
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
-        """Let the backend close what it opened as soon as nobody follows."""
+        """Yield the backend's events; its resources are closed when following ends."""
         events = self.backend.follow(self.job, since=self._since)
         try:
             yield events
@@ -127,10 +128,10 @@ class Following:
 
 
 class Tails:
-    """Keeps the end of each replica's log: why a job failed is written there.
+    """Keeps the end of each replica's log, which shows why a job failed.
 
     Args:
-        replicas: How many there are.
+        replicas: Number of replicas.
     """
 
     def __init__(self, replicas: int) -> None:
@@ -138,7 +139,7 @@ class Tails:
         self.data: dict[Replica, bytes] = {}
 
     def add(self, event: Output) -> None:
-        """Note what a replica wrote."""
+        """Add the output of a replica."""
         if event.data:
             old = self.data.get(event.replica, b"")
             new = event.data[-self._size :]

@@ -1,4 +1,4 @@
-"""Jobs that run on from a kernel that is gone: the first cell that could see them says so."""
+"""Reports jobs left running by an earlier kernel, in the first cell that can see them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ciao_kernel.plugins import Display
 from ciao_kernel.session.session import Session
 
 _PATIENCE = 2.0
-"""Seconds in which the backends have to answer."""
+"""Seconds within which the backends must answer."""
 _TRIES = 3
 _NAMED = 5
 _SKEW = 5.0
-"""Seconds that a cluster's clock may be behind this machine's."""
+"""Seconds by which a cluster's clock may be behind this machine's clock."""
 _VERBS = frozenset({"run", "describe", "logs", "attach", "delete", "exec"})
-"""Commands that ask backends; `jobs` does too, and says all by itself."""
+"""Commands that query backends; `jobs` does too, but lists all jobs itself."""
 
 
 class Earlier:
-    """Says once which jobs of this user run that this process has not started.
+    """Reports once the user's running jobs that this process has not started.
 
     Args:
-        label: The owner of jobs that this process starts: ``ada@laptop kernel 4711``.
+        label: Owner of the jobs that this process starts: ``ada@laptop kernel 4711``.
     """
 
     def __init__(self, label: str) -> None:
@@ -39,12 +39,12 @@ class Earlier:
     async def told(
         self, session: Session, display: Display, words: Sequence[str] | None = None
     ) -> AsyncIterator[None]:
-        """Ask beside what is done within; that is never delayed.
+        """Query the backends in parallel with the body, which is never delayed.
 
         Args:
-            session: Of the cell.
-            display: Gets the sentence, before the job's own output or not at all.
-            words: Of a command; None for a job cell. Jobs that it names are left out.
+            session: Session of the cell.
+            display: Receives the notice, before the job's own output or not at all.
+            words: Words of a command; None for a job cell. Jobs named by the command are left out.
         """
         if words is not None and words[:1] == ["jobs"]:
             self._tries = _TRIES
@@ -64,11 +64,11 @@ class Earlier:
         try:
             async with asyncio.timeout(_PATIENCE):
                 found = await session.jobs(faults)
-        except Exception:  # the cell itself says what is wrong, where that matters to it
+        except Exception:  # the cell reports the fault itself if it is affected
             self._tries += 1
             return
         if self._tries >= _TRIES or session.last is not last:
-            return  # The job's own output has begun. The next cell says it.
+            return  # The job's own output has begun: the next cell reports the jobs.
         left = [
             job
             for job, status in found
@@ -79,8 +79,8 @@ class Earlier:
             display.show(Notice(_sentence(left)))
 
     def _is_earlier(self, job: Job) -> bool:
-        """Whether neither this kernel has started a job nor another one that still lives."""
-        if job.owner == self._label:  # in a container, the kernel before had the same number
+        """Return whether a job was started neither by this kernel nor by another live process."""
+        if job.owner == self._label:  # in a container, the previous kernel had the same ID
             return job.created < self._began - _SKEW
         host, number = _process(self._label)
         theirs, other = _process(job.owner)
@@ -88,26 +88,26 @@ class Earlier:
 
 
 def _process(owner: str) -> tuple[str, str]:
-    """User and machine, and the number of the kernel or command, "" where there is none."""
+    """Return user and machine, and the process ID of the kernel or command, "" if there is none."""
     who, _, rest = owner.partition(" ")
     number = rest.rpartition(" ")[2]
     return who, number if number.isdecimal() else ""
 
 
 def _lives(number: str, made: float) -> bool:
-    """Whether the process lives that had a number when a job was made.
+    """Return whether the process that had this ID when a job was made is still alive.
 
-    Each pod counts from 1, so a number of another pod is some process's or thread's here too.
+    Each pod counts from 1, so an ID from another pod also belongs to a process or thread here.
     """
     import psutil
 
     try:
-        if not psutil.pid_exists(int(number)):  # a thread's is no process's
+        if not psutil.pid_exists(int(number)):  # the ID of a thread is not the ID of a process
             return False
         process = psutil.Process(int(number))
         ended = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         return not ended and process.create_time() <= made + _SKEW
-    except (psutil.Error, OverflowError):  # a number of somebody else's
+    except (psutil.Error, OverflowError):  # the ID belongs to another user or machine
         return False
 
 

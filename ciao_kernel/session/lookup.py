@@ -1,4 +1,4 @@
-"""Finds the jobs of all backends, by name or all of them, for a session and for Tab."""
+"""Finds jobs in all backends, by name or all at once, for a session and for completion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ciao_kernel.model.queries import Where
 from ciao_kernel.plugins import Backend
 
 _OTHERS = 2.0
-"""Seconds for which other backends are asked whether they have a job of the same name, too."""
+"""Maximum seconds for asking the other backends about a job of the same name."""
 
 
 async def jobs(
     backends: Sequence[Backend], where: Where, faults: list[BackendError] | None
 ) -> list[tuple[Job, Status]]:
-    """All jobs, oldest first; the arguments are those of :meth:`Session.jobs`."""
+    """Return all jobs, oldest first; the arguments are those of :meth:`Session.jobs`."""
     found = []
     for backend in _asked(backends, where):
         try:
@@ -34,33 +34,33 @@ def _asked(backends: Sequence[Backend], where: Where) -> list[Backend]:
     named = [backend for backend in backends if backend.name == where.backend]
     if where.backend and not named:
         known = ", ".join(backend.name for backend in backends)
-        raise UsageError(f"there is no backend {where.backend} here.", f"There are: {known}.")
+        raise UsageError(f"no backend {where.backend} is available.", f"Available: {known}.")
     return named or list(backends)
 
 
 async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Backend, Job, Status]:
-    """One job by its name.
+    """Return one job by its name.
 
     Args:
-        backends: The local one is the last; it answers at once and is asked first.
-        name: Of the job.
-        where: Where it is looked for.
+        backends: The local backend is last; it answers at once and is asked first.
+        name: Name of the job.
+        where: Where to look for the job.
 
     Raises:
-        NoSuchJob: There is none; the hint offers the nearest one.
-        UsageError: There are several.
-        BackendError: It may be where nobody answers.
+        NoSuchJob: No job has that name; the hint suggests the closest name.
+        UsageError: Several jobs have that name.
+        BackendError: A backend that may have the job does not answer.
     """
     missing: NoSuchJob | None = None
     fault: BackendError | None = None
     found: list[tuple[Backend, Job, Status]] = []
     for backend in reversed(_asked(backends, where)):
         try:
-            # One that is found already does not wait for a cluster that is away.
+            # A job that was already found does not wait for an unreachable cluster.
             async with asyncio.timeout(_OTHERS if found else None):
                 found.append((backend, *await backend.find(name, where)))
         except NoSuchJob as error:
-            # What a cluster says names its namespace, which tells more.
+            # A cluster's message names its namespace, which is more helpful.
             missing = error
         except BackendError as error:
             fault = error
@@ -69,7 +69,7 @@ async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Ba
     if len(found) > 1:
         (first, one, _), (_, other, _) = found[:2]
         raise UsageError(
-            f"there are {len(found)} jobs {name}: in {one.place}, and in {other.place}.",
+            f"there are {len(found)} jobs named {name}: in {one.place} and in {other.place}.",
             f"Write {name} --backend {first.name}, or {name} --namespace {other.place}.",
         )
     if found:

@@ -1,8 +1,8 @@
-"""From a name to a plug-in: frameworks, builders and backends.
+"""Finds plug-ins by name: frameworks, builders and backends.
 
-The built-in ones stand in the tables below, one line each, and are imported on first use.
+The tables below list the built-in plug-ins, one line each; they are imported on first use.
 Third parties add theirs as entry points of the groups ``ciao.frameworks``,
-``ciao.builders`` and ``ciao.backends``; a built-in name cannot be taken over.
+``ciao.builders`` and ``ciao.backends``; a built-in name cannot be replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _ROLE = re.compile(r"[a-z][a-z0-9]*")
-"""A role is a directive, a part of pods' names and one of a variable's words."""
+"""A role becomes a directive, a part of pod names and a word in the value of a variable."""
 
 _FRAMEWORKS = {
     "tensorflow": "ciao_kernel.frameworks.tensorflow:TensorFlow",
@@ -50,7 +50,7 @@ class Registry:
     """Finds plug-ins by name.
 
     Args:
-        third_party: Entry points of each kind by name; None reads what is installed.
+        third_party: Entry points of each kind by name; None reads the installed ones.
     """
 
     def __init__(self, third_party: Mapping[str, Mapping[str, EntryPoint]] | None = None) -> None:
@@ -61,9 +61,9 @@ class Registry:
 
     @functools.cached_property
     def table(self) -> Table:
-        """The directives, with the names of all plug-ins."""
+        """Table of the directives, with the names of all plug-ins."""
         roles = {one.name: one.roles for one in self._loadable("frameworks", self.framework)}
-        # Names are enough of the others: what is not used is not imported.
+        # For the others, names are enough: an unused plug-in is not imported.
         builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
         return magics_table.build(Names(roles, builders, backends))
 
@@ -79,7 +79,7 @@ class Registry:
     def builder(self, name: str, settings: Settings) -> Builder:
         """Return a builder by its name; raises PluginError as :meth:`framework` does.
 
-        The same one for the same settings, as :meth:`backend` does.
+        Returns the same builder for the same settings, like :meth:`backend`.
         """
         if name not in self._builder or self._builder[name][0] is not settings:
             self._builder[name] = settings, self._make("builders", name, settings)
@@ -88,45 +88,45 @@ class Registry:
     def backend(self, name: str, settings: Settings) -> Backend:
         """Return a backend by its name; raises PluginError as :meth:`framework` does.
 
-        The same one for the same settings: it may hold connections open.
+        Returns the same backend for the same settings: it may hold connections open.
         """
         if name in self._kept and self._kept[name][0] is settings:
             return self._kept[name][1]
         made: Backend = self._make("backends", name, settings)
         if name in self._kept:
-            self._replaced.append(self._kept[name][1])  # a job of its may still be followed
+            self._replaced.append(self._kept[name][1])  # one of its jobs may still be followed
         self._kept[name] = (settings, made)
         return made
 
     async def close(self) -> None:
-        """Let all backends close what they hold open; a later question opens it again."""
+        """Close the connections of all backends; a later request opens them again."""
         backends = [*self._replaced, *(backend for _, backend in self._kept.values())]
         self._replaced.clear()
         for backend in backends:
             await backend.close()
 
     def backends(self, settings: Settings) -> list[Backend]:
-        """All backends that can be loaded; the local one, which is always there, comes last."""
+        """Return all backends that can be loaded; the local one, always there, comes last."""
         return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]
 
     def builder_for(
         self, backend: str, settings: Settings, wishes: Collection[str] = ()
     ) -> Builder:
-        """The builder for a backend where the user names none: the cheapest that can do it.
+        """Return the cheapest suitable builder for a backend, if the user names no builder.
 
         Args:
-            backend: Its name.
-            settings: For the builder.
-            wishes: What it has to bring: fields of BuildSpec.
+            backend: Name of the backend.
+            settings: Settings for the builder.
+            wishes: Fields of BuildSpec that the builder must support.
         """
         for builder in self._loadable("builders", lambda name: self.builder(name, settings)):
             if builder.backend == backend and builder.brings.issuperset(wishes):
                 return builder
-        what = "all that this cell asks for" if wishes else "anything"
-        raise PluginError(f"no builder makes {what} for the backend {backend}.")
+        what = " that supports all directives of this cell" if wishes else ""
+        raise PluginError(f"the backend {backend} has no builder{what}.")
 
     def faults(self, settings: Settings) -> list[PluginError]:
-        """What is wrong with third parties' plug-ins. `ciao doctor` shows it."""
+        """Return the faults of third-party plug-ins. `ciao doctor` shows them."""
         found: list[PluginError] = []
         self._loadable("frameworks", self.framework, found)
         self._loadable("builders", lambda name: self.builder(name, settings), found)
@@ -136,7 +136,7 @@ class Registry:
     def _loadable(
         self, kind: str, make: Callable[[str], _T], faults: list[PluginError] | None = None
     ) -> list[_T]:
-        """All plug-ins of a kind but broken ones, which must not take the others along."""
+        """Return all plug-ins of a kind except broken ones, which must not disable the others."""
         found = []
         for name in self._names(kind):
             try:
@@ -168,7 +168,7 @@ class Registry:
                 raise
             raise PluginError(
                 f"the {kind[:-1]} {name!r} of {target.value} cannot be loaded: {error}",
-                "Update or remove the package that brings it.",
+                "Update or remove the package that provides it.",
             ) from error
 
 
@@ -187,7 +187,7 @@ _CONTRACTS: dict[str, type] = {
 
 
 def _checked(plugin: Any, contract: type, name: str) -> Any:
-    """See that a third party's plug-in of this name has all that its contract names."""
+    """Return a third-party plug-in after checking it against its name and its contract."""
     wanted = {*contract.__annotations__, *vars(contract)}
     missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
     if missing:
@@ -196,16 +196,16 @@ def _checked(plugin: Any, contract: type, name: str) -> Any:
         if inspect.isfunction(method) and not attribute.startswith("_"):
             _check_call(getattr(plugin, attribute), method)
     if plugin.name != name:
-        raise TypeError(f"its name is {plugin.name!r}, and that of its entry point {name!r}")
+        raise TypeError(f"its name is {plugin.name!r}, but its entry point is named {name!r}")
     if contract is Framework:
         _check_roles(plugin.roles)
     return plugin
 
 
 def _check_roles(roles: Any) -> None:
-    """See that roles can be directives, beside those that there are."""
+    """Check that roles can become directives next to the existing ones."""
     if not isinstance(roles, tuple) or not roles:
-        raise TypeError(f"its roles are {roles!r}, and have to be a tuple of names")
+        raise TypeError(f"its roles are {roles!r}, but must be a tuple of names")
     table = magics_table.build(Names({}, (), ()))
     for role in roles:
         if not isinstance(role, str) or not _ROLE.fullmatch(role):
@@ -216,9 +216,9 @@ def _check_roles(roles: Any) -> None:
 
 
 def _check_call(method: Callable[..., Any], contract: Callable[..., Any]) -> None:
-    """See that a method can be called as its contract says; TypeError names what it lacks.
+    """Check that a method accepts the call of its contract; raise TypeError if it does not.
 
-    A package that was written for an earlier contract is found out here, and not in a cell.
+    A package that was written for an earlier contract fails here, and not in a cell.
     """
     _, *asked = inspect.signature(contract).parameters.values()  # without self
     by_name = {one.name: None for one in asked if one.kind is one.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""Which backend runs a cell, and which builder packages it."""
+"""Selects the backend that runs a cell and the builder that packages it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ciao_kernel.plugins import Backend, Builder
 from ciao_kernel.session.plugin_registry import Registry
 
 _AUTO = "auto"
-"""What a cell writes where a setting names one, and it wants none named."""
+"""Value with which a cell replaces a name in the settings by automatic selection."""
 
 
 def available(registry: Registry, settings: Settings) -> list[Backend]:
-    """The backends that can be used here; the local one, which always can, is the last."""
+    """Return the backends that can be used here; the local one, always usable, is last."""
     return [one for one in registry.backends(settings) if one.available()]
 
 
 def backend(asked: str | None, registry: Registry, settings: Settings) -> Backend:
-    """The backend for a cell: what it asks for, else the setting; by "auto" the first there is.
+    """Return the backend for a cell: its own, else the setting's; for "auto" the first available.
 
     Raises:
-        PluginError: There is none of that name.
+        PluginError: No backend has that name.
     """
     name = asked or settings.backend
     if name and name != _AUTO:
@@ -30,21 +30,21 @@ def backend(asked: str | None, registry: Registry, settings: Settings) -> Backen
 
 
 def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings) -> Builder:
-    """The builder for a cell: what it asks for, else the setting; by "auto" the cheapest that can.
+    """Return the builder for a cell: its own, else the setting's; for "auto" the cheapest suitable.
 
     Args:
-        spec: What the cell wishes for.
-        runs: The backend that will run it.
+        spec: Spec of the cell.
+        runs: The backend that will run the cell.
         registry: Finds plug-ins.
-        settings: What holds where the cell names none.
+        settings: Used if the cell names no builder.
 
     Raises:
-        SpecError: The builder that is named lacks a wish or is another backend's, or none brings
-            all wishes.
+        SpecError: The named builder does not support a directive or belongs to another backend,
+            or no builder supports all directives.
     """
     name = spec.builder or settings.builder
     named = registry.builder(name, settings) if name and name != _AUTO else None
-    # A cell that was written for a cluster runs on this machine all the same.
+    # A cell that was written for a cluster also runs on this machine.
     if named and (named.backend == runs.name or runs.name != "local"):
         _check(named, spec, runs, registry)
         return named
@@ -54,29 +54,29 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
         if not spec.build.wishes:
             raise
         raise SpecError(
-            f"no builder brings {_written(spec.build.wishes, registry)} together.",
-            "What one of them asks for can stand in the other's file, or in another image.",
+            f"no single builder supports {_written(spec.build.wishes, registry)}.",
+            "Move the content of one into the file of the other, or use an image that has it.",
             directive="framework",
         ) from None
 
 
 def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> None:
-    """See that the builder that a cell or the setting names can do what the cell wishes for.
+    """Check that the builder named by a cell or the settings supports the cell's directives.
 
-    A third party's backend knows which builders serve it.
+    A third party's backend decides itself which builders it supports.
     """
-    name = named.name if spec.builder else f"{named.name}, which the settings name,"
+    name = named.name if spec.builder else f"{named.name}, named by the settings,"
     if named.backend != runs.name == "kubernetes":
-        text = f"the builder {name} works for {named.backend}, and this job is for {runs.name}."
+        text = f"the builder {name} works for {named.backend}, but this job is for {runs.name}."
     elif named.backend == runs.name and (lacks := spec.build.wishes - named.brings):
-        text = f"the builder {name} does not bring what {_written(lacks, registry)} asks for."
+        text = f"the builder {name} does not support {_written(lacks, registry)}."
     else:
         return
-    hint = "With %builder=auto one is chosen that can."
+    hint = "%builder=auto chooses a suitable builder."
     raise SpecError(text, hint, directive="builder" if spec.builder else "framework")
 
 
 def _written(wishes: frozenset[str], registry: Registry) -> str:
-    """Fields of BuildSpec as directives."""
+    """Return fields of BuildSpec as directives."""
     named = {f"build.{name}" for name in wishes}
     return " and ".join(f"%{one.name}" for one in registry.table.entries if one.field in named)

@@ -1,7 +1,7 @@
-"""Run one cell: parse, choose, check, build, submit, follow, clean up.
+"""Runs one cell: parse, select, check, build, submit, follow, clean up.
 
-Knows nothing of Jupyter: kernel, extension and command line are faces of it. Nothing exists
-before every check has passed; once a job exists, its end is always seen to.
+Independent of Jupyter: kernel, extension and command line are front ends to it. Nothing is
+created before every check has passed; once a job exists, its end is always taken care of.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from ciao_kernel.session.stopping import Endless, Lifetime, Stopper
 
 
 class Session:
-    """Runs cells, and finds the jobs that cells have made.
+    """Runs cells, and finds the jobs that they created.
 
     Args:
         registry: Finds plug-ins.
-        owner: Whom new jobs belong to.
+        owner: Owner of new jobs.
         settings: From :func:`ciao_kernel.config.load`; :attr:`settings` may be replaced.
-        lifetime: Tells a stop from a shutdown.
+        lifetime: Distinguishes a stop from a shutdown.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Session:
         self._owner = owner
         self._stopper = Stopper(lifetime or Endless())
         self.last: JobResult | None = None
-        """The newest job that ran or was followed here, however it ended: ``_job`` in a cell."""
+        """Newest job that ran or was followed here, whatever its result: ``_job`` in a cell."""
 
     async def close(self) -> None:
-        """Close the connections of all backends. A further cell opens them again."""
+        """Close the connections of all backends. A later cell opens them again."""
         await self.registry.close()
 
     async def run(
@@ -83,22 +83,22 @@ class Session:
         """Run a cell or a file to its end.
 
         Args:
-            text: The cell, header and all.
-            display: Where events go.
-            folder: Where the user works.
-            style: How directives are marked.
+            text: The cell, including its header.
+            display: Receives the events.
+            folder: The user's working folder.
+            style: Marking of directives.
             entry: File name of the delivered program.
-            options: Directives of a command line, which win over the header's.
-            variables: Those of the notebook's cells, for ``%input``; None: there is no notebook.
+            options: Directives of a command line, which override the header's.
+            variables: Variables of the notebook, for ``%input``; None: there is no notebook.
 
         Returns:
-            What the job left, or None after a dry run.
+            The job's result, or None after a dry run.
 
         Raises:
             UsageError: The text is wrong; nothing was started.
             EnvironmentFault: This machine cannot run it; nothing was started.
-            JobFailed: It ran and failed.
-            asyncio.CancelledError: It was interrupted; the job is stopped or being stopped.
+            JobFailed: The job ran and failed.
+            asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
         parsed = self.parse(text, style, options)
         try:
@@ -109,10 +109,10 @@ class Session:
     def parse(
         self, text: str, style: Style = Style.CELL, options: Mapping[str, list[str]] | None = None
     ) -> Parsed:
-        """Read a cell; the spec has the roles that its framework adds."""
+        """Parse a cell; the spec includes the roles that its framework adds."""
         table, options = self.registry.table, dict(options or {})
         default = (options.get("framework") or [self.settings.framework])[-1] or None
-        # Another interpreter may know a syntax that this one does not.
+        # Another interpreter may accept syntax that this one rejects.
         own = not self.settings.python
         parsed = parse.parse(text, table, style=style, default_framework=default, check_syntax=own)
         given = parse.option_tokens(options)
@@ -158,12 +158,12 @@ class Session:
     async def _plan(
         self, parsed: Parsed, folder: Path, entry: str, variables: Mapping[str, Any] | None
     ) -> Plan:
-        """All that a job needs of this machine."""
+        """Collect everything that a job needs from this machine."""
         spec = parsed.spec
         source = await asyncio.to_thread(imports.gather, parsed.code, folder, spec.files, entry)
         if spec.inputs:
             source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
-        # Records and lists show it: %dryrun is no part of the job, and variables are secret.
+        # Records and lists show the header: %dryrun is not part of the job, variables are secret.
         header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
         framework = self.registry.framework(spec.framework)
         return Plan(spec.name, spec, framework, source, folder, header, self._owner)
@@ -171,13 +171,13 @@ class Session:
     async def _see_through(
         self, job: Job, spec: JobSpec, backend: Backend, display: Display, folder: Path
     ) -> JobResult:
-        """Show a job to its end, and see to that end, however it comes."""
+        """Follow a job to its end, and handle every possible end."""
         goes = self._goes(spec)
         following = Following(job, backend, display, spec.follow)
         try:
             status = await following.shown()
         except asyncio.CancelledError:
-            if ended := following.ended:  # its last picture is being made: nothing to stop
+            if ended := following.ended:  # only the last plot is still drawn: nothing to stop
                 self.last = _result(job, ended)
                 if goes or ended.hopeless:
                     await self._stopper.finish(self._remove(following, goes))
@@ -188,15 +188,15 @@ class Session:
             await self._stopper.stop(following, reason, wait=wait, delete=goes)
             raise
         except (JobError, BackendError):
-            raise  # the job is over, or nobody can say: then it is left as it is
+            raise  # the job is over, or its state is unknown: it is left as it is
         except Exception:
             if backend.outlives_kernel:
-                with contextlib.suppress(Exception):  # what shows the job is broken
-                    text = f"{job.name} runs on; `%ciao delete {job.reference}` stops it."
+                with contextlib.suppress(Exception):  # the display itself is broken
+                    text = f"{job.name} keeps running; `%ciao delete {job.reference}` stops it."
                     display.show(Notice(text))
                 raise
-            # What shows the job is broken (a closed pipe, for one): nobody would ever stop it.
-            await self._stopper.finish(backend.stop(job, "its display broke"))
+            # The display is broken (for example a closed pipe): nobody else would stop the job.
+            await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         self.last = _result(job, status)
         remains = None if goes else backend.remains
@@ -208,7 +208,7 @@ class Session:
         return self.last
 
     async def _remove(self, following: Following, goes: bool) -> None:
-        """Remove a job that is over, or one that would wait for ever; its own end goes first."""
+        """Finish following; then delete the job, or stop a job that can never start."""
         job, backend, display = following.job, following.backend, following.display
         await following.end()
         following.show_stopped()
@@ -230,20 +230,20 @@ class Session:
         since: float = 0.0,
         folder: Path = Path(),
     ) -> JobResult:
-        """Follow a job that exists, from its first line; an interrupt leaves it running.
+        """Follow an existing job from its first line; an interrupt leaves it running.
 
         Args:
-            name: Of the job.
-            display: Where events go.
+            name: Name of the job.
+            display: Receives the events.
             follow: Roles and replicas whose lines are shown; empty: all.
-            where: Where it is looked for.
+            where: Where to look for the job.
             since: Seconds since the epoch; older lines are left out.
-            folder: Where the user works, to find what the job missed.
+            folder: The user's working folder, to find files that the job missed.
 
         Raises:
-            NoSuchJob: There is none of that name.
-            UsageError: Its lines have no times.
-            JobFailed: It failed, now or long ago.
+            NoSuchJob: No job has that name.
+            UsageError: The job's lines have no timestamps.
+            JobFailed: The job failed, now or long ago.
         """
         backend, job, _ = await self.find(name, where)
         following = Following(job, backend, display, follow, since)
@@ -254,23 +254,25 @@ class Session:
             if following.ended:  # some replicas may still be ending
                 self.last = _result(job, following.show_stopped())
                 raise
-            display.show(Notice(f"{job.name} runs on; `%ciao delete {job.reference}` stops it."))
+            display.show(
+                Notice(f"{job.name} keeps running; `%ciao delete {job.reference}` stops it.")
+            )
             raise
         self.last = _result(job, status)
         if error := failure.judge(job, status, following.tails, folder, backend.remains):
             raise error
         return self.last
 
-    # --------------------------------------------------------------------- jobs that exist
+    # ---------------------------------------------------------------------- existing jobs
 
     async def jobs(
         self, faults: list[BackendError] | None = None, where: Where = HERE
     ) -> list[tuple[Job, Status]]:
-        """All jobs of all backends that are available, oldest first.
+        """Return the jobs of all available backends, oldest first.
 
         Args:
-            faults: Gets the errors of backends that cannot be asked now; None: they are raised.
-            where: Where they are looked for.
+            faults: Collects the errors of backends that cannot be asked; None: they are raised.
+            where: Where to look for jobs.
         """
         return await lookup.jobs(self.available(), where, faults)
 
@@ -278,24 +280,24 @@ class Session:
         """Find one job in any backend.
 
         Raises:
-            NoSuchJob: There is none of that name; the hint offers the nearest one.
+            NoSuchJob: No job has that name; the hint suggests the closest name.
         """
         return await lookup.find(self.available(), name, where)
 
     def owns(self, job: Job) -> bool:
-        """Whether a job is this user's: a namespace may hold those of a whole team."""
+        """Return whether a job is this user's: a namespace may hold the jobs of a whole team."""
         return job.kind_of_place == "folder" or job.owner.split(" ")[0] == me()
 
     def available(self) -> list[Backend]:
-        """The backends that can be used here; the local one, which always can, is the last."""
+        """Return the backends that can be used here; the local one, always usable, is last."""
         return selection.available(self.registry, self.settings)
 
     def backend(self, asked: str | None) -> Backend:
-        """The backend for a cell that asks for this one, or for none."""
+        """Return the backend for a cell, by the name in the cell, if any."""
         return selection.backend(asked, self.registry, self.settings)
 
     def _goes(self, spec: JobSpec) -> bool:
-        """Whether a job's folder or object is removed when a cell has seen its end."""
+        """Return whether a job's folder or object is removed after a cell has seen its end."""
         return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
 
     def _outlives(self, backend: Backend) -> bool:
@@ -305,14 +307,14 @@ class Session:
 
 
 def _travelling(plan: Plan) -> Iterator[str]:
-    """What the user should know of the files that go along."""
+    """Yield notices about the files that are sent with the code."""
     source = plan.source
     if source.modules:
         names = ", ".join(file.path for file in source.modules)
-        yield f"taking along, because the code imports them: {names}"
+        yield f"included, because the code imports them: {names}"
     if plan.spec.inputs:
         stored = ", ".join(file.path for file in source.files if file.data is not None)
-        yield f"taking along, because %input names them: {stored}"
+        yield f"included, because %input names them: {stored}"
     yield from source.notes
 
 
@@ -322,8 +324,8 @@ def _result(job: Job, status: Status) -> JobResult:
 
 def _detached(job: Job, *, goes: bool) -> str:
     text = (
-        f"{job.name} runs by itself. `%ciao attach {job.reference}` follows it, "
-        f"`%ciao delete {job.reference}` ends it."
+        f"{job.name} runs in the background. `%ciao attach {job.reference}` follows it, "
+        f"`%ciao delete {job.reference}` stops it."
     )
-    left = " When it is over it stays: cleanPolicy=all removes jobs that a cell waits for."
+    left = " It is kept after its end: cleanPolicy=all only removes jobs that a cell waits for."
     return text + left if goes else text

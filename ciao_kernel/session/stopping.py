@@ -1,8 +1,8 @@
-"""What an interrupt does to the job that a cell follows.
+"""Stops the job of an interrupted cell, unless the kernel is being shut down.
 
-Every shutdown of a kernel begins with an interrupt (jupyter_client sends one before it asks).
-A job that may outlive the kernel must not be stopped by that one, so its stop waits a moment;
-a job that ends with the kernel anyway is stopped at once.
+Every shutdown of a kernel begins with an interrupt (jupyter_client sends it before its request).
+This interrupt must not stop a job that may outlive the kernel, so the stop of that job is
+delayed for a moment; a job that ends with the kernel anyway is stopped at once.
 """
 
 from __future__ import annotations
@@ -22,41 +22,42 @@ _PROMPT = 0.8
 """Seconds from an interrupt to the end of its cell, if the job's end is certain by then."""
 
 _PATIENCE = 4.5
-"""The same where it is not: an API server may take its time to answer."""
+"""Same, if the job's end is not certain: an API server may be slow to answer."""
 
 
 class Lifetime(Protocol):
-    """Tells an interrupt that means "stop" from one that begins a shutdown."""
+    """Distinguishes an interrupt that means "stop" from one that begins a shutdown."""
 
     async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether this process is asked to end within so many seconds from now.
+        """Return whether this process is asked to end within this many seconds.
 
         Args:
-            within: The seconds.
-            known: Asked at last, where nobody has: whether others know that it ends.
+            within: Seconds to wait.
+            known: Called last, if no such request came: returns whether others know that this
+                process is ending.
         """
 
     def held(self) -> AbstractContextManager[None]:
-        """Let this process not end in an orderly way within; it waits some seconds at most."""
+        """Delay an orderly end of this process during the body, for a few seconds at most."""
 
 
 class Endless:
-    """The lifetime of a terminal: an interrupt there always means "stop"."""
+    """Lifetime of a terminal, where an interrupt always means "stop"."""
 
     async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
-        """Never."""
+        """Return False: no shutdown begins with an interrupt here."""
         return False
 
     def held(self) -> AbstractContextManager[None]:
-        """Nothing to do: the command waits for the stop."""
+        """Do nothing: the command waits for the stop."""
         return contextlib.nullcontext()
 
 
 class Stopper:
-    """Stops jobs whose cells were interrupted, also after those cells have ended.
+    """Stops jobs whose cells were interrupted, even after those cells have ended.
 
     Args:
-        lifetime: Tells a stop from a shutdown.
+        lifetime: Distinguishes a stop from a shutdown.
     """
 
     def __init__(self, lifetime: Lifetime) -> None:
@@ -65,26 +66,28 @@ class Stopper:
     async def stop(
         self, following: Following, reason: str, *, wait: float | None, delete: bool
     ) -> None:
-        """Stop a job and say so; a session calls it when its cell is cancelled.
+        """Stop a job and report it; a session calls this when its cell is cancelled.
 
-        It returns within a second of the interrupt where the end is certain by then, be it before
-        the end: what the replicas still write appears in the cell all the same.
+        Returns within a second of the interrupt if the job's end is certain by then, even if the
+        job has not ended yet: the last output of its replicas still appears in the cell.
 
         Args:
-            following: Shows the job; it ends with it, or is ended here.
-            reason: For others who follow the job.
+            following: Shows the job; ends with the job, or is ended here.
+            reason: Reason shown to others who follow the job.
             wait: Seconds in which a shutdown may still save the job; None: nothing saves it.
-            delete: Remove its folder too.
+            delete: Also remove the job's folder.
         """
         job, backend, display = following.job, following.backend, following.display
         certain = asyncio.Event()
         promised = lasting(certain.wait())
         stopping = lasting(self._stop(following, reason, wait, delete, certain))
         if wait is not None and not isinstance(self._lifetime, Endless):
-            text = f"stopping {job.name}, unless the kernel is being shut down: then it runs on."
+            text = (
+                f"stopping {job.name}, unless the kernel is being shut down: then it keeps running."
+            )
             display.show(Notice(text))
         try:
-            # A further interrupt ends the waiting, never the stop.
+            # Another interrupt ends the wait, never the stop.
             prompt = max(_PROMPT, (wait or 0) + _PROMPT / 4)
             await asyncio.wait({stopping}, timeout=prompt)
             if not stopping.done():
@@ -105,11 +108,11 @@ class Stopper:
                     lambda task: display.show(Notice(_outcome(job, task, certain)))
                 )
         if isinstance(self._lifetime, Endless):
-            # In a terminal the loop ends with this task, and whoever waits can press Ctrl-C.
+            # In a terminal the loop ends with this task, and the user can press Ctrl-C again.
             await asyncio.wait({stopping})
 
     async def finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what neither an interrupt of the cell nor a shutdown may cut short."""
+        """Run work that neither an interrupt of the cell nor a shutdown may cut short."""
 
         async def held() -> None:
             with self._lifetime.held():
@@ -125,13 +128,13 @@ class Stopper:
         delete: bool,
         certain: asyncio.Event,
     ) -> str:
-        """Stop a job, unless this process is ending and the job is not; return what to say."""
+        """Stop a job, unless this process is ending and the job is not; return the message."""
         job, backend = following.job, following.backend
         try:
             if wait is not None and await self._lifetime.ends(wait, lambda: backend.host_ends(job)):
-                return f"{job.name} runs on."
+                return f"{job.name} keeps running."
             with contextlib.ExitStack() as hold:
-                # A local job has a supervisor, which sees to its end without this process.
+                # A local job's supervisor takes care of its end without this process.
                 if backend.outlives_kernel or delete:
                     hold.enter_context(self._lifetime.held())
 
@@ -148,13 +151,13 @@ class Stopper:
                 await backend.delete(job)
             return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
         finally:
-            await following.end(0)  # of a job that runs on, or that could not be stopped
+            await following.end(0)  # if the job keeps running, or could not be stopped
 
 
 def _outcome(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
-    """How a stop went, for the user."""
+    """Return the result of a stop as a sentence for the user."""
     if stopping.cancelled() and certain.is_set():  # the loop is ending
-        return f"{job.name} is stopping, and needs nobody for that."
+        return f"{job.name} is being stopped in the background."
     if stopping.cancelled():
         return f"{job.name} may still run; `%ciao delete {job.reference}` stops it."
     error = stopping.exception()

@@ -183,7 +183,7 @@ def test_pytorch_jobs(header: str, replicas: str) -> None:
         ("%framework=tensorflow %master=2 %worker=1", "master", "at most one master"),
         ("%framework=tensorflow %chief=1 %master=1", "master", "two names for one role"),
         ("%framework=tensorflow %runner=torchrun", "runner", "torchrun starts PyTorch"),
-        ("%framework=tensorflow %nproc-per-node=2", "nproc-per-node", "torchrun's"),
+        ("%framework=tensorflow %nproc-per-node=2", "nproc-per-node", "are for torchrun"),
         ("%framework=pytorch %master=2", "master", "exactly one master"),
         ("%framework=pytorch %worker=1 %master=0", "master", "exactly one master"),
         ("%framework=pytorch %runner=python %nprocPerNode=2", "nprocPerNode", "one process"),

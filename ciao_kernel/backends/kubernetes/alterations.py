@@ -1,4 +1,4 @@
-"""What somebody else changed in a job, in words: whoever follows it is told.
+"""Descriptions of changes that somebody else made in a job, for the users who follow it.
 
 The operator never writes to a job's spec, only to its status.
 """
@@ -17,8 +17,8 @@ def between(before: Manifest, after: Manifest) -> list[str]:
     """Return one sentence for each change of the spec, without the subject.
 
     Args:
-        before: The job's object as it was.
-        after: As it is now.
+        before: The job's object before the change.
+        after: The object after it.
     """
     old, new = status.get(before, "spec"), status.get(after, "spec")
     if old == new or not isinstance(old, dict) or not isinstance(new, dict):
@@ -38,9 +38,9 @@ def between(before: Manifest, after: Manifest) -> list[str]:
 
 
 def author(before: Manifest, after: Manifest) -> str:
-    """Who changed the spec, as the API server knows it: "kubectl-edit"; "" if it does not."""
+    """Return the API server's name of the spec's last writer: "kubectl-edit"; "" if unknown."""
     old = status.many(before, "metadata", "managedFields")
-    # Times are whole seconds: of two writers in one, the one that was not there before counts.
+    # Times are whole seconds. If two writers share a second, only the new writer counts.
     writers = [
         one
         for one in status.many(after, "metadata", "managedFields")
@@ -61,7 +61,7 @@ def _roles(old: Manifest, new: Manifest) -> list[str]:
         if was != now:
             found.append(f"{role.lower()} was scaled from {was} to {now}")
         if ours != theirs and ours and theirs:
-            found.append(f"the template of {role.lower()} is another one")
+            found.append(f"the pod template of {role.lower()} was changed")
     return found
 
 
@@ -73,7 +73,7 @@ def _policy(old: Manifest, new: Manifest) -> list[str]:
             continue
         if key == "suspend":
             found.append(
-                "it is suspended, and its pods go until it is resumed"
+                "it is suspended, and its pods are deleted until it is resumed"
                 if theirs
                 else "it is resumed"
             )
@@ -83,7 +83,7 @@ def _policy(old: Manifest, new: Manifest) -> list[str]:
 
 
 def _changed(key: str, old: Any, new: Any) -> str:
-    return f"{key} is {_short(new)}, and was {_short(old)}"
+    return f"{key} was changed from {_short(old)} to {_short(new)}"
 
 
 def _short(value: Any) -> str:

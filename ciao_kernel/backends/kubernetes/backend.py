@@ -43,14 +43,14 @@ from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Stre
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _MOST_PODS = 12
-"""Pods whose events are asked for one by one; of larger jobs all events are read."""
+"""Limit of objects whose events are requested one by one; for more, all events are read."""
 
 
 class KubernetesBackend:
     """``%backend=kubernetes``.
 
     Args:
-        settings: Context, namespace, images and waits.
+        settings: Context, namespace, images and timeouts.
     """
 
     name = marks.BACKEND
@@ -64,7 +64,7 @@ class KubernetesBackend:
         self._removals = Removals()
 
     def available(self) -> bool:
-        """Whether there is a kubeconfig, or a service account."""
+        """Return whether there is a kubeconfig or a service account."""
         return access.configured()
 
     async def close(self) -> None:
@@ -72,14 +72,14 @@ class KubernetesBackend:
         await self._targets.close()
 
     async def check(self, plan: Plan) -> None:
-        """See that the operator is there and that the user may run jobs."""
+        """Check that the operator is installed and that the user may run jobs."""
         target = await self._targets.of(plan.spec.cluster)
         await checks.check(target, manifest.kind_of(plan))
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
-        """The objects that a run would create, as YAML that kubectl takes.
+        """Return the objects that a run would create, as YAML for kubectl.
 
-        With ``%dryrun=server`` the server was asked, and would take them.
+        With ``%dryrun=server`` the server has checked them and would accept them.
         """
         import yaml
 
@@ -98,10 +98,10 @@ class KubernetesBackend:
         return "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
-        """Create the ConfigMap and the job; the kernel's own pod owns what shall not outlive it."""
+        """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
         target = await self._targets.of(plan.spec.cluster)
         if plan.name and self._removals.ends(target.namespace, plan.name):
-            emit(Notice(f"waiting for {plan.name}, which was stopped, to be gone …"))
+            emit(Notice(f"waiting until the stopped job {plan.name} is deleted …"))
             await self._removals.freed(target.namespace, plan.name)
         job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
@@ -120,7 +120,7 @@ class KubernetesBackend:
                 yield event
 
     async def host_ends(self, job: Job) -> bool:
-        """Whether this kernel's pod is being deleted; its SIGTERM may be seconds behind."""
+        """Return whether this kernel's pod is being deleted; SIGTERM may follow seconds later."""
         return await home.ends(await self._target(job))
 
     async def stop(
@@ -129,35 +129,35 @@ class KubernetesBackend:
         """Delete the job with its pods and its ConfigMap, and wait until they are gone.
 
         Raises:
-            ClusterFault: Something is still there, or nobody answers.
+            ClusterFault: Some of them still exist, or the API server does not answer.
         """
         target = await self._target(job)
         path = marks.path(job.place, job.resource, job.name)
         await self._removals.remove(target.client, job, path, certain)
 
     async def delete(self, job: Job) -> None:
-        """As :meth:`stop`, and the logs that were kept here go too, and builds that were left."""
+        """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
         await self.stop(job, "deleted")
         await tidy(await self._target(job), self._settings)
         await asyncio.to_thread(shutil.rmtree, self._places.folder(job), True)
 
     def remains(self, job: Job) -> str:
-        """What is left of a job that was stopped, or is being stopped, for a sentence."""
+        """Describe what is left of a job that was or is being stopped, as part of a sentence."""
         if left := self._removals.left(job):
             return left
         kept = self._places.folder(job)
         return f"it is deleted from {job.place}, and its logs up to now are in {kept}"
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
-        """All jobs of ciao there, oldest first."""
+        """Return all jobs of ciao in a place, oldest first."""
         return await self._lookup.jobs(where)
 
     async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
-        """One job by its name."""
+        """Return the job with this name."""
         return await self._lookup.find(name, where)
 
     async def details(self, job: Job) -> Details:
-        """What its object, its pods and their events say."""
+        """Return details from the job's object, its pods and their events."""
         target = await self._target(job)
         _, item = await self._lookup.object(job.name, target, job.resource)
         pods = await self._pods(job, target)
@@ -167,7 +167,7 @@ class KubernetesBackend:
             events = await self._events(job, target, pods)
         except BackendError as error:
             denied = isinstance(error, Refused) and error.code == 403
-            why = f"not allowed is list events in {job.place}" if denied else error.message
+            why = f"you may not list events in {job.place}" if denied else error.message
             missing = f"events cannot be shown: {why.rstrip('.')}."
         return Details(
             facts=details.facts(job, item, target.client.access.source),
@@ -180,7 +180,7 @@ class KubernetesBackend:
         )
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
-        """The output of one replica so far: from its pod, else from what was followed here."""
+        """Return a replica's output so far: from its pod, otherwise from its saved log."""
         target = await self._target(job)
         kept = self._places.folder(job) / f"{replica}.log"
         return await logs.read(target.client, job, replica, options, kept)
@@ -191,7 +191,7 @@ class KubernetesBackend:
         """Run a command in the replica's container.
 
         Raises:
-            BackendError: The container does not run, or the command does not.
+            BackendError: The container is not running, or the command cannot be run.
         """
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
@@ -200,7 +200,7 @@ class KubernetesBackend:
             what = f"it is {now.state}" if now else "it has no pod"
             raise BackendError(
                 f"no command can be run in {replica} of {job.name}: {what}.",
-                f"`%ciao describe {job.reference}` tells how it is.",
+                f"`%ciao describe {job.reference}` shows its status.",
             )
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
         return await exec.execute(target.client, path, marks.container(pod), command, streams)
@@ -212,7 +212,7 @@ class KubernetesBackend:
         return await self._targets.of(spec)
 
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
-        """The pod of each replica, and where there are two, the younger."""
+        """Return the youngest pod of each replica."""
         path = f"/api/v1/namespaces/{job.place}/pods"
         found = await pages(target.client, path, f"{marks.OPERATOR_JOB}={job.name}")
         found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
@@ -226,7 +226,7 @@ class KubernetesBackend:
         self, job: Job, target: Target, pods: Mapping[Replica, Manifest]
     ) -> list[Manifest]:
         path = f"/api/v1/namespaces/{job.place}/events"
-        names = {f"{job.name}-{replica}" for replica in job.replicas}  # also of pods that are gone
+        names = {f"{job.name}-{replica}" for replica in job.replicas}  # also of deleted pods
         names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}
         if len(names) <= _MOST_PODS:
             fields = [f"involvedObject.name={name}" for name in sorted(names)]
@@ -237,7 +237,7 @@ class KubernetesBackend:
 
 
 async def _free(plan: Plan, target: Target) -> str:
-    """The name that a submission would take."""
+    """Return the name that a submission would get."""
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)

@@ -1,4 +1,4 @@
-"""What can be known to go wrong before anything exists: rights, operator, namespace, admission."""
+"""Checks before anything is created: rights, operator, namespace, admission."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import JobManifest
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
-_ANOTHER = "Name another one: %namespace=…."
+_ANOTHER = "Name another namespace: %namespace=…."
 
 
 class Insecure(ClusterFault):
-    """Pod Security refuses a pod as it stands."""
+    """Pod Security refuses a pod in its current form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a namespace is like, as far as this user may know."""
+    """Properties of a namespace, as far as this user may read them."""
 
     restricted: bool = False
-    """Pod Security lets only pods in that ask for no rights (level ``restricted``)."""
+    """Pod Security accepts only pods without privileges (level ``restricted``)."""
     goes_with_kernel: bool = False
-    """Enterprise Gateway made it for this kernel, and deletes it when the kernel ends."""
+    """Enterprise Gateway created it for this kernel, and deletes it when the kernel ends."""
 
 
 async def check(target: Target, made: JobManifest) -> None:
-    """See that this user may run such a job, and that somebody would run it.
+    """Check that this user may run the job, and that its operator is installed.
 
     Raises:
-        ClusterFault: The operator is missing, or rights are; names all that are.
+        ClusterFault: The operator or some rights are missing; the message lists the rights.
     """
     client, namespace = target.client, target.namespace
     group, _, version = made.api_version.partition("/")
@@ -47,8 +47,8 @@ async def check(target: Target, made: JobManifest) -> None:
     if made.plural not in served:
         client.forget()
         raise ClusterFault(
-            f"the cluster of {client.access.source} knows no {made.kind}: the Kubeflow training "
-            "operator is not installed there.",
+            f"the cluster of {client.access.source} does not support {made.kind}: the Kubeflow "
+            "training operator is not installed there.",
             "An administrator installs it: kubectl apply --server-side -k "
             '"github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.3"',
         )
@@ -58,15 +58,15 @@ async def check(target: Target, made: JobManifest) -> None:
 
 
 async def demand(target: Target, what: str, *wanted: Right) -> None:
-    """See that this user has the rights for something that not every cell does.
+    """Check that this user has rights that only some cells need.
 
     Args:
-        target: Where.
-        what: They are for, after "you may not".
-        wanted: All that it takes.
+        target: Cluster and namespace.
+        what: The action that needs the rights, as it follows "you may not".
+        wanted: All rights that it needs.
 
     Raises:
-        ClusterFault: Some are missing; names all that are, with the Role that grants them.
+        ClusterFault: Rights are missing; the error lists them and the Role that grants them.
     """
     may = await allowed(target.client, target.namespace, *wanted)
     if missing := [right for right, has in zip(wanted, may, strict=True) if not has]:
@@ -76,12 +76,12 @@ async def demand(target: Target, what: str, *wanted: Right) -> None:
 async def lacking(
     target: Target, what: str, missing: list[Right], *, whole: bool = False
 ) -> ClusterFault:
-    """The error of a user who lacks rights; ``whole`` says that there may be no such namespace."""
+    """Return the error for missing rights; if ``whole``, the namespace may be missing too."""
     client, namespace = target.client, target.namespace
-    client.forget()  # it may be granted at any moment
+    client.forget()  # the rights may be granted at any moment
     return ClusterFault(
         f"you may not {what} in the namespace {namespace} of {client.access.source}"
-        f"{', if there is one' if whole else ''}: not allowed are "
+        f"{', or the namespace does not exist' if whole else ''}; missing rights: "
         f"{', '.join(map(str, missing))}.",
         "Name another namespace (%namespace=…), or ask an administrator to apply this "
         f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
@@ -89,7 +89,7 @@ async def lacking(
 
 
 async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:
-    """Look at the namespace, if this user may; else at what a gateway says of it.
+    """Read the namespace, if this user may, and the variables that a gateway sets.
 
     Raises:
         ClusterFault: It does not exist, or is being deleted.
@@ -98,7 +98,7 @@ async def ground(target: Target, environment: Mapping[str, str] | None = None) -
     variables = os.environ if environment is None else environment
     labels: Any = {}
     phase = ""
-    # In a Role of the namespace this right is one on that namespace alone.
+    # A Role in the namespace grants this right for that namespace alone.
     if all(await allowed(client, namespace, Right("get", "namespaces"))):
         try:
             found = await client.known(f"/api/v1/namespaces/{namespace}")
@@ -114,26 +114,26 @@ async def ground(target: Target, environment: Mapping[str, str] | None = None) -
         raise ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
     labels = labels if isinstance(labels, dict) else {}
     kernel, pod = (variables.get(name, "") for name in ("KERNEL_ID", "KERNEL_POD_NAME"))
-    # The gateway gives such a namespace the name of the kernel's pod, which holds the kernel's id.
+    # The gateway's namespace has the name of the kernel's pod, which contains the kernel's id.
     made_for_it = bool(kernel) and (namespace == pod or kernel in namespace)
     marked = labels.get("app") == "enterprise-gateway" and labels.get("component") == "kernel"
     return Ground(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
 
 
 async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:
-    """Let the server say what it would refuse: schema, webhooks, quota, Pod Security.
+    """Ask the server what it would refuse: schema, webhooks, quota, Pod Security.
 
-    A job's pods are made by the operator, so a quota or Pod Security refuses them when nobody
-    asks. They are tried here too, for users who may create pods.
+    The operator creates a job's pods later, and a quota or Pod Security may refuse them only
+    then. They are tried here too, if the user may create pods.
 
     Args:
-        target: Where.
-        items: Path and object of all that will be created.
-        pods: The pods that the operator will make, one of each role.
+        target: Cluster and namespace.
+        items: Path and object of everything that will be created.
+        pods: The pods that the operator will create, one of each role.
 
     Raises:
-        SpecError: It would be refused; names the directive where one is to blame.
-        ClusterFault: The namespace is to blame.
+        SpecError: An object would be refused because of a directive, which the error names.
+        ClusterFault: An object would be refused for another reason.
     """
     client, namespace = target.client, target.namespace
     may_try = all(await allowed(client, namespace, Right("create", "pods")))
@@ -148,29 +148,29 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
 
 
 def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
-    """Return the pod that the operator would make of a template."""
+    """Return the pod that the operator would create from a template."""
     meta = {**template["metadata"], "name": name, "namespace": namespace}
     spec = {**template["spec"], "restartPolicy": "Never"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-# A word of the server's answer, the directive to blame, and what helps.
+# Part of the server's answer, the directive that causes it, and the hint.
 _BLAME = (
     ("exceeded quota", "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
-    ("must specify limits", "cpu", "The namespace's quota wants %cpu and %memory to be said."),
-    ("must specify requests", "cpu", "The namespace's quota wants %cpu and %memory to be said."),
-    ("maximum cpu", "cpu", "The namespace limits what one replica may ask for."),
-    ("maximum memory", "memory", "The namespace limits what one replica may ask for."),
-    ("serviceaccount", "serviceAccount", "`kubectl get serviceaccounts` lists those there are."),
-    ("PriorityClass", "priorityClass", "`kubectl get priorityclasses` lists those there are."),
+    ("must specify limits", "cpu", "The namespace's quota requires %cpu and %memory."),
+    ("must specify requests", "cpu", "The namespace's quota requires %cpu and %memory."),
+    ("maximum cpu", "cpu", "The namespace limits the resources of one replica."),
+    ("maximum memory", "memory", "The namespace limits the resources of one replica."),
+    ("serviceaccount", "serviceAccount", "`kubectl get serviceaccounts` lists valid names."),
+    ("PriorityClass", "priorityClass", "`kubectl get priorityclasses` lists valid names."),
 )
 
 
 def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
-    """Say what the server's no to a part of a job means for the cell; nothing of it exists."""
+    """Return the cell's error after the server refused a part of a job; no part of it exists."""
     namespace, words = target.namespace, error.message
-    target.client.forget()  # rights or the namespace may be others than they were
-    if error.code == 401 or error.code >= 500:  # it is not about this job
+    target.client.forget()  # rights or the namespace may have changed
+    if error.code == 401 or error.code >= 500:  # not caused by this job
         return ClusterFault(words, error.hint)
     if error.code == 404 and "namespaces" in words:
         return _no_namespace(namespace)
@@ -180,12 +180,12 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
         return Insecure(
             f"Pod Security refuses this job's pods in the namespace {namespace}: "
             f"{words.partition('violates PodSecurity ')[2]}",
-            "Use an image and a namespace that go together: %image=…, %namespace=….",
+            "Use an image that fits the rules of the namespace: %image=…, %namespace=….",
         )
     if "exceeded quota" in words and not words.startswith("pods"):
         return ClusterFault(
             f"the cluster refuses this job: {words}",
-            "Something of it is counted. `ciao delete --finished` removes jobs that are over.",
+            "The quota counts objects. `ciao delete --finished` removes finished jobs.",
         )
     for part, directive, hint in _BLAME:
         if part in words:
@@ -196,5 +196,5 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
 
 def _no_namespace(namespace: str) -> ClusterFault:
     return ClusterFault(
-        f"there is no namespace {namespace}.", "Name one that exists: %namespace=…."
+        f"there is no namespace {namespace}.", "Name an existing namespace: %namespace=…."
     )

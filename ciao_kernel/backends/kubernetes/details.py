@@ -1,4 +1,4 @@
-"""What a job's objects and events tell beside its status: pure functions from objects."""
+"""Details of a job beyond its status, from its objects and events: pure functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import Condition, Group, Incident
 
 _MOST = 20
-"""Events that are shown, the newest ones."""
+"""Number of events to show: the newest."""
 
 
 def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
-    """Names and values of what was asked for; what nobody asked for is left out."""
+    """Return names and values of the properties that are set."""
     found = status.get(item, "spec", "runPolicy")
     policy = found if isinstance(found, dict) else {}
     spec = next(iter(_pod_specs(item).values()), {})
@@ -38,7 +38,7 @@ def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
 
 
 def groups(item: Manifest) -> tuple[Group, ...]:
-    """What the replicas of each role are made of."""
+    """Return number, image, limits and restart policy of each role's replicas."""
     found = []
     for role, spec in _pod_specs(item).items():
         container = (status.many(spec, "containers") or [{}])[0]
@@ -57,7 +57,7 @@ def groups(item: Manifest) -> tuple[Group, ...]:
 
 
 def conditions(item: Manifest) -> tuple[Condition, ...]:
-    """The job's conditions, in the operator's order."""
+    """Return the job's conditions, in the operator's order."""
     return tuple(
         Condition(
             str(one.get("type") or ""),
@@ -71,11 +71,11 @@ def conditions(item: Manifest) -> tuple[Condition, ...]:
 
 
 def incidents(events: Iterable[Manifest], since: float) -> tuple[Incident, ...]:
-    """The newest events, repeated ones as one with their count.
+    """Return the newest events; repeated events are merged and counted.
 
     Args:
-        events: As the server lists them.
-        since: Older ones belong to an earlier job of the same name.
+        events: The events as the server lists them.
+        since: Time of the job; older events belong to an earlier job of the same name.
     """
     found: dict[tuple[str, str, str], Incident] = {}
     for event in events:
@@ -99,13 +99,13 @@ def incidents(events: Iterable[Manifest], since: float) -> tuple[Incident, ...]:
 
 
 def shown(item: Manifest) -> Manifest:
-    """The object without the server's book-keeping of who wrote which field."""
+    """Return the object without the server's records of who wrote which field."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     return {**item, "metadata": meta}
 
 
 def _pod_specs(item: Manifest) -> dict[str, Manifest]:
-    """The pod spec of each role, as the kind spells it."""
+    """Return the pod spec of each role, with the role as the kind spells it."""
     try:
         templates = manifest.pods_of(item)
         return {role: template["spec"] for role, template in templates.items()}

@@ -1,4 +1,4 @@
-"""Follows a job: the states of its replicas and all that they write, until it is settled."""
+"""Follows a job: the states of its replicas and all their output, until it is settled."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ciao_kernel.kube.watch import Watched
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _AWAY = 2.0
-"""Seconds after which a server that does not answer is spoken of."""
+"""Seconds without an answer after which the user is told."""
 _TICK = 0.5
-"""Seconds after which the state is looked at though nothing has changed: waits grow long."""
+"""Seconds after which the state is checked without any change: time limits may have passed."""
 _LAST_WORDS = 0.5
-"""Seconds after a job's end in which all that runs is read on: others may fail with it."""
+"""Seconds after a job's end in which all replicas are read: others may fail with it."""
 _SKEW = 60.0
 """Seconds by which this machine's clock and the cluster's may differ."""
 _PACE = 0.05
-"""Seconds between two looks at the state: a thousand pods change one by one."""
+"""Minimum seconds between two checks of the state: a thousand pods change one by one."""
 _DENIED = 20.0
-"""Seconds for which a refusal is not believed where the same was allowed before."""
+"""Seconds for which a refusal is retried if the same request was allowed before."""
 
 
 async def follow(
@@ -40,14 +40,14 @@ async def follow(
 
     Args:
         client: The job's API server.
-        job: What to follow.
-        path: Of the job's object, with its name.
-        logs: Folder that gets one file a replica, for what a display leaves out.
-        settings: Patience and waits.
+        job: The job to follow.
+        path: Path of the job's object, with its name.
+        logs: Folder for one log file per replica, because displays may leave lines out.
+        settings: Timeouts.
         since: Seconds since the epoch; older lines are left out.
 
     Raises:
-        ClusterFault: The server was away for too long; the job may well run on.
+        ClusterFault: The server did not answer for too long; the job may still be running.
     """
     follower = _Follower(client, job, path, logs, settings, since)
     try:
@@ -70,19 +70,19 @@ class _Follower:
         self._selector = {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}
         self._pods = self._list_of_pods()
         oldest = status.text(since) if since else None
-        self._partly = bool(since)  # how old lines are that were kept, nobody knows
+        self._partly = bool(since)  # saved lines have no times
         self._kept = Kept(logs, write=not since)
         self._members = Members(client, job, self._pods, self._kept, oldest, self._awake.set)
         self._reasons = Reasons(client, job, settings.hopeless_wait, self._awake.set)
         self._tasks: list[asyncio.Task[None]] = []
         self._renewed = False
-        """Whether the pods are listed anew, since the job is over."""
+        """True after the pods were listed again because of the job's end."""
         self._uid = job.uid
         self._item: Object | None = None
         self._last: Object | None = None
-        """As it was last, also once it is gone."""
+        """The last known object, also after its deletion."""
         self._whole: frozenset[Replica] = frozenset()
-        """Whose logs were read to their ends, once the job is over."""
+        """Replicas whose logs were read completely, set at the job's end."""
         self._told_away = self._told_fault = False
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class _Follower:
                     return
                 if shown and not shown.state.over:
                     shown = self._deleted()
-                    # Its pods may have time to end. What they write comes still.
+                    # Its pods may still be ending; their output is still read.
                     yield replace(status.settled(shown), settled=False)
                 continue
             now = status.of_job(self._job, self._item, self._members.statuses())
@@ -142,7 +142,7 @@ class _Follower:
                 over_since = over_since or time.monotonic()
                 waited = time.monotonic() - over_since
                 drained = self._members.drained(self._awaited(now, waited))
-                # What seems to run on may be gone, and nobody have said so.
+                # A pod that seems to run may be gone without an event.
                 late = waited > self._settings.linger + _LAST_WORDS
                 if (drained or late) and self._certain() and drained:
                     for event in self._members.output():
@@ -150,21 +150,21 @@ class _Follower:
                     self._whole = self._members.read()
                     yield status.settled(now)
                     return
-            else:  # it was given up for what its pods waited for, and now they run
+            else:  # the job was given up while its pods waited, and now they run
                 over_since, self._renewed = 0.0, False
             if now != shown:
                 shown = now
                 yield now
 
     async def _pause(self, within: float) -> None:
-        """Wait for output, for a change, or for the time to look again."""
+        """Wait for output or for a change, for so many seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._awake.wait()
         self._awake.clear()
 
     def _look(self) -> list[str]:
-        """Take what changed, and say what somebody else did to the job."""
+        """Take the changes, and return sentences about changes of the job by somebody else."""
         before, self._item = self._item, self._found()
         self._last = self._jobs.take().get(self._uid) or self._last
         self._members.renew(self._pods)
@@ -177,7 +177,7 @@ class _Follower:
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
 
     def _found(self) -> Object | None:
-        """The job's object; None once it is gone, whatever has its name by then."""
+        """Return the job's object; None after its deletion, even if another job has its name."""
         items = self._jobs.items
         if self._uid:
             return items.get(self._uid)
@@ -200,21 +200,21 @@ class _Follower:
     # ------------------------------------------------------------------------------- end
 
     def _certain(self) -> bool:
-        """Whether the pods are known as they are since the job's end; else list them anew, once.
+        """Return whether the pods' states are newer than the job's end; if not, list them once.
 
-        Their watch may be behind the job's: after an outage each comes back in its own time, and
-        a connection that died without an error is taken for a silent one for a minute and more.
+        The pods' watch may be behind the job's: after an outage each watch reconnects by itself,
+        and a connection that died without an error seems only silent for over a minute.
         """
         if self._renewed or (self._pods.away_since is None and self._members.succeeded()):
             return True
         self._members.update(self._pods.take(), self._uid)
-        self._tasks[-1].cancel()  # their watch, which was started last
+        self._tasks[-1].cancel()  # the pods' watch, which was started last
         self._renewed, self._pods = True, self._list_of_pods()
         self._start(self._listed_anew(self._pods))
         return False
 
     async def _listed_anew(self, pods: Watched) -> None:
-        """Watch from a new list on; servers that have just started may refuse what is allowed."""
+        """Watch from a new list; a server that just started may refuse allowed requests."""
         denied = time.monotonic()
         while True:
             try:
@@ -226,15 +226,15 @@ class _Follower:
 
     @property
     def _grace(self) -> float:
-        """Seconds after a job's end in which its pods go, and their last lines come."""
+        """Seconds after a job's end in which its pods end and their last lines arrive."""
         return self._settings.linger + self._settings.stop_grace + _LAST_WORDS
 
     def _awaited(self, now: Status, waited: float) -> Callable[[Replica], bool]:
-        """Which pods that still run are waited for, so many seconds after the job's end.
+        """Return a test for replicas to wait for, so many seconds after the job's end.
 
-        Workers get a moment to end by themselves (`linger`), and then their grace to write their
-        last lines. Nobody waits for a PS, nor for pods that stay, or wait for what never comes,
-        nor for those that hang since a job's end long ago.
+        Workers get a moment to end by themselves (`linger`), and then their grace period to write
+        their last lines. The test is false for a PS, for pods that are kept or can never start, and
+        for pods that hang since the end of a job long ago.
         """
         item = self._item or {}
         if waited <= _LAST_WORDS:
@@ -246,28 +246,28 @@ class _Follower:
         return lambda replica: within and replica.role not in endless
 
     def _gone(self, since: float) -> bool:
-        """Whether the pods of a job that somebody deleted are gone, and their last lines read."""
+        """Return whether a deleted job's pods are gone and read, or their time is over."""
         if time.monotonic() - since > self._grace:
             return True
         pods = any(pod is not None for pod in self._members.present().values())
         return not pods and self._members.drained(lambda _: True)
 
     def _deleted(self) -> Status:
-        """How a job that is gone is; it may have been over before, as with %ttl=1s."""
+        """Return the status of a deleted job; it may have ended before, as with %ttl=1s."""
         known = self._members.statuses()
         if self._last and (now := status.of_job(self._job, self._last, known)).state.over:
             return now
         return Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
 
     def _speak_of_files(self) -> Notice | None:
-        """Say once that lines are not kept any more."""
+        """Report once that no more lines are saved."""
         if self._told_fault or not (why := self._kept.fault):
             return None
         self._told_fault = True
-        return Notice(f"the logs are not kept on this machine any more: {why}.")
+        return Notice(f"no more log lines are saved on this machine: {why}.")
 
     def _speak_of_server(self) -> Notice | None:
-        """Say that the server is away, and that it is back; give up after long enough."""
+        """Report that the server is away or back; raise an error if it is away for too long."""
         watched = (self._jobs, self._pods)
         since = [one.away_since for one in watched if one.away_since is not None]
         if not since:
@@ -277,9 +277,9 @@ class _Follower:
         fault = next((one.fault for one in watched if one.fault), None)
         if away > self._settings.follow_patience:
             raise ClusterFault(
-                f"the API server has been away for {away:.0f} s ({fault}); {self._job.name} may "
-                "well run on.",
-                f"`%ciao attach {self._job.reference}` follows it again once the server is back.",
+                f"the API server has not answered for {away:.0f} s ({fault}); {self._job.name} may "
+                "still be running.",
+                f"`%ciao attach {self._job.reference}` follows the job when the server is back.",
             )
         if away > _AWAY and not self._told_away:
             self._told_away = True

@@ -1,7 +1,7 @@
-"""The pod that this kernel runs in, which may own jobs that are to end with it.
+"""The pod of this kernel, which may own jobs that must end with the kernel.
 
-A kernel cannot be relied on to delete its jobs: it may be killed, and when its pod is deleted its
-token is worth nothing any more. The cluster deletes what the pod owns, however the pod has gone.
+A kernel cannot always delete its jobs: it may be killed, and its token is invalid once its pod is
+deleted. The cluster deletes everything that the pod owns, however the pod ends.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SOON = 1.0
 
 
 async def owner(target: Target) -> Manifest | None:
-    """Return the ownerReference to this kernel's pod, for a job at a target.
+    """Return the owner reference to this kernel's pod, for a job at a target.
 
-    None where the kernel is not in a pod of that namespace, or cannot see its pod: an owner has to
-    be in the same namespace of the same cluster, or what it owns is deleted at once.
+    None if the kernel is not in a pod of that namespace, or cannot read its pod: an owner must be
+    in the same namespace of the same cluster, otherwise its objects are deleted at once.
     """
     if target.client.access.namespace != target.namespace:
         return None
@@ -35,7 +35,7 @@ async def owner(target: Target) -> Manifest | None:
 
 
 async def ends(target: Target) -> bool:
-    """Whether this kernel's pod is being deleted, as far as the API server says so soon."""
+    """Return whether this kernel's pod is being deleted; False without an answer in time."""
     try:
         async with asyncio.timeout(_SOON):
             _, pod = await _own(target)
@@ -45,11 +45,11 @@ async def ends(target: Target) -> bool:
 
 
 async def _own(target: Target) -> tuple[str, Manifest | None]:
-    """The name of this kernel's pod, and the pod; None where it cannot be seen."""
-    # A gateway names the pod. Elsewhere the host has its name, as a rule.
+    """Return the name of this kernel's pod, and the pod; None if it cannot be read."""
+    # A gateway sets the variable. Otherwise the host name is usually the pod's name.
     name = os.environ.get("KERNEL_POD_NAME") or socket.gethostname()
     access = target.client.access
-    if access.context:  # of a kubeconfig: any cluster's
+    if access.context:  # from a kubeconfig, which may name any cluster
         return name, None
     try:
         return name, await target.client.find(f"/api/v1/namespaces/{access.namespace}/pods/{name}")

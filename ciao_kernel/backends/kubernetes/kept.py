@@ -1,8 +1,8 @@
-"""The files that keep replicas' whole logs on this machine, for what a cell does not show.
+"""Files with the whole logs of replicas on this machine, because cells may leave lines out.
 
-Whoever follows a job a second time reads the logs again from their first lines, and may be
-interrupted, or find that the node has dropped the oldest lines: so a file that is there stays
-until the new one holds as much.
+A second follower of a job reads the logs from their first lines again. It may be interrupted, or
+the node may have dropped the oldest lines. An existing file therefore stays until the new file
+holds as much.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _PIECE = 1 << 16
 
 
 class Kept:
-    """The log files of one job that is followed.
+    """The log files of one followed job.
 
     Args:
-        folder: Gets one file a replica. Made if it is not there.
-        write: False where only a part of the logs is read: then the files stay as they are.
+        folder: Folder for one file per replica. Created if it is missing.
+        write: False if only a part of the logs is read: then the files are not changed.
     """
 
     def __init__(self, folder: Path, *, write: bool) -> None:
@@ -31,7 +31,7 @@ class Kept:
         self._lock: BinaryIO | None = None
         self._files: dict[Replica, _File] = {}
         self.fault = ""
-        """Why lines are not kept any more; "" while they are."""
+        """Reason why no more lines are saved; "" while they are."""
         if not write:
             return
         try:
@@ -42,23 +42,23 @@ class Kept:
             return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another cell follows the job, and keeps the files
+        except OSError:  # another cell follows the job, and writes the files
             lock.close()
         else:
             self._lock = lock
 
     def path(self, replica: Replica) -> Path:
-        """Where a replica's log is."""
+        """Return the path of a replica's log."""
         return self._folder / f"{replica}.log"
 
     def lines(self, replica: Replica) -> Iterator[bytes]:
-        """What is kept of a replica, some whole lines at a time."""
+        """Yield the saved lines of a replica, some whole lines at a time."""
         with contextlib.suppress(OSError), self.path(replica).open("rb") as file:
             while data := b"".join(file.readlines(_PIECE)):
                 yield data
 
     def write(self, replica: Replica, data: bytes) -> None:
-        """Keep lines. A full disk ends the keeping, and not the following."""
+        """Save lines. A full disk ends the saving, but not the following."""
         if self._lock is None or self.fault:
             return
         try:
@@ -69,10 +69,10 @@ class Kept:
             self.fault = error.strerror or str(error)
 
     def close(self, whole: Collection[Replica] = ()) -> None:
-        """End the keeping.
+        """End the saving.
 
         Args:
-            whole: Who was read to its end, so that even a shorter file replaces an old one.
+            whole: Replicas that were read to their end: even a shorter file replaces an old file.
         """
         for replica, file in self._files.items():
             with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ class Kept:
 
 
 class _File:
-    """One log; beside the one that is there already as long as it is shorter."""
+    """One log, written beside an existing file until it is as long."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,15 +106,15 @@ class _File:
             self._part.unlink()
 
     def _take_over(self) -> None:
-        """Put the new file in the old one's place; what only that one holds stays beside it."""
+        """Replace the old file by the new; an old file with other lines is kept beside it."""
         if not self._goes_on():
-            # The node has dropped the oldest lines, or the pod was made again since.
+            # The node has dropped the oldest lines, or the pod was created again.
             self._path.replace(self._path.with_suffix(".earlier.log"))
         self._part.replace(self._path)
         self._old = 0
 
     def _goes_on(self) -> bool:
-        """Whether the new file begins with all of the old one."""
+        """Return whether the new file begins with the whole old file."""
         with self._path.open("rb") as old, self._part.open("rb") as new:
             while data := old.read(_PIECE):
                 if new.read(len(data)) != data:

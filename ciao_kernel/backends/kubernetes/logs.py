@@ -1,4 +1,4 @@
-"""Reads what a replica has written so far; following is :mod:`.follow`'s."""
+"""Reads the output of a replica so far; :mod:`.follow` follows it."""
 
 from __future__ import annotations
 
@@ -15,43 +15,42 @@ from ciao_kernel.model.queries import LogOptions, last_lines
 async def read(
     client: Client, job: Job, replica: Replica, options: LogOptions, kept: Path
 ) -> bytes:
-    """Ask the pod, else read what was followed here.
+    """Read the log of the pod, otherwise the log saved on this machine.
 
     Args:
         client: The API server.
-        job: Which job.
-        replica: Whose log.
-        options: Which part.
-        kept: The file of this replica, which may exist.
+        job: The replica's job.
+        replica: The replica to read.
+        options: The part to read.
+        kept: The saved log of this replica, which may be missing.
 
     Raises:
-        Refused: The server says no, and nothing was kept here.
-        BackendError: There is no such part.
+        Refused: The server refuses, and no log was saved here.
+        BackendError: The requested part does not exist.
     """
     path = f"/api/v1/namespaces/{job.place}/pods/{job.name}-{replica}"
     try:
         pod = await client.get(path)
         if not marks.is_part_of(pod, job.uid):
-            raise Refused(f"the pod {job.name}-{replica} is another job's.", code=404)
+            raise Refused(f"the pod {job.name}-{replica} belongs to another job.", code=404)
         query = {"container": marks.container(pod), **_query(options)}
         data = await client.text(f"{path}/log", **query)
     except (Refused, ClusterFault) as error:
         gone = isinstance(error, Refused) and error.code in (400, 404)
         if options.previous and isinstance(error, Refused) and error.code == 400:
             raise BackendError(
-                f"{replica} of {job.name} was not started a second time in its pod: there is no "
-                "log before this one.",
-                "Leave --previous out.",
+                f"{replica} of {job.name} was not restarted in its pod: there is no previous log.",
+                "Omit --previous.",
             ) from None
         if not kept.exists():
-            if gone:  # not started yet, or deleted by now
+            if gone:  # not started yet, or already deleted
                 return b""
             raise
         if options.previous or options.timestamps or options.since:
             raise BackendError(
                 f"the log of {replica} cannot be read from the cluster ({error.message.rstrip('.')}"
-                f"); what was followed here is in {kept}, without times.",
-                "Leave --previous, --timestamps and --since out to see that.",
+                f"); the lines saved on this machine are in {kept}, without times.",
+                "Omit --previous, --timestamps and --since to see them.",
             ) from error
         data = await asyncio.to_thread(kept.read_bytes)
     return data if options.tail is None else last_lines(data, options.tail)

@@ -1,4 +1,4 @@
-"""Finds and lists jobs: in a namespace, in all of them, and where this machine submitted some."""
+"""Finds and lists jobs: in one namespace, in all, and where this machine submitted jobs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.model.queries import Where
 
 _PAGE = 500
-"""Objects of one answer: the server makes each page by itself, and none takes long."""
+"""Objects in one answer: the server makes each page separately, and in a short time."""
 _ELSEWHERE = 4.0
-"""Seconds that another cluster has to say whether a job is there."""
+"""Seconds in which another cluster must answer whether it has a job."""
 _PODS = f"{marks.OPERATOR_JOB},{marks.OURS}"
 
 Found = tuple[Job, Status]
@@ -30,57 +30,57 @@ class Lookup:
 
     Args:
         targets: Opens clusters.
-        places: Where this machine submitted jobs.
+        places: Places in which this machine submitted jobs.
     """
 
     def __init__(self, targets: Targets, places: Places) -> None:
         self._targets, self._places = targets, places
 
     def here(self, job: Job) -> Job:
-        """Say how a command names the job, and where on this machine its logs are."""
+        """Return the job with its options for commands and the folder of its logs."""
         options = self._targets.options(job.context, job.place)
         return replace(job, folder=str(self._places.folder(job)), options=options)
 
     async def find(self, name: str, where: Where) -> Found:
-        """One job by its name; without words also where this machine submitted one.
+        """Return the job with this name; without options, search places of earlier jobs too.
 
         Raises:
-            NoSuchJob: There is none.
-            UsageError: There are several.
+            NoSuchJob: There is no such job.
+            UsageError: Several jobs have the name.
         """
         target = await self._targets.at(where)
         try:
             return await self._one(name, target, where.context)
-        except (NoSuchJob, Refused):  # none, or this user may not look there
+        except (NoSuchJob, Refused):  # not found, or not allowed
             if where.said or not (found := await self._elsewhere(name, target)):
                 raise
         if len(found) > 1:
             which = " or ".join(f"`{job.reference}`" for job, _ in found)
-            raise UsageError(f"there are {len(found)} jobs {name}.", f"Write {which}.")
+            raise UsageError(f"there are {len(found)} jobs named {name}.", f"Write {which}.")
         return found[0]
 
     async def object(self, name: str, target: Target, resource: str = "") -> tuple[str, Manifest]:
-        """A job's path and object; of any kind, unless its kind is known.
+        """Return a job's path and object; search all kinds unless ``resource`` names the kind.
 
         Raises:
-            NoSuchJob: There is none.
+            NoSuchJob: There is no job with this name.
         """
         async for path, item in target.find(name, resource):
             if _is_ours(item):
                 return path, item
         raise NoSuchJob(
             f"there is no job {name} in the namespace {target.namespace}.",
-            "`%ciao jobs` lists those that exist, and takes --namespace.",
+            "`%ciao jobs` lists all jobs; --namespace selects another namespace.",
         )
 
     async def jobs(self, where: Where) -> list[Found]:
-        """All jobs of ciao there, oldest first.
+        """Return all jobs of ciao in a place, oldest first.
 
-        Without words, those of the settings' namespace, and what this machine submitted to others
-        of the same cluster.
+        Without options: the jobs in the settings' namespace, and the jobs that this machine
+        submitted to other namespaces of the same cluster.
 
         Raises:
-            ClusterFault: This user may not list them.
+            ClusterFault: This user may not list the jobs.
         """
         target = await self._targets.at(where)
         if where.everywhere:
@@ -105,8 +105,8 @@ class Lookup:
             job = self.here(job_of(item, kind, context))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise BackendError(
-                f"the job {name} in the namespace {target.namespace} cannot be understood: its "
-                f"annotations were changed ({type(error).__name__}: {error}).",
+                f"the job {name} in the namespace {target.namespace} has invalid annotations "
+                f"({type(error).__name__}: {error}).",
                 f"`kubectl get -n {target.namespace} {kind} {name} -o yaml` shows them.",
             ) from error
         selector = f"{marks.OPERATOR_JOB}={name}"
@@ -114,13 +114,13 @@ class Lookup:
         return _with_status(job, item, _by_job(await pods))
 
     async def _elsewhere(self, name: str, here: Target) -> list[Found]:
-        """The jobs of a name that this machine submitted, where they still exist."""
+        """Return the existing jobs of this name that this machine submitted elsewhere."""
 
         async def at(place: Place) -> list[Found]:
             if (place.context, place.namespace) == (here.context, here.namespace):
                 return []
             context = "" if place.context == here.context else place.context
-            # Gone, or nobody answers: one of many clusters must not hold up the others.
+            # A missing job or a silent cluster must not delay the answers of the others.
             with contextlib.suppress(BackendError, TimeoutError):
                 async with asyncio.timeout(_ELSEWHERE):
                     target = await self._targets.at(Where(context, place.namespace))
@@ -132,7 +132,7 @@ class Lookup:
         return [pair for found in lists for pair in found]
 
     async def _forget(self, place: Place, here: Target) -> None:
-        """Forget a place whose job is surely gone, and was not only left out of a list."""
+        """Forget a place if its job is certainly gone, and not only missing from a list."""
         name = place.folder.name.rpartition("-")[0]
         with contextlib.suppress(BackendError):
             try:
@@ -145,7 +145,7 @@ class Lookup:
                     self._places.forget(place)
 
     async def _submitted(self, here: Target, known: Iterable[Place]) -> list[Found]:
-        """What this machine submitted to other namespaces of a cluster, and still exists."""
+        """Return existing jobs that this machine submitted to other namespaces of a cluster."""
         others: dict[str, list[Place]] = {}
         for place in known:
             if place.context == here.context and place.namespace != here.namespace:
@@ -155,7 +155,7 @@ class Lookup:
             try:
                 listed = await self._listed(Target(here.client, namespace), "")
             except BackendError:
-                return []  # a namespace that is gone, or closed to this user by now
+                return []  # the namespace is gone, or this user has lost access
             for place in places:
                 if not any(place.holds(job) for job, _ in listed):
                     await self._forget(place, here)
@@ -176,7 +176,7 @@ class Lookup:
             except Refused as error:
                 if error.code not in (403, 404):
                     raise
-                return error  # a kind that this user has nothing to do with
+                return error  # a kind that this user may not list
 
         pods, *answers = await asyncio.gather(
             pages(target.client, f"/api/v1{scope}/pods", _PODS),
@@ -208,42 +208,42 @@ class Lookup:
 
 
 async def _see(target: Target) -> None:
-    """Raise where a namespace that was named does not exist, as far as this user may know."""
+    """Raise an error if the namespace does not exist, as far as this user may read it."""
     try:
         await target.client.get(f"/api/v1/namespaces/{target.namespace}")
     except Refused as error:
         if error.code == 404:
             raise ClusterFault(
                 f"there is no namespace {target.namespace} in {target.client.access.source}.",
-                "`kubectl get namespaces` lists those that there are.",
+                "`kubectl get namespaces` lists all namespaces.",
             ) from None
 
 
 _States = dict[tuple[str, str], list[tuple[Manifest, ReplicaStatus]]]
-"""Pods by the namespace and the name of their jobs."""
+"""Pods and their statuses, by the namespace and the name of their jobs."""
 
 
 def job_of(item: Manifest, resource: str, context: str) -> Job:
-    """The job of an object.
+    """Return the job of an object.
 
     Raises:
-        KeyError, ValueError: It is none of ours.
+        KeyError, ValueError: The object is not a job of ciao.
     """
     created = status.stamp(item["metadata"].get("creationTimestamp"))
     return replace(marks.job(item, created, resource), context=context)
 
 
 async def pages(client: Client, path: str, selector: str = "", **fields: str) -> list[Manifest]:
-    """List objects, however many there are.
+    """List any number of objects, in pages.
 
     Args:
         client: The API server.
-        path: Of the list.
-        selector: By labels.
+        path: Path of the list.
+        selector: Label selector.
         fields: ``fieldSelector``.
 
     Raises:
-        Refused, ClusterFault: As the client says.
+        Refused, ClusterFault: From the client.
     """
     wanted = fields | ({"labelSelector": selector} if selector else {})
     query = {**wanted, "limit": str(_PAGE)}
@@ -254,7 +254,7 @@ async def pages(client: Client, path: str, selector: str = "", **fields: str) ->
         except Refused as error:
             if error.code != 410 or "limit" not in query:
                 raise
-            # The list has grown too old between two pages: all of it at once, then.
+            # The list has expired between two pages: read all of it at once.
             query, found = dict(wanted), []
             continue
         found += status.many(listed, "items")
@@ -298,12 +298,12 @@ def _not_allowed(target: Target, right: str, *, everywhere: bool) -> ClusterFaul
     source = target.client.access.source
     if everywhere:
         return ClusterFault(
-            f"you may not list the jobs of all namespaces of {source}: not allowed is {right} "
-            "in the whole cluster.",
-            "Name a namespace, --namespace NAME; or ask for a ClusterRole with that right.",
+            f"you may not list the jobs of all namespaces of {source}: you lack the right to "
+            f"{right} in the whole cluster.",
+            "Name a namespace (--namespace NAME), or ask for a ClusterRole with this right.",
         )
     return ClusterFault(
         f"you may not list the jobs of the namespace {target.namespace} of {source}: "
-        f"not allowed is {right}.",
-        "Ask for the Role of deploy/rbac/, or name another namespace: --namespace NAME.",
+        f"you lack the right to {right}.",
+        "Ask for the Role in deploy/rbac/, or name another namespace: --namespace NAME.",
     )

@@ -1,4 +1,4 @@
-"""From a plan to the objects that are created: pure functions, dicts out."""
+"""Objects to create for a plan: pure functions that return dicts."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from ciao_kernel.plugins import JobManifest, Plan
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What one submission creates: what is beside the job first, then the job."""
+    """Objects that one submission creates: the job, and the objects beside it."""
 
     beside: tuple[Manifest, ...]
     job: Manifest
     path: str
-    """Of the job's kind in the API, up to the namespace's jobs."""
+    """API path of the namespace's jobs of this kind."""
     secured: bool = False
-    """Whether its pods ask for no rights, as :func:`secured` makes them."""
+    """True if the pods need no privileges, as :func:`secured` makes them."""
 
 
 def kind_of(plan: Plan) -> JobManifest:
-    """What kind of job it will be. Its pods are empty: nobody looks at them."""
+    """Return the kind of the job, with empty pods: only the kind is used."""
     empty: Manifest = {"metadata": {}, "spec": {"containers": [{}]}}
     return plan.framework.manifest(plan.spec, {group.role: empty for group in plan.spec.groups})
 
 
 def collection(made: JobManifest, namespace: str) -> str:
-    """The path that jobs of a kind are created at."""
+    """Return the path at which jobs of a kind are created."""
     return f"/apis/{made.api_version}/namespaces/{namespace}/{made.plural}"
 
 
 def objects(
     plan: Plan, job: Job, artifact: Artifact, settings: Settings, run: str, *, sleeps: bool
 ) -> Objects:
-    """Return everything that a job consists of.
+    """Return all objects of a job.
 
     Args:
-        plan: What to run.
-        job: Its name and place.
-        artifact: What the builder made.
-        settings: Default image, time to live, graces.
-        run: A word that no other submission has.
-        sleeps: Whether the cluster knows ``preStop.sleep`` (Kubernetes 1.30).
+        plan: The program to run, with its options.
+        job: Name and place of the job.
+        artifact: Result of the builder.
+        settings: Default image, time to live, grace periods.
+        run: Unique identifier of the submission.
+        sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
     """
     roles = [group for group in plan.spec.groups if group.count]
     pods = {
@@ -88,7 +88,7 @@ def objects(
 
 
 def pods_of(body: Manifest) -> dict[str, Manifest]:
-    """Return the pod templates of a job's manifest, by the role as the kind spells it."""
+    """Return the pod templates of a job's manifest by role, as the kind spells it."""
     spec = body.get("spec")
     for value in spec.values() if isinstance(spec, dict) else ():
         if (
@@ -101,9 +101,9 @@ def pods_of(body: Manifest) -> dict[str, Manifest]:
 
 
 def shape(made: Objects) -> str:
-    """Return what two jobs have in common that a cluster takes or refuses alike.
+    """Return a text that is equal for jobs that a cluster accepts or refuses alike.
 
-    That is everything but their names and their source.
+    The text covers everything but their names and their source.
     """
     own = [made.job, *made.beside]
     names = {one["metadata"]["name"]: f"<{number}>" for number, one in enumerate(own)}
@@ -120,10 +120,10 @@ def shape(made: Objects) -> str:
 
 
 def secured(made: Objects) -> Objects:
-    """Return the objects with pods that Pod Security's level ``restricted`` lets in.
+    """Return the objects with pods that Pod Security accepts at the level ``restricted``.
 
-    Not the way that all pods are made: an image whose user is root does not start then, and one
-    that starts may not write what belongs to others.
+    Not the default: an image whose user is root would not start, and other images could not
+    write files of other users.
     """
     body = copy.deepcopy(made.job)
     for pod in pods_of(body).values():
@@ -145,8 +145,8 @@ def _run_policy(plan: Plan, settings: Settings) -> Manifest:
     cluster = plan.spec.cluster
     ttl = cluster.ttl if cluster.ttl is not None else int(settings.ttl)
     found: Manifest = {
-        # By the operator, so that a PS goes also when nobody follows the job. For "all" the job
-        # itself is deleted once its logs are read, which the operator could not know.
+        # The operator deletes pods, so that a PS ends even if nobody follows the job. For "all"
+        # the job itself is deleted after its logs are read; the operator cannot know that time.
         "cleanPodPolicy": "None" if policy is CleanPolicy.NONE else "Running",
         "ttlSecondsAfterFinished": ttl,
     }
@@ -180,28 +180,28 @@ def _pod(
     if cluster.env_secrets:
         container["envFrom"] = [{"secretRef": {"name": name}} for name in cluster.env_secrets]
     if sleeps and settings.linger >= 1:
-        # When worker-0 has ended the job is over, and the operator deletes those that still run.
-        # They get a moment to end by themselves, and to write their last lines.
+        # When worker-0 has ended, the job is over and the operator deletes the running pods.
+        # They get a moment to end by themselves and to write their last lines.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": int(settings.linger)}}}
     spec: Manifest = {
         "containers": [container],
         "volumes": [
             *artifact.volumes,
-            # PyTorch's data loaders share tensors there; a container's own has 64 MiB.
+            # PyTorch's data loaders share tensors there; the default size is 64 MiB.
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
         "terminationGracePeriodSeconds": max(1, round(settings.linger + settings.stop_grace)),
         "enableServiceLinks": False,
-        # Else the program is process 1, which SIGTERM does not end unless it asks for that: each
+        # Otherwise the program is process 1, which SIGTERM does not end without a handler: each
         # stop, and each end of a PS, would take the whole grace period.
         "shareProcessNamespace": True,
         "automountServiceAccountToken": cluster.service_account is not None,
     }
     if plan.spec.deadline is not None:
-        # The operator looks at its own deadline when something else happens; a kubelet at once.
+        # The operator checks its deadline only when something else changes; the kubelet at once.
         spec["activeDeadlineSeconds"] = plan.spec.deadline
     if artifact.init_containers:
-        # A quota that wants limits wants them of every container.
+        # A quota that requires limits requires them for every container.
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     spec |= _placement(cluster)
@@ -212,7 +212,7 @@ def _pod(
                 **marks.labels(job.name),
                 "sidecar.istio.io/inject": "false",
             },
-            # With a sidecar a pod never ends. Old versions of Istio read the annotation.
+            # With a sidecar the pod never ends. Old versions of Istio read the annotation.
             "annotations": {**dict(cluster.annotations), "sidecar.istio.io/inject": "false"},
         },
         "spec": spec,
@@ -220,12 +220,12 @@ def _pod(
 
 
 def architecture(plan: Plan, settings: Settings) -> str:
-    """What the replicas' nodes are, in Go's words: as the cell picks them, else the setting."""
+    """Return the nodes' architecture in Go's terms: from the cell, else from the setting."""
     return dict(plan.spec.cluster.node_selector).get("kubernetes.io/arch") or settings.architecture
 
 
 def image_of(plan: Plan, settings: Settings) -> str:
-    """The image of a job's replicas: the cell's, the settings', the framework's."""
+    """Return the image of a job's replicas: from the cell, the settings or the framework."""
     named: Mapping[str, str] = settings.images
     return plan.spec.cluster.image or named.get(plan.framework.name) or plan.framework.image
 
@@ -246,7 +246,7 @@ def _placement(cluster: ClusterSpec) -> Manifest:
 
 
 def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
-    """The variables of every replica; the operator adds the framework's own."""
+    """Return the variables of every replica; the operator adds those of the framework."""
 
     def from_label(name: str, label: str) -> Manifest:
         path = f"metadata.labels['{label}']"
@@ -255,7 +255,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     own = {"CIAO_JOB": job.name, "PYTHONUNBUFFERED": "1", **dict(artifact.env)}
     told = dict(plan.spec.env)
     if (path := dict(artifact.env).get("PYTHONPATH")) and "PYTHONPATH" in told:
-        # The packages lie there that the builder brings. Else they could not be imported.
+        # The builder's packages are there; otherwise they could not be imported.
         told["PYTHONPATH"] = f"{path}:{told['PYTHONPATH']}"
     own |= told
     return [
@@ -267,7 +267,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
 
 
 def _literal(text: str) -> str:
-    """Keep Kubernetes from putting a variable in the place of ``$(NAME)``, and ``$`` for ``$$``."""
+    """Escape ``$``: Kubernetes replaces ``$(NAME)`` by a variable, and ``$$`` by ``$``."""
     return text.replace("$", "$$")
 
 
@@ -280,5 +280,5 @@ def _resources(plan: Plan, role: str) -> Manifest:
         found["memory"] = asked.memory
     if asked.gpu and asked.gpu.count:
         found[asked.gpu.resource] = str(asked.gpu.count)
-    # Both the same: a replica that gets more than it asked for is the first to be evicted.
+    # Equal values: a replica that uses more than it requested is evicted first.
     return {"requests": found, "limits": dict(found)} if found else {}

@@ -1,4 +1,4 @@
-"""Labels and annotations: by them any kernel or terminal finds a job and what belongs to it."""
+"""Labels and annotations, by which any kernel or terminal finds a job and its objects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ciao_kernel.plugins import DEFAULT_CONTAINER
 BACKEND = "kubernetes"
 API = "/apis/kubeflow.org/v1"
 KINDS = ("tfjobs", "pytorchjobs")
-"""The kinds that the built-in frameworks make, as they stand in paths."""
+"""The kinds of the built-in frameworks, as written in paths."""
 
 MANAGED = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED}=ciao"
 JOB = "ciao-kernel/job"
 RUN = "ciao-kernel/run"
-"""A number that only one submission has: an answer that got lost is told apart by it."""
+"""Unique identifier of a submission: it identifies the objects if an answer gets lost."""
 _OWNER = "ciao-kernel/owner"
 _FRAMEWORK = "ciao-kernel/framework"
 _REPLICAS = "ciao-kernel/replicas"
@@ -30,24 +30,24 @@ _DETACHED = "ciao-kernel/detached"
 _ROLE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _MOST = 10_000
 
-# The operator's own, on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
+# Labels of the operator on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
 OPERATOR_JOB = "training.kubeflow.org/job-name"
 OPERATOR_ROLE = "training.kubeflow.org/replica-type"
 OPERATOR_INDEX = "training.kubeflow.org/replica-index"
 
 
 def labels(job: str) -> dict[str, str]:
-    """The labels of everything that belongs to a job."""
+    """Return the labels of everything that belongs to a job."""
     return {MANAGED: "ciao", JOB: job}
 
 
 def notes(job: Job, run: str, decider: Replica, endless: Iterable[str]) -> dict[str, str]:
-    """What of a job the cluster has no field for.
+    """Return annotations with the properties of a job for which the cluster has no field.
 
     Args:
-        job: Whose.
+        job: The job.
         run: For :data:`RUN`.
-        decider: Whose success is the job's.
+        decider: The replica whose success is the job's success.
         endless: Roles that never end by themselves.
     """
     counts: dict[str, int] = {}
@@ -67,24 +67,24 @@ def notes(job: Job, run: str, decider: Replica, endless: Iterable[str]) -> dict[
 
 
 def job(item: Manifest, created: float, resource: str = "") -> Job:
-    """Return the job of an object, whoever wrote its annotations.
+    """Return the job of an object; anybody may have written its annotations.
 
     Args:
         item: The object.
         created: Seconds since the epoch.
-        resource: Its kind, as it stands in a path.
+        resource: Its kind, as written in paths.
 
     Raises:
-        KeyError, ValueError: It is none of ours.
+        KeyError, ValueError: The object is not a job of ciao.
     """
     meta = item["metadata"]
     notes = meta.get("annotations") or {}
     replicas: list[Replica] = []
     for word in notes[_REPLICAS].split():
         role, _, count = word.partition("=")
-        # Anybody in the namespace may write it, and it becomes part of paths.
+        # Anybody in the namespace may write this value, which becomes part of paths.
         if not _ROLE.fullmatch(role) or int(count) > _MOST - len(replicas):
-            raise ValueError(f"{word[:40]!r} are no replicas")
+            raise ValueError(f"invalid replicas: {word[:40]!r}")
         replicas += [Replica(role, index) for index in range(int(count))]
     return Job(
         name=meta["name"],
@@ -104,50 +104,50 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
 
 
 def path(namespace: str, resource: str, name: str) -> str:
-    """Where a job's object is; ``resource`` is its kind as it stands in a path."""
+    """Return the path of a job's object; ``resource`` is its kind as written in paths."""
     return f"{API}/namespaces/{namespace}/{resource}/{name}"
 
 
 def collection(item: Manifest) -> str:
-    """Where an object beside a job is created: a ConfigMap or a Secret."""
+    """Return the path at which a job's ConfigMap or Secret is created."""
     return f"/api/v1/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"
 
 
 def decider(item: Manifest) -> Replica | None:
-    """The replica whose success is the job's, as its framework said when it was submitted."""
+    """Return the replica whose success is the job's success, as recorded at its submission."""
     role, dash, index = _note(item, _DECIDER).rpartition("-")
     return Replica(role, int(index)) if dash and index.isdecimal() else None
 
 
 def endless(item: Manifest) -> frozenset[str]:
-    """The roles that never end by themselves, as the framework said: a parameter server."""
+    """Return the recorded roles that never end by themselves, such as a parameter server."""
     return frozenset(_note(item, _ENDLESS).split())
 
 
 def container(pod: Manifest) -> str:
-    """The name of the container that is the program; others may have been put beside it."""
+    """Return the name of the program's container; the pod may have other containers too."""
     if named := _note(pod, DEFAULT_CONTAINER):
         return named
     try:
         return str(pod["spec"]["containers"][0]["name"])
     except (KeyError, IndexError, TypeError):
-        return ""  # then the server takes the only one
+        return ""  # then the server takes the only container
 
 
 def _note(item: Manifest, name: str) -> str:
-    """An annotation; "" where there is none."""
+    """Return an annotation; "" if it is missing."""
     return str((item["metadata"].get("annotations") or {}).get(name) or "")
 
 
 def is_part_of(pod: Manifest, uid: str) -> bool:
-    """Whether a pod belongs to this very job, and not to an earlier one of the same name."""
+    """Return whether a pod belongs to this job, not to an earlier job of the same name."""
     owners = pod["metadata"].get("ownerReferences")
     found = [one.get("uid") for one in owners or () if isinstance(one, dict)]
     return not uid or not found or uid in found
 
 
 def replica(pod: Manifest) -> Replica | None:
-    """Which replica a pod is; None for one that does not say."""
+    """Return the replica of a pod; None if its labels do not name it."""
     labels = pod["metadata"].get("labels")
     found = labels if isinstance(labels, dict) else {}
     role, index = str(found.get(OPERATOR_ROLE) or ""), str(found.get(OPERATOR_INDEX) or "")

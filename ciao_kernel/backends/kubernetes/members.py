@@ -1,4 +1,4 @@
-"""The replicas of a job that is followed: the pod of each, what it says, and who reads its log."""
+"""The replicas of a followed job: the pod of each, its status, and the reader of its log."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ciao_kernel.kube.watch import Watched
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
 
 _WAITING = 64
-"""Pieces of output that readers may be ahead of who takes them."""
+"""Pieces of output that readers may queue ahead of the consumer."""
 _MOST = 10_000
 _OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
 _REST, _LONGEST_REST, _QUICK = 0.05, 0.25, 16
-"""Seconds for which each log rests after a read: with more than so many it rests longer, else
-most of the processor's time would go into waking up for a line or two."""
+"""Pause after each read of a log in seconds, its limit, and the number of logs from which it grows.
+With many short pauses most processor time would be spent on waking up for a line or two."""
 
 
 @dataclass
 class _Member:
-    """One replica: its pod of now, its last status, the readers of all its pods."""
+    """One replica: its current pod, its last status, the readers of all its pods."""
 
     status: ReplicaStatus
     pod: Object | None = None
     readers: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
-    """By the uid of the pod; whether all was read."""
+    """Readers by the uid of the pod; their result is True if all was read."""
 
 
 class Members:
@@ -39,11 +39,11 @@ class Members:
 
     Args:
         client: The API server.
-        job: Whose replicas.
-        pods: The job's pods, kept up to date by somebody else.
+        job: The job of the replicas.
+        pods: The job's pods; the caller keeps the list up to date.
         kept: The files of the logs.
-        since: RFC 3339 time of the oldest line that is wanted; None for all.
-        wake: Called when :meth:`output` has something.
+        since: RFC 3339 time of the oldest line to read; None for all lines.
+        wake: Called when :meth:`output` has events.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Members:
             for replica in job.replicas
         }
         self._owner: dict[str, Replica] = {}
-        """Which replica a pod is, by its uid."""
+        """Replicas by the uids of their pods."""
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._output: asyncio.Queue[Output | Notice] = asyncio.Queue(_WAITING)
 
@@ -74,26 +74,26 @@ class Members:
         await asyncio.gather(*readers, return_exceptions=True)
 
     def update(self, touched: Mapping[str, Object], job: str) -> None:
-        """Take what changed, and start the readers of new pods.
+        """Take the changes, and start the readers of new pods.
 
         Args:
-            touched: Pods that came, changed or went, by uid, as they were last.
-            job: The uid of the job: an earlier one of the same name may have left pods.
+            touched: Pods that were added, changed or deleted, by uid, in their last state.
+            job: The uid of the job: an earlier job of the same name may have left pods.
         """
         for uid, pod in sorted(touched.items(), key=lambda pair: _rank(pair[1])):
             self._take(uid, pod, job)
         self._tell(touched, status.DELETED)
 
     def renew(self, pods: Watched) -> None:
-        """Go on with a list that was read anew; what it touched is for :meth:`update`."""
+        """Continue with a new list of pods; :meth:`update` then takes its changes."""
         if pods is self._pods:
-            return  # else a pod that went since the last look would lose its last word
+            return  # otherwise a pod deleted since the last call would lose its last state
         self._pods = pods
-        # Nobody saw how those ended that are gone.
+        # Nobody saw the end of pods that are gone.
         self._tell(self._owner.keys() - pods.items.keys(), "")
 
     def _tell(self, uids: Iterable[str], why: str) -> None:
-        """Wake the readers of pods that changed, and note which pods are gone, and why."""
+        """Wake the readers of changed pods, and record which pods are gone, and why."""
         for uid in uids:
             for event in self._waiting.get(uid, ()):
                 event.set()
@@ -115,7 +115,7 @@ class Members:
         same = one.pod is not None and one.pod["metadata"]["uid"] == uid
         self._owner[uid] = replica
         one.pod = pod
-        # The last word of a pod that was deleted calls its end a failure.
+        # The last state of a deleted pod reports its end as a failure.
         if not same or one.status.reason != status.DELETED:
             one.status = replace(status.of_pod(pod, replica), log=one.status.log)
         if uid not in one.readers and one.status.node and uid in self._pods.items:
@@ -131,33 +131,33 @@ class Members:
     # --------------------------------------------------------------------------- what is known
 
     def statuses(self) -> dict[Replica, ReplicaStatus]:
-        """The last that is known of each replica, of gone pods too."""
+        """Return the last known status of each replica, also if its pod is gone."""
         return {replica: one.status for replica, one in self._members.items()}
 
     def present(self) -> dict[Replica, Object | None]:
-        """The pod of each replica, if it has one."""
+        """Return the pod of each replica; None if it has no pod."""
         return {replica: one.pod for replica, one in self._members.items()}
 
     def output(self) -> Iterator[Event]:
-        """What was read since the last call."""
+        """Yield the events since the last call."""
         while not self._output.empty():
             yield self._output.get_nowait()
 
     def replay(self) -> Iterator[Event]:
-        """The lines of replicas whose pods are gone, as far as they were kept here."""
+        """Yield the saved lines of replicas whose pods are gone."""
         for replica, one in self._members.items():
             if one.pod is None and not one.readers:
                 for data in self._kept.lines(replica):
                     yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
 
     def drained(self, awaited: Callable[[Replica], bool]) -> bool:
-        """Whether all that will come of a job that is over has come.
+        """Return whether all output of a finished job has arrived.
 
-        The logs of pods that have ended are read to their last lines in any case. A replica's
-        earlier pods have ended, whatever its present one does.
+        The logs of ended pods are always read to their last lines. A replica's earlier pods have
+        ended, even if its current pod runs.
 
         Args:
-            awaited: Whether a replica whose pod has not ended is still waited for.
+            awaited: Tells whether to wait for a replica whose pod has not ended.
         """
         for replica, one in self._members.items():
             runs = one.pod["metadata"]["uid"] if one.pod and not one.status.state.over else ""
@@ -169,7 +169,7 @@ class Members:
         return True
 
     def read(self) -> frozenset[Replica]:
-        """Those of whom nothing more will come: they have ended, and are read to the last line."""
+        """Return the replicas without further output: ended, and read to the last line."""
         return frozenset(
             replica
             for replica, one in self._members.items()
@@ -177,17 +177,17 @@ class Members:
         )
 
     def succeeded(self) -> bool:
-        """Whether every replica has; nothing takes that back, nor adds a line to it."""
+        """Return whether every replica has succeeded; then neither status nor log will change."""
         return all(one.status.state is State.SUCCEEDED for one in self._members.values())
 
     # ------------------------------------------------------------------------------------ logs
 
     async def _read(self, replica: Replica, uid: str, pod: Object) -> bool:
-        """Bring one pod's lines to the queue; a fault of one log is no fault of the job."""
+        """Put one pod's lines into the queue; a failure of one log is no failure of the job."""
         try:
             await self._copy(replica, uid, pod)
         except Exception as error:
-            await self._put(Notice(f"the lines of {replica} are not read any more: {error}"))
+            await self._put(Notice(f"reading the log of {replica} failed: {error}"))
             return False
         finally:
             self._wake()
@@ -219,7 +219,7 @@ class Members:
 
 
 def trimmed(pod: Object) -> Object:
-    """A pod without what nobody here asks for, which is most of it."""
+    """Return a pod without the unused fields, which are most of it."""
     kept = dict(pod)
     meta, spec = pod.get("metadata"), pod.get("spec")
     if isinstance(meta, dict):
@@ -234,13 +234,13 @@ def trimmed(pod: Object) -> Object:
 
 
 def _rank(pod: Object) -> tuple[bool, str]:
-    """Of two pods of one replica, the higher one is the replica: it stays, or it is younger."""
+    """Return a sort key: a replica's last pod is not being deleted, or is the youngest."""
     stays = status.get(pod, "metadata", "deletionTimestamp") is None
     return stays, str(status.get(pod, "metadata", "creationTimestamp") or "")
 
 
 class _View:
-    """One pod as the watched list has it, for the reader of its log."""
+    """One pod of the watched list, for the reader of its log."""
 
     def __init__(self, pod: Callable[[], Object | None], waiting: set[asyncio.Event]) -> None:
         self.pod, self._waiting = pod, waiting

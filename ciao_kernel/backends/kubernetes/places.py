@@ -1,9 +1,9 @@
-"""Where this machine's jobs were submitted: they are found without words, wherever they are.
+"""Records of the jobs that this machine submitted, so that commands find them without options.
 
 ::
 
-    STORAGE/cluster/NAMESPACE/NAME-UID/place.json    which cluster
-    STORAGE/cluster/NAMESPACE/NAME-UID/worker-0.log  what was followed here
+    STORAGE/cluster/NAMESPACE/NAME-UID/place.json    the cluster
+    STORAGE/cluster/NAMESPACE/NAME-UID/worker-0.log  the lines that were followed here
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from ciao_kernel.model import Job
 
 _UID = 8
-"""So much of a uid tells a job from others of its name."""
+"""Characters of a uid that distinguish a job from others of its name."""
 _MOST = 200
-"""Places that are looked at: they are removed once their jobs are gone."""
+"""Limit of places to search; places are removed when their jobs are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one job was submitted."""
+    """Place of one submitted job."""
 
     context: str
-    """The kubeconfig's, also where nobody named one; "" in a pod."""
+    """The kubeconfig's context, even if the user named none; "" in a pod."""
     namespace: str
     folder: Path
 
     def holds(self, job: Job) -> bool:
-        """Whether it is this very job's."""
+        """Return whether the place belongs to exactly this job."""
         return self.folder.name == f"{job.name}-{job.uid[:_UID]}"
 
 
@@ -40,32 +40,32 @@ class Places:
     """The folders of jobs that ran on clusters.
 
     Args:
-        storage: Where this user's jobs are kept.
+        storage: Folder of this user's jobs.
     """
 
     def __init__(self, storage: Path) -> None:
         self._root = storage / "cluster"
 
     def folder(self, job: Job) -> Path:
-        """Where a job's logs are kept. With the uid: a later job of its name is another one."""
+        """Return the folder of a job's logs. Its uid separates it from later jobs of its name."""
         name = f"{job.name}-{job.uid[:_UID]}" if job.uid else job.name
         return self._root / job.place / name
 
     def remember(self, job: Job, context: str) -> None:
-        """Note where a job was submitted. Without a note it is found by its options."""
+        """Record the place of a job. Without the record, options are needed to find it."""
         folder = self.folder(job)
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             (folder / "place.json").write_text(json.dumps({"context": context}))
 
     def forget(self, place: Place) -> None:
-        """Remove a note whose job is gone; logs stay."""
+        """Remove the record of a job that is gone; its logs stay."""
         with contextlib.suppress(OSError):
             (place.folder / "place.json").unlink()
-            place.folder.rmdir()  # where nothing was followed
+            place.folder.rmdir()  # fails if the folder has logs
 
     def known(self, name: str = "") -> list[Place]:
-        """The places that were noted, of all jobs or of those of a name; the newest first."""
+        """Return the recorded places of all jobs, or of jobs with a name; newest first."""
         found: list[tuple[float, Place]] = []
         of = glob.escape(name) if name else "*"
         with contextlib.suppress(OSError, ValueError):

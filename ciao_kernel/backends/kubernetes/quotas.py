@@ -1,7 +1,7 @@
-"""Whether a namespace's quotas have room for a whole job.
+"""Checks whether a namespace's quotas have room for a whole job.
 
-The server counts one pod at a time, and the operator makes them one by one: of a job that is too
-large some replicas would run, and wait for the others for ever.
+The server counts one pod at a time, and the operator creates pods one by one. If a job is too
+large, some of its replicas would run and wait for the others forever.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _UNITS = {
     )
 } | {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)}
 _PLAIN = {"cpu": "requests.cpu", "memory": "requests.memory"}
-"""Two names for one count."""
+"""Short names of the same counts."""
 
 
 async def check(target: Target, made: Objects) -> bool:
-    """See that there is room, where this user may look at the quotas; else nothing is said.
+    """Check that there is room; do nothing if this user may not list the quotas.
 
     Returns:
-        Whether there are quotas to be looked at, so that the next job is to be checked too.
+        Whether there are quotas, so that the next job has to be checked too.
 
     Raises:
-        SpecError: There is not; says what is missing, and names the directive that asks for it.
+        SpecError: There is no room; the error names the missing resources and a directive.
     """
     client, namespace = target.client, target.namespace
     if not all(await allowed(client, namespace, Right("list", "resourcequotas"))):
@@ -42,7 +42,7 @@ async def check(target: Target, made: Objects) -> bool:
     try:
         listed = await client.get(f"/api/v1/namespaces/{namespace}/resourcequotas")
     except BackendError:
-        return True  # it is only a favour: what cannot be had is told by the pods' own events
+        return True  # the check is optional: the pods' own events report a refusal later
     asks, items = _asks(made), status.many(listed, "items")
     for item in items:
         _judge(item, asks, namespace)
@@ -52,7 +52,7 @@ async def check(target: Target, made: Objects) -> bool:
 def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
     try:
         spec, status = quota["spec"], quota.get("status") or {}
-        # What a scope leaves out is the server's to know.
+        # Only the server can tell what a scope covers.
         scoped = spec.get("scopes") or spec.get("scopeSelector")
         hard = {} if scoped else dict(spec["hard"])
         used, name = dict(status.get("used") or {}), quota["metadata"]["name"]
@@ -64,19 +64,19 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
         needs = asks.get(_PLAIN.get(resource, resource), Decimal(0))
         if most is not None and now is not None and needs and now + needs > most:
             taken = f"{used.get(resource, '0')} of {limit} {'is' if limit == '1' else 'are'} used"
-            short.append((resource, f"{resource}: it asks for {_text(needs)}, and {taken}"))
+            short.append((resource, f"{resource}: the job asks for {_text(needs)}, and {taken}"))
     if short:
         everything = "; ".join(words for _, words in short)
         raise SpecError(
             f"the quota {name} of the namespace {namespace} has no room for this job: "
             f"{everything}.",
-            "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait until others have ended.",
+            "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait until other jobs end.",
             directive=_directive(short[0][0]),
         )
 
 
 def _asks(made: Objects) -> dict[str, Decimal]:
-    """Sum up what a whole job counts for, by the names that quotas have for it."""
+    """Return the resources and objects of a whole job, by their names in quotas."""
     found: Counter[str] = Counter()
     body = made.job
     group = body["apiVersion"].partition("/")[0]
@@ -87,7 +87,7 @@ def _asks(made: Objects) -> dict[str, Decimal]:
         found[f"count/{plural}"] += 1
     sums: dict[str, Decimal] = {}
     for count, template in _groups(body):
-        for name in ("pods", "count/pods", "services", "count/services"):  # the operator's
+        for name in ("pods", "count/pods", "services", "count/services"):  # created by the operator
             found[name] += count
         resources = template["spec"]["containers"][0].get("resources") or {}
         for kind in ("requests", "limits"):
@@ -110,7 +110,7 @@ def _groups(body: Manifest) -> list[tuple[int, Manifest]]:
 
 
 def quantity(text: Any) -> Decimal | None:
-    """Read a quantity as Kubernetes writes it (``500m``, ``1.5Gi``, ``2e3``), or None."""
+    """Parse a quantity of Kubernetes (``500m``, ``1.5Gi``, ``2e3``); None if it is invalid."""
     words = str(text)
     unit = words.lstrip("+-0123456789.")
     with_exponent = unit[:1] in ("e", "E") and unit[1:].lstrip("+-").isdigit()
@@ -123,7 +123,7 @@ def quantity(text: Any) -> Decimal | None:
 
 
 def _text(value: Decimal) -> str:
-    """Write a sum with the largest unit that leaves it whole."""
+    """Format a sum with the largest unit that gives a whole number."""
     for unit in ("Ti", "Gi", "Mi"):
         if value >= _UNITS[unit] and not value % _UNITS[unit]:
             return f"{value / _UNITS[unit]:f}{unit}"

@@ -1,6 +1,6 @@
-"""Why a job waits, in the cluster's own words, and when waiting has become hopeless.
+"""Reasons why a job waits, in the cluster's words, and the end of hopeless waits.
 
-Questions are asked beside the following: a slow answer must not hold up the lines.
+Events are requested in the background: a slow answer must not delay the lines.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
 _OPERATOR_SILENT = 10.0
 _DENIALS = 3
-"""Refusals after which nothing more is asked: one may come from a server that just started."""
+"""Refusals after which requests end: a single refusal may come from a server that just started."""
 
 
 class Reasons:
-    """Finds out what the pods' own status does not say: from events, one question a second.
+    """Finds reasons that are missing in the pods' status: from events, read once a second.
 
     Args:
         client: The API server.
-        job: Whose replicas wait.
-        hopeless: Seconds after which an image that cannot be had fails the job.
-        learned: Called when there is something new to say.
+        job: The job of the waiting replicas.
+        hopeless: Seconds after which an image that cannot be pulled fails the job.
+        learned: Called when there is a new reason.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Reasons:
         self._asked = 0.0
         self._began = time.monotonic()
         self._told: dict[str, str] = {}
-        """What the events of an object said last, by its uid."""
+        """Last text from the events of an object, by its uid."""
         self._stuck: dict[Replica, float] = {}
         self._ran = False
         self._noticed = False
         self._denied = 0
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop reading events."""
         if self._asking:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -56,13 +56,13 @@ class Reasons:
     def explain(
         self, now: Status, pods: Mapping[Replica, Object | None], uid: str, *, noticed: bool = True
     ) -> Status:
-        """Return the status with reasons for what is pending, as far as they are known.
+        """Return the status with the known reasons of pending replicas.
 
         Args:
             now: The status.
             pods: Each replica's pod, if it has one.
-            uid: The job's.
-            noticed: The operator has said something of the job.
+            uid: The job's uid.
+            noticed: Whether the operator has set a condition of the job.
         """
         self._noticed = self._noticed or noticed
         pending = [one for one in now.replicas if one.state is State.PENDING]
@@ -82,7 +82,7 @@ class Reasons:
         return self._given_up(found, pods) or found
 
     async def _ask(self, uids: list[str], job: str) -> None:
-        """Read the events of each of these objects; the job is one of another kind."""
+        """Read the events of each of these objects; ``job`` is the uid of the job's own object."""
         path = f"/api/v1/namespaces/{self._job.place}/events"
         for uid in uids:
             try:
@@ -104,8 +104,8 @@ class Reasons:
             if one.reason.startswith("unschedulable") or not said:
                 return one.reason
             if one.node and said.startswith("FailedScheduling"):
-                return one.reason  # it has found its node since
-            # The image's own error stands in the events; the status soon says "Back-off" alone.
+                return one.reason  # the pod was scheduled since then
+            # The events contain the image's error; the status soon contains only "Back-off".
             return said if not one.reason or "Back-off" in one.reason else one.reason
         if self._told.get(uid):
             return self._told[uid]
@@ -114,9 +114,9 @@ class Reasons:
         return one.reason
 
     def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
-        """The status of a job that will never run, once it has waited long enough.
+        """Return the failed status of a job that will never run, if it has waited long enough.
 
-        A replica that is started again while others train is waited for: the registry may come
+        A replica that is restarted while others train is not given up: the registry may come
         back, and the training would be lost.
         """
         if self._ran:
@@ -144,23 +144,23 @@ class Reasons:
 def _whom(
     pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
 ) -> list[str]:
-    """Whose events may tell why these wait: what one pod waits for, the others do too."""
+    """Return the objects whose events to read: a few pods, because all wait for the same."""
     waiting = [pod for one in pending if (pod := pods[one.replica])]
     own = [uid] if uid and len(waiting) < len(pending) else []
     return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
 
 
 def newest(events: list[Object], *, of_job: bool) -> Object:
-    """The newest warning, unless something better has happened to a pod since; else ``{}``."""
+    """Return the newest warning; ``{}`` if there is none, or if a pod had a better event since."""
     said = [event for event in events if event.get("message")]
-    if of_job:  # one pod may have been made after another could not be
+    if of_job:  # one pod may be created after another was refused
         said = [event for event in said if event.get("type") == "Warning"]
     last = max(said, key=_when, default={})
     return last if last.get("type") == "Warning" else {}
 
 
 def sentence(event: Object) -> str:
-    """What an event says; "" where there is none."""
+    """Return the text of an event; "" if it has none."""
     words = " ".join(str(event.get("message", "")).split())
     return f"{event.get('reason', '')}: {words}" if words else ""
 

@@ -1,4 +1,4 @@
-"""Deletes jobs with all that belongs to them, and sees that they are gone."""
+"""Deletes jobs with all their objects, and waits until they are gone."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
 
 _GONE = 30.0
-"""Seconds that pods may take to go beyond the grace that they have."""
+"""Seconds that pods may take to end beyond their grace period."""
 _USUAL = 8.0
-"""Seconds that pods take to go, if they use all the grace that ciao gives them by default."""
+"""Seconds that pods take to end if they use the whole default grace period of ciao."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
 _NAMING = 0.4
-"""Seconds from its beginning in which a removal may find out what still ends, and say that too."""
+"""Seconds from its start in which a removal may find out, and report, what is still ending."""
 _NAMED = 3
-"""Pods that a sentence names; a job may have a thousand."""
+"""Limit of pods that a sentence names; a job may have a thousand."""
 
 _Key = tuple[str, str, str]
 """Place, name and uid of a job."""
 
 
 class Removals:
-    """Deletes jobs of one backend, and knows of each what is still there."""
+    """Deletes jobs of one backend, and records for each what is left."""
 
     def __init__(self) -> None:
         self._left: dict[_Key, str] = {}
 
     def ends(self, place: str, name: str) -> bool:
-        """Whether a job of that name is being deleted here at this moment."""
+        """Return whether this process is deleting a job of that name now."""
         return any(key[:2] == (place, name) for key in self._left)
 
     async def freed(self, place: str, name: str) -> None:
-        """Wait until it is gone, as long as its pods usually take: its name is taken until then."""
+        """Wait until the job is gone and its name is free, for the usual time of pods at most."""
         until = time.monotonic() + _USUAL
         while self.ends(place, name) and time.monotonic() < until:
             await asyncio.sleep(_FIRST_LOOK)
 
     def left(self, job: Job) -> str:
-        """What is still there of a job that is being deleted, for a sentence; "" if nothing."""
+        """Describe what is left of a job under deletion, as part of a sentence; "" if nothing."""
         return self._left.get(_key(job), "")
 
     async def remove(
         self, client: Client, job: Job, path: str, certain: Callable[[], None]
     ) -> None:
-        """Delete a job; what it owns goes with it. Returns when all of it is gone.
+        """Delete a job with everything that it owns; return when all of it is gone.
 
         Args:
             client: The job's API server.
             job: Its name and namespace, and its uid: a later job of the same name stays.
-            path: Of its object.
-            certain: Called when the API server has taken the deletion, and once it is known
-                what still ends, unless that takes long; perhaps more than once.
+            path: Path of its object.
+            certain: Called after the API server has accepted the deletion, when it is clear
+                what is still ending, or earlier if that takes long; perhaps more than once.
 
         Raises:
-            ClusterFault: Something is still there after its grace, or nobody answers.
-            Refused: It may not be deleted.
+            ClusterFault: Objects are left after their grace period, or the server does not answer.
+            Refused: This user may not delete the job.
         """
         began = time.monotonic()
         with self._telling(job):
@@ -83,10 +83,10 @@ class Removals:
 
     @contextlib.contextmanager
     def _telling(self, job: Job) -> Iterator[None]:
-        """Say what is left from the first moment on, when it is all of the job."""
+        """Report what is left during a removal; at first, that is the whole job."""
         self._tell(
             job,
-            "the API server has not answered yet. Until it does the job may run on, and "
+            "the API server has not answered yet. Until then the job may keep running; "
             f"`%ciao delete {job.reference}` asks again",
         )
         try:
@@ -106,7 +106,7 @@ class Removals:
         config_maps: list[str],
         named: Callable[[], None],
     ) -> None:
-        """Look until nothing is there any more; pods take the grace that they were given."""
+        """Wait until all objects are gone; pods may use their grace period."""
         core = f"/api/v1/namespaces/{job.place}"
         query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}", "limit": "100"}
         began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
@@ -118,12 +118,12 @@ class Removals:
                     *(client.find(f"{core}/configmaps/{name}") for name in config_maps),
                 )
             except ClusterFault as fault:
-                text = f"it is deleted, but nobody tells whether it is gone: {fault.message}"
-                raise ClusterFault(text, f"`%ciao describe {job.reference}` asks again.") from fault
+                text = f"it is deleted, but its end is not confirmed: {fault.message}"
+                raise ClusterFault(text, f"`%ciao describe {job.reference}` checks it.") from fault
             except Refused as error:
                 if error.code != 403:
                     raise
-                return  # It is deleted; that this user may not look changes nothing.
+                return  # The job is deleted, even if this user may not check that.
             pods = [pod for pod in status.many(listed, "items") if marks.is_part_of(pod, uid)]
             left = [f"{job.name} itself"] if status.get(now, "metadata", "uid") == uid else []
             left += [f"pod {pod['metadata']['name']}" for pod in pods[:_NAMED]]
@@ -140,8 +140,8 @@ class Removals:
             grace = max([grace, *(one for one in graces if isinstance(one, int))])
             if time.monotonic() - began > grace + _GONE:
                 raise ClusterFault(
-                    f"it is deleted, but still there: {text}.",
-                    "Kubernetes removes that when its nodes answer.",
+                    f"it is deleted, but these objects still exist: {text}.",
+                    "Kubernetes removes them when their nodes answer.",
                 )
             await asyncio.sleep(pause)
             pause = min(_LAST_LOOK, pause * 1.3)
@@ -157,7 +157,7 @@ def _owned(item: Manifest, uid: str) -> bool:
 
 
 def _config_maps(item: Manifest | None) -> list[str]:
-    """The ConfigMaps that a job's pods mount; whether they are its own, their owner tells."""
+    """Return the ConfigMaps that a job's pods mount; the job may own only some of them."""
     names = [
         str(status.get(volume, "configMap", "name") or "")
         for template in (manifest.pods_of(item).values() if item else ())

@@ -1,4 +1,4 @@
-"""What a user may do in a namespace, and the Role that would grant what is missing."""
+"""Rights of a user in a namespace, and the Role that would grant missing rights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Right:
 
 
 def needed(plural: str, group: str) -> tuple[Right, ...]:
-    """What a run of a job needs: each verb is used by submit, follow or stop."""
+    """Return the rights that a job needs: submit, follow or stop uses each verb."""
     return (
         *(Right(verb, plural, group) for verb in ("create", "get", "list", "watch", "delete")),
         *(Right(verb, "configmaps") for verb in ("create", "get")),
@@ -45,13 +45,13 @@ def needed(plural: str, group: str) -> tuple[Right, ...]:
 
 
 async def allowed(client: Client, namespace: str, *wanted: Right) -> list[bool]:
-    """Tell of each right whether this user has it.
+    """Return for each right whether this user has it.
 
-    One review lists what RBAC grants, and is believed for some minutes. Where others decide too,
-    as a webhook of the cloud's does, the list is not complete: then each is asked for by itself.
+    One review lists what RBAC grants, and is kept for some minutes. If others decide too, such as
+    a cloud's webhook, the list is incomplete: then each right is checked separately.
 
     Raises:
-        Refused, ClusterFault: Nobody is known to ask, or nobody answers.
+        Refused, ClusterFault: The server does not accept the credentials, or does not answer.
     """
     body: Object = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -107,12 +107,12 @@ async def _ask(client: Client, namespace: str, right: Right) -> bool:
     except Refused as error:
         if error.code not in _NO_REVIEW:
             raise
-        return True  # whoever may not even ask: what is done next will tell
+        return True  # the user may not ask: the next request will show it
     return bool(_dict(review.get("status")).get("allowed"))
 
 
 async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
-    """Write the Role that grants these rights and its RoleBinding to this user, as YAML."""
+    """Return the Role that grants these rights and its RoleBinding to this user, as YAML."""
     import yaml
 
     verbs: dict[tuple[str, str], list[str]] = {}
@@ -149,7 +149,7 @@ async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
 
 
 async def _user(client: Client) -> str:
-    """Who the server says that we are; "" where it does not (before Kubernetes 1.28)."""
+    """Return this user's name from the server; "" if it gives none (before Kubernetes 1.28)."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         review = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)

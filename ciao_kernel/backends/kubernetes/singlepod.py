@@ -1,4 +1,4 @@
-"""One pod that is no replica: followed until it has ended, its lines shown as they come."""
+"""One pod that is not a replica: followed until its end, its lines shown as they arrive."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit, PodEnd
 
 _FIRST, _LAST = 20, 200
-"""Lines of a log that are kept."""
+"""First and last lines of a log to keep."""
 _TICK = 0.2
 _LATE = 10.0
-"""Seconds for which a volume that does not exist is waited for: ours come after the pod."""
+"""Seconds to wait for a missing volume: ciao creates its own after the pod."""
 _RETRIED = 5.0
-"""Seconds for which the kubelet has gone on saying what is missing, if that is no passing thing."""
+"""Seconds over which the kubelet repeats a warning that is not temporary."""
 _QUIET = 3.0
-"""Seconds of waiting that need no explanation."""
+"""Seconds of waiting without an explanation."""
 _AWAY = 5.0
 _ASK_EVERY, _ASK_FOR = 2.0, 2.0
 _VOLUMES = "FailedMount"
@@ -36,12 +36,12 @@ _TOLD_TO_END = (2, 137, 143)
 
 
 class SinglePod:
-    """One pod that runs: its state, and its lines as they come.
+    """One running pod: its state, and its lines as they arrive.
 
     Args:
-        target: Where it is.
-        settings: How long is waited for what.
-        pod: As it was created.
+        target: Cluster and namespace of the pod.
+        settings: Timeouts.
+        pod: The pod as it was created.
         emit: Shows its lines.
     """
 
@@ -64,13 +64,13 @@ class SinglePod:
         self._may_ask, self._asked = True, 0.0
 
     def pod(self) -> Object | None:
-        """What the pod looks like now, for the reader of its log."""
+        """Return the current pod, for the reader of its log."""
         if self._pods.listed:
             self._pod = self._pods.items.get(self._uid)
         return self._pod
 
     async def changed(self, within: float) -> None:
-        """Return at a change or after so many seconds."""
+        """Wait for a change, for so many seconds at most."""
         # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -78,10 +78,10 @@ class SinglePod:
         self._changed.clear()
 
     async def end(self) -> PodEnd:
-        """Wait until it has ended and its lines are read.
+        """Wait until the pod has ended and its lines are read.
 
         Raises:
-            ClusterFault: It cannot start, or nobody answers.
+            ClusterFault: The pod cannot start, or the API server does not answer.
         """
         watching = asyncio.ensure_future(self._pods.run())
         reading = asyncio.ensure_future(self._read())
@@ -93,7 +93,7 @@ class SinglePod:
                 pod = self.pod()
                 last = pod or last
                 phase = status.get(pod, "status", "phase")
-                # The phase comes a second later, and of a failure the reason may come with it.
+                # The phase arrives a second later; the reason of a failure may arrive with it.
                 well = status.get(_terminated(pod), "exitCode") == 0
                 if pod is None or well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
@@ -112,10 +112,10 @@ class SinglePod:
         code = status.get(over, "exitCode")
         leaves = not there or status.get(pod, "metadata", "deletionTimestamp") is not None
         if code != 0 and leaves and (code is None or code in _TOLD_TO_END):
-            # Whoever drains a node, or needs the room for something more important, says so here.
+            # This condition reports a drained node, or preemption by a more important pod.
             why = status.get(status.conditions(pod or {}).get("DisruptionTarget"), "message")
             return PodEnd(None, str(why or "somebody deleted it"), "Deleted", *lines)
-        # What ended the whole pod is said of it; of its container then only its last lines are.
+        # If the whole pod was ended, its status has the reason; the container's has only lines.
         ended = status.get(pod, "status") if status.get(pod, "status", "reason") else over
         said = str(status.get(ended, "reason") or "")
         return PodEnd(
@@ -153,10 +153,10 @@ class SinglePod:
     # --------------------------------------------------------------------------- waiting
 
     async def _look(self, pod: Object) -> None:
-        """Say why the pod waits; give up where waiting does not help.
+        """Report why the pod waits; give up if waiting does not help.
 
         Raises:
-            ClusterFault: It will never start.
+            ClusterFault: The pod will never start.
         """
         word, why = status.waits_for(pod)
         containers = status.many(pod, "status", "containerStatuses")
@@ -180,10 +180,10 @@ class SinglePod:
                 raise self._hopeless(why)
 
     def _lasts(self) -> bool:
-        """Whether the warning was given again, long after it was given first.
+        """Return whether the warning was repeated long after its first time.
 
-        That its ConfigMap is missing may be true for a moment, and the last thing that anyone
-        says before a node has at last made the pod's network.
+        A ConfigMap may be missing for only a moment, and its warning may be the last event until
+        a slow node has created the pod's network.
         """
         first, last = (self._warning.get(key) for key in ("firstTimestamp", "lastTimestamp"))
         return status.stamp(last) >= status.stamp(first) + _RETRIED
@@ -191,12 +191,12 @@ class SinglePod:
     def _hopeless(self, why: str) -> ClusterFault:
         return ClusterFault(
             f"the pod that builds the image cannot start: {why}",
-            "`%ciao config kanikoImage=…` names its image; %imagePullSecret=… brings it, "
-            "%pushSecret=… and %pipSecret=… name Secrets of the namespace.",
+            "`%ciao config kanikoImage=…` sets its image; %imagePullSecret=…, %pushSecret=… and "
+            "%pipSecret=… name Secrets of the namespace.",
         )
 
     async def _ask(self) -> None:
-        """Read the newest warning about the pod, where the user may read events."""
+        """Read the newest warning about the pod, if the user may read events."""
         if not self._may_ask or time.monotonic() - self._asked < _ASK_EVERY:
             return
         self._asked = time.monotonic()
@@ -213,10 +213,10 @@ class SinglePod:
             self._warning = newest(status.many(found, "items"), of_job=False)
 
     def _speak_of_server(self) -> None:
-        """Say that the server is away; give up after long enough.
+        """Report that the server is away; give up if it is away for too long.
 
         Raises:
-            ClusterFault: It has been away for too long.
+            ClusterFault: The server has been away for too long.
         """
         if self._pods.away_since is None:
             self._told_away = False
@@ -224,9 +224,9 @@ class SinglePod:
         away = time.monotonic() - self._pods.away_since
         if away > self._settings.follow_patience:
             raise ClusterFault(
-                f"the API server has been away for {away:.0f} s ({self._pods.fault}) while the pod "
-                f"{self._name} built the image.",
-                "Run the cell again once it is back.",
+                f"the API server has not answered for {away:.0f} s ({self._pods.fault}) while the "
+                f"pod {self._name} built the image.",
+                "Run the cell again when the server is back.",
             )
         if away > _AWAY and not self._told_away:
             self._told_away = True
@@ -235,6 +235,6 @@ class SinglePod:
 
 
 def _terminated(pod: Object | None) -> Any:
-    """How the pod's container ended; None while it has not."""
+    """Return the end of the pod's container; None if it has not ended."""
     states = [status.get(one, "state") for one in status.many(pod, "status", "containerStatuses")]
     return next((over for one in states if (over := status.get(one, "terminated"))), None)

@@ -1,7 +1,7 @@
-"""What the objects of a job say of it: pure functions from objects to a Status.
+"""Status of a job, from its objects: pure functions.
 
-Objects come from a server that may be older or newer than this code: a field that is missing or
-has another type is taken as not said, never as an error.
+The server may be older or newer than this code: a field that is missing or has another type counts
+as unset, never as an error.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import marks
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 
-# What a container waits for that will not come by waiting (kubelet, pkg/kubelet/images/types.go
-# and container/sync_result.go).
+# Reasons of waiting containers that will not pass by waiting (kubelet,
+# pkg/kubelet/images/types.go and container/sync_result.go).
 HOPELESS = frozenset(
     {
         "ErrImagePull",
@@ -35,26 +35,26 @@ _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
 _DEADLINE = "longer than specified deadline"
 _GIVEN_UP = (_DEADLINE, "reached the specified backoff limit")
-"""What the operator says of a job that no replica has failed (training-operator,
+"""The operator's messages about jobs that failed without a failed replica (training-operator,
 pkg/controller.v1/common/job.go)."""
 DELETED = "deleted"
 """The reason of a replica whose pod was deleted while it ran."""
 
 
 def stamp(text: Any) -> float:
-    """Seconds since the epoch of a time as the API writes it; 0 where there is none."""
+    """Return the seconds since the epoch of a time in the API's format; 0 if there is none."""
     with contextlib.suppress(TypeError, ValueError):
         return datetime.fromisoformat(text).timestamp()
     return 0.0
 
 
 def text(seconds: float) -> str:
-    """A time as the API writes it."""
+    """Return a time in the API's format."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def get(item: Any, *path: str) -> Any:
-    """Return what stands at a path of keys, or None."""
+    """Return the value at a path of keys, or None."""
     for key in path:
         if not isinstance(item, dict):
             return None
@@ -63,13 +63,13 @@ def get(item: Any, *path: str) -> Any:
 
 
 def many(item: Any, *path: str) -> list[Manifest]:
-    """Return the objects of a list at a path; an empty list where there is none."""
+    """Return the objects of a list at a path; an empty list if there is none."""
     found = get(item, *path)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def conditions(item: Manifest) -> dict[str, Manifest]:
-    """The conditions of an object that hold, by type."""
+    """Return the conditions of an object that are true, by type."""
     return {
         str(one.get("type")): one
         for one in many(item, "status", "conditions")
@@ -78,7 +78,7 @@ def conditions(item: Manifest) -> dict[str, Manifest]:
 
 
 def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
-    """What one pod says of its replica."""
+    """Return the status of a replica from its pod."""
     counts = [one.get("restartCount") for one in _program(pod)]
     return replace(
         _of_pod(pod, replica),
@@ -92,13 +92,13 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     states = [state for one in _program(pod) if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
     leaves = get(pod, "metadata", "deletionTimestamp") is not None
-    # Else the phase says it late, or not at all while another container runs.
+    # The phase shows the end late, or not at all while another container runs.
     once = leaves or get(pod, "spec", "restartPolicy") == "Never"
     if phase in ("Succeeded", "Failed") or once:
         for one in states:
             if isinstance(over := one.get("terminated"), dict):
                 return _ended(pod, replica, over, began)
-    if phase in ("Succeeded", "Failed"):  # evicted before a container ran, for one
+    if phase in ("Succeeded", "Failed"):  # for example evicted before a container ran
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
         return ReplicaStatus(replica, state, began, None, _words(pod))
     for one in states:
@@ -109,7 +109,7 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
 
 
 def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> ReplicaStatus:
-    """How a pod's program ended: by itself, or because the pod was deleted."""
+    """Return the status of a program that ended by itself or with its deleted pod."""
     code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
     ended = stamp(over.get("finishedAt")) or began
     if code == 0 or get(pod, "status", "phase") == "Succeeded":
@@ -120,14 +120,14 @@ def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> Rep
 
 
 def _leaving(pod: Manifest) -> float:
-    """When a pod was asked to go; never, where it was not."""
+    """Return the time at which a pod was told to end; infinity if it was not."""
     at = stamp(get(pod, "metadata", "deletionTimestamp"))
     grace = get(pod, "metadata", "deletionGracePeriodSeconds")
     return at - (grace if isinstance(grace, int) else 0) if at else math.inf
 
 
 def waits_for(pod: Manifest) -> tuple[str, str]:
-    """Why a pod does not run yet: a word, and words for the user; empty where nothing is said."""
+    """Return why a pod does not run yet: a reason, and a text for the user; empty if unknown."""
     for one in many(pod, "status", "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             message = str(one.get("message") or "")
@@ -149,7 +149,7 @@ def waits_for(pod: Manifest) -> tuple[str, str]:
 
 
 def _init(one: Manifest) -> str:
-    """What an init container does that others wait for; "" where it is done."""
+    """Describe the state of an init container that others wait for; "" if it has succeeded."""
     if get(one, "state", "running") is not None:
         return f"its init container {one.get('name')} runs"
     code = get(one, "state", "terminated", "exitCode")
@@ -157,12 +157,12 @@ def _init(one: Manifest) -> str:
 
 
 def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> Status:
-    """The job's status: its condition decides, whatever its pods do.
+    """Return the job's status: its condition decides, not its pods.
 
     Args:
-        job: Which replicas it was submitted with.
+        job: The job, with the replicas of its submission.
         item: The job's object.
-        seen: What is known of replicas, gone pods included; someone may have added some.
+        seen: Known statuses of replicas, also of gone pods; someone may have added replicas.
     """
     holds = conditions(item)
     more = sorted(seen.keys() - set(job.replicas))
@@ -192,7 +192,7 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
 
 
 def keeps_pods(item: Manifest) -> bool:
-    """Whether replicas run on once a job is over."""
+    """Return whether replicas keep running after the job's end."""
     return bool(get(item, "spec", "runPolicy", "cleanPodPolicy") == "None")
 
 
@@ -202,15 +202,15 @@ def _stopped(
     since: float,
     but: Replica | None = None,
 ) -> tuple[ReplicaStatus, ...]:
-    """Replicas, where those that were asked to end with their job did so, with any exit code.
+    """Return replicas that ended because their job did as stopped, whatever their exit code.
 
-    What a program makes of SIGTERM looks like a failure of its own: torchrun makes 1 of it.
+    The exit code after SIGTERM may look like a failure of the program: torchrun exits with 1.
 
     Args:
         item: The job's object.
-        replicas: As their pods tell it.
-        since: When the job was over.
-        but: Who failed by itself, though the clock of its node may tell another order.
+        replicas: All replicas, with the statuses of their pods.
+        since: Time of the job's end.
+        but: The replica that failed by itself, even if its node's clock shows another order.
     """
 
     def told(one: ReplicaStatus) -> bool:
@@ -223,7 +223,7 @@ def _stopped(
 
 
 def settled(now: Status) -> Status:
-    """The last status of a job that is over: what still runs is being stopped by the operator."""
+    """Return the last status of a finished job: the operator stops replicas that still run."""
     replicas = tuple(
         one if one.state.over else replace(one, state=State.STOPPED) for one in now.replicas
     )
@@ -231,20 +231,20 @@ def settled(now: Status) -> Status:
 
 
 def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
-    """The replica that failed first, if any."""
+    """Return the replica that failed first, if any."""
     failed = [one for one in replicas if one.state is State.FAILED]
     return min(failed, key=lambda one: one.since).replica if failed else None
 
 
 def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...], since: float) -> str:
-    """The operator's words, where no replica's own end says more."""
+    """Return the operator's message, unless the replicas' ends explain more."""
     said = str(condition.get("message") or "")
     late = _DEADLINE in said or str(condition.get("reason")).endswith("DeadlineExceeded")
     if late or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
         return "the job ran longer than its %deadline."
     if any(one.state is State.FAILED for one in replicas):
         return ""
-    # Those that go later are deleted by the operator.
+    # Pods that end later were deleted by the operator.
     if gone := [one for one in replicas if one.reason == DELETED and one.since <= since]:
         return f"somebody deleted the pod of {gone[0].replica}."
     return said
@@ -262,7 +262,7 @@ def _reason(pod: Manifest, over: Manifest) -> str:
 
 
 def _program(pod: Manifest) -> list[Manifest]:
-    """The status of the container that is the program; all of them where none has its name."""
+    """Return the status of the program's container; all statuses if none has its name."""
     found = many(pod, "status", "containerStatuses")
     with contextlib.suppress(AttributeError, KeyError):
         name = marks.container(pod)
@@ -271,11 +271,11 @@ def _program(pod: Manifest) -> list[Manifest]:
 
 
 def _words(pod: Manifest) -> str:
-    """The pod's own reason and message, as after an eviction."""
+    """Return the pod's own reason and message, as after an eviction."""
     words = [get(pod, "status", key) for key in ("reason", "message")]
     return ": ".join(word for word in words if isinstance(word, str) and word)
 
 
 def _code(code: int | None) -> int | None:
-    """A shell's 128 + n is the signal n, as the model counts it."""
+    """Return the exit code in the model's form: a shell's 128 + n (signal n) becomes -n."""
     return code if code is None or code <= 128 or code > 192 else 128 - code

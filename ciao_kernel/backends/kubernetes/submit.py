@@ -1,4 +1,4 @@
-"""Brings a job into being on a cluster: all of it, or nothing."""
+"""Creates a job on a cluster: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ciao_kernel.model import Job, Manifest, Notice, naming
 from ciao_kernel.plugins import Build, Builder, Emit, Plan
 
 _PATIENCE = 4.0
-"""Seconds for which an interrupted cell waits until what it made is removed again."""
+"""Seconds for which an interrupted cell waits until its new objects are removed."""
 
 _SILENT = 3.0
-"""Seconds of asking again after which the cell says so."""
+"""Seconds of retries after which the user is told."""
 
 _KEEPS = (
     "To keep jobs, name another namespace (%namespace=…), or start the kernel with "
@@ -41,17 +41,17 @@ async def prepare(
     """Build, and return the job and its objects; nothing is created yet.
 
     Raises:
-        SourceError: What the builder says.
-        ClusterFault: The namespace is not there to stay.
+        SourceError: From the builder.
+        ClusterFault: The namespace does not exist, or is being deleted.
     """
     python = plan.spec.python or settings.cluster_python
     if python.startswith("~"):
         raise SpecError(
-            f"{python} means nothing in a pod: ~ is a home on this machine.",
-            "Give the path in the image, such as /opt/venv/bin/python, or leave it out.",
+            f"{python} is not valid in a pod: ~ is the home directory on this machine.",
+            "Give the path in the image, such as /opt/venv/bin/python, or omit %python.",
             directive="python",
         )
-    # Not beside the build, which may take long and must not outlive a refusal.
+    # Not in parallel with the build, which may take long and must not outlive a refusal.
     version, ground = await asyncio.gather(_version(target.client), checks.ground(target))
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
         ask = Build(
@@ -98,18 +98,18 @@ async def submit(
     *,
     outlive: bool,
 ) -> Job:
-    """Create all objects of a job; what exists already is removed again if a later step fails.
+    """Create all objects of a job; remove the created objects if a later step fails.
 
     Args:
-        plan: What to run.
-        builder: Brings the source.
-        target: Where.
-        settings: Image, waits, graces.
-        emit: Gets what the user should know meanwhile.
-        outlive: Whether the job is to run on without this kernel.
+        plan: The program to run, with its options.
+        builder: Packs the source.
+        target: Cluster and namespace.
+        settings: Image, timeouts, grace periods.
+        emit: Receives notices for the user.
+        outlive: Whether the job may outlive this kernel.
 
     Raises:
-        SpecError, ClusterFault: The cluster refuses it; nothing of it exists.
+        SpecError, ClusterFault: The cluster refuses the job; no part of it exists.
         BackendError: No name is free.
     """
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
@@ -118,15 +118,15 @@ async def submit(
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
         async with _asked(tries.taken(target, path, name) if plan.name else _free()) as answer:
-            # The first name is free as a rule, so the answer is not waited for.
+            # The first name is usually free, so the answer is not awaited.
             if number > 1 and await answer:
                 continue
-            # What is wrong in here is so under any name, and may have taken an hour to find out.
+            # An error here occurs with any name, and may have taken an hour to appear.
             job, made = await prepare(plan, builder, target, settings, emit, name)
             try:
                 made = await tries.try_out(target, made)
             except (SpecError, BackendError) as error:
-                # What a job of that name has left in its place may be all that is wrong.
+                # The only cause may be objects of another job with that name.
                 if _exists(error) or await answer:
                     continue
                 raise
@@ -138,19 +138,19 @@ async def submit(
         try:
             uid = await _create(target, made, emit)
         except Refused as error:
-            if error.reason == "AlreadyExists":  # taken between the question and now
+            if error.reason == "AlreadyExists":  # the name was taken since the check
                 continue
             raise checks.refusal(error, target) from error
         return replace(job, created=time.time(), uid=uid)
     raise BackendError(
-        f"there are {naming.MOST} jobs of the name {plan.name}.",
-        "`ciao delete --finished` removes them.",
+        f"there are already {naming.MOST} jobs named {plan.name}.",
+        "`ciao delete --finished` removes finished jobs.",
     )
 
 
 @contextlib.asynccontextmanager
 async def _asked(question: Coroutine[Any, Any, bool]) -> AsyncIterator[asyncio.Task[bool]]:
-    """Ask beside what is done within; an answer that nobody needs any more is dropped."""
+    """Ask while the body runs; cancel the question if its answer is no longer needed."""
     task = asyncio.get_running_loop().create_task(question)
     try:
         yield task
@@ -165,17 +165,17 @@ def _exists(error: Exception) -> bool:
 
 
 async def _lasts(plan: Plan, target: Target, emit: Emit) -> None:
-    """Say that a job will not outlive this kernel, where its namespace does not.
+    """Tell the user if the namespace, and so the job, will be deleted with this kernel.
 
     Raises:
-        SpecError: It was to be left to itself (``%detach``).
+        SpecError: The job has to outlive the kernel (``%detach``).
     """
     if not (await checks.ground(target)).goes_with_kernel:
         return
-    goes = f"the namespace {target.namespace} was made for this kernel and goes with it"
+    goes = f"the namespace {target.namespace} was made for this kernel and is deleted with it"
     if plan.spec.detach:
-        raise SpecError(f"{goes}: no job there outlives it.", _KEEPS, directive="detach")
-    emit(Notice(f"{goes}, and so does the job. {_KEEPS}"))
+        raise SpecError(f"{goes}: no job there outlives the kernel.", _KEEPS, directive="detach")
+    emit(Notice(f"{goes}, and so is the job. {_KEEPS}"))
 
 
 async def _free() -> bool:
@@ -183,10 +183,10 @@ async def _free() -> bool:
 
 
 async def _create(target: Target, made: Objects, emit: Emit) -> str:
-    """Create the job, then what is beside it, which the job owns; return the job's uid.
+    """Create the job, then the objects that it owns; return the job's uid.
 
-    In this order nothing can be left behind that nobody sees: a kernel that is killed in between
-    leaves a job that waits for its source, in every list of jobs.
+    In this order nothing can be left behind unseen: a kernel that is killed in between leaves a
+    job that waits for its source, and every list of jobs shows it.
     """
     stopped = asyncio.Event()
     target.client.trouble = ""
@@ -194,8 +194,8 @@ async def _create(target: Target, made: Objects, emit: Emit) -> str:
     try:
         await asyncio.wait({making}, timeout=_SILENT)
         if not making.done() and (why := target.client.trouble):
-            emit(Notice(f"the cluster has not taken the job yet, and is asked again: {why}"))
-        # A request is let end even if the cell is interrupted: only then is it known what exists.
+            emit(Notice(f"the cluster has not accepted the job yet; retrying: {why}"))
+        # An interrupted cell does not cancel the request: only the answer tells what exists.
         return await asyncio.shield(making)
     except BaseException:
         stopped.set()
@@ -221,9 +221,9 @@ async def _make(client: Client, made: Objects, stopped: asyncio.Event) -> str:
 
 
 async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit: Emit) -> None:
-    """Delete what this submission may have created, and nothing that somebody else has.
+    """Delete what this submission may have created, and nothing of anybody else.
 
-    Returns when it is deleted, or goes on without its caller when that takes long.
+    Return when it is deleted, or continue in the background if that takes long.
     """
     client, name, late = target.client, made.job["metadata"]["name"], False
     words = f"{name} --namespace {target.namespace}"
@@ -232,17 +232,17 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
     async def undo() -> None:
         await asyncio.wait({making})
         if not making.cancelled():
-            making.exception()  # whoever waits for it raises it
+            making.exception()  # the caller that awaits it raises the error
         try:
             item = await client.find(path)
             if item and (item["metadata"].get("annotations") or {}).get(marks.RUN) == run:
                 await client.delete(path, uid=item["metadata"]["uid"])
         except BackendError as error:
-            text = f"{name} could not be removed again, and may exist: {error.message}"
+            text = f"{name} could not be removed, and may exist: {error.message}"
             emit(Notice(f"{text} `%ciao delete {words}` tries again."))
         else:
             if late:
-                emit(Notice(f"{name} is removed again."))
+                emit(Notice(f"{name} is removed."))
 
     undoing = lasting(undo())
     try:
@@ -250,12 +250,12 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
     finally:
         if not undoing.done():
             late = True
-            text = f"{name} may exist, for the API server has not answered yet. When it does, the "
-            emit(Notice(f"{text}job is removed again; `%ciao delete {words}` does so too."))
+            text = f"{name} may exist: the API server has not answered yet. When it answers, the "
+            emit(Notice(f"{text}job is removed; `%ciao delete {words}` removes it too."))
 
 
 async def _version(client: Client) -> Manifest:
-    """What the server is; nothing where it does not say, which costs only what is new."""
+    """Return the server's version; {} if it is refused, which only disables new features."""
     try:
         return await client.known("/version")
     except Refused:
@@ -263,7 +263,7 @@ async def _version(client: Client) -> Manifest:
 
 
 def _at_least(version: Manifest, major: int, minor: int) -> bool:
-    """Compare a server's version, which may be ``1.30+``."""
+    """Compare a server's version, such as ``1.30+``, with a minimum version."""
     digits = [
         "".join(c for c in str(version.get(key, "")) if c.isdigit()) for key in ("major", "minor")
     ]

@@ -1,4 +1,4 @@
-"""Which API server and namespace a job goes to, with one open client for each context."""
+"""API server and namespace of a job, with one open client for each context."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Target:
 
     @property
     def context(self) -> str:
-        """The kubeconfig's context, also where nobody named one; "" in a pod."""
+        """The kubeconfig's context, even if the user named none; "" in a pod."""
         return self.client.access.context
 
     async def kinds(self, path: str = marks.API) -> list[str]:
-        """The kinds that are served at a path, as they stand in paths: ``tfjobs``."""
+        """Return the kinds that are served at a path, as written in paths: ``tfjobs``."""
         try:
             served = await self.client.known(path)
         except Refused as error:
@@ -45,14 +45,14 @@ class Target:
     async def find(
         self, name: str, resource: str = ""
     ) -> AsyncGenerator[tuple[str, Manifest], None]:
-        """Yield path and object of the jobs of a name: kinds' pods and services share theirs.
+        """Yield path and object of the jobs of a name: pods and services of all kinds share names.
 
         Args:
-            name: Of the jobs.
-            resource: The one kind to look for; "" means all, but those that this user may not see.
+            name: Name of the jobs.
+            resource: The kind to search; "" means all kinds that this user may see.
 
         Raises:
-            Refused, ClusterFault: As the client says.
+            Refused, ClusterFault: From the client.
         """
         closed: Refused | None = None
         seen = False
@@ -68,10 +68,10 @@ class Target:
             seen = True
             if item:
                 yield path, item
-        if closed is not None and not seen:  # no kind at all is open to this user
+        if closed is not None and not seen:  # this user may see no kind at all
             raise Refused(
                 closed.message,
-                "Ask for the Role of deploy/rbac/, or name another namespace: --namespace NAME.",
+                "Ask for the Role in deploy/rbac/, or name another namespace: --namespace NAME.",
                 code=closed.code,
                 reason=closed.reason,
             )
@@ -81,8 +81,8 @@ class Targets:
     """Opens clients when they are needed, and keeps them for the next cell.
 
     Args:
-        settings: Context, namespace and patience.
-        load: Reads credentials; a test passes its own.
+        settings: Context, namespace and timeouts.
+        load: Reads credentials; tests pass their own function.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Targets:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
 
     async def of(self, spec: ClusterSpec | None = None) -> Target:
-        """Return where a cell's job goes; without a cell, where the settings say.
+        """Return the target of a cell's job; without a cell, the target of the settings.
 
         Raises:
             ClusterFault: There are no credentials, or they cannot be read.
         """
         here = self._loops.setdefault(asyncio.get_running_loop(), _Open())
         context = (spec.context if spec else None) or self._settings.context
-        async with here.loading:  # two who ask at once get one client
+        async with here.loading:  # simultaneous calls get one client
             if context not in here.clients:
                 found = await self._load(context)
                 client = Client(found, self._settings.request_patience, self._load)
@@ -110,16 +110,16 @@ class Targets:
         return Target(client, self._namespace(spec, client.access))
 
     async def at(self, where: Where) -> Target:
-        """Return where jobs are looked for."""
+        """Return the target in which to search for jobs."""
         spec = ClusterSpec(context=where.context or None, namespace=where.namespace or None)
         return await self.of(spec)
 
     def options(self, context: str, namespace: str) -> str:
-        """What a command has to say to look in a namespace; "" where it looks by itself.
+        """Return the options for a command to search a namespace; "" if it needs none.
 
         Args:
-            context: As it was named; "" for that of the settings.
-            namespace: Of the job.
+            context: The context as the user named it; "" for the settings' context.
+            namespace: Namespace of the job.
         """
         words = [] if context in ("", self._settings.context) else ["--context", context]
         here = self._loops.get(asyncio.get_running_loop())
@@ -135,14 +135,14 @@ class Targets:
         return named or of_context or of_gateway or found.namespace or "default"
 
     async def close(self) -> None:
-        """Close the clients of this loop; those of others are theirs."""
+        """Close the clients of this event loop; other loops close their own."""
         here = self._loops.pop(asyncio.get_running_loop(), None)
         for client in here.clients.values() if here else ():
             await client.close()
 
 
 class _Open:
-    """What one loop has open."""
+    """Open clients of one event loop."""
 
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}

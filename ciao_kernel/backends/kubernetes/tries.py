@@ -1,4 +1,4 @@
-"""What a server is asked before a job is created: whether its name is free, and it may be."""
+"""Checks by the server before a job is created: of its name, and of its objects."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
 
 _TRIED = 60.0
-"""Seconds for which the server is believed to take a job like one that it took."""
+"""Seconds for which a job like an accepted job is not tried again."""
 _LIKE = "a job like "
 _BY_HEART = {"resourceVersion": "0"}
-"""Asks the API server for what it has in memory: it need not ask its database first."""
+"""Query for the API server's memory, which saves it a read of its database."""
 
 
 async def taken(target: Target, path: str, name: str) -> bool:
-    """Whether a job of our kinds has that name, or pods of another kind have those of ours.
+    """Return whether a job of our kinds has that name, or pods of another kind's job use it.
 
-    What the server knows by heart will do where that is nothing: of what came this very moment it
-    tells at the creation. What is there is asked for again: it may have gone this very moment.
+    An empty answer from the server's memory is enough: the creation itself detects a name taken
+    just now. Otherwise the server is asked again, because the objects may just have been deleted.
     """
     return await _there(target, path, name, _BY_HEART) and await _there(target, path, name, {})
 
@@ -39,24 +39,24 @@ async def _seen(target: Target, path: str, how: Mapping[str, str]) -> bool:
     try:
         return await target.client.find(path, **how) is not None
     except Refused as error:
-        if error.code != 403:  # a kind that this user has nothing to do with
+        if error.code != 403:  # a kind that this user may not read
             raise
         return False
 
 
 async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
-    """Let the server try what it would make of a job; return the objects that it takes.
+    """Try a job in a dry run of the server; return the objects that it accepts.
 
-    A job like one that it took a minute ago, which is a cell that was edited, is not tried again.
+    A job like another accepted within the last minute, such as an edited cell, is not tried again.
 
     Args:
-        target: Where.
-        made: The objects. Where Pod Security wants pods that ask for no rights, they become such.
-        whole: Try the job itself too. Before a submission that is not needed: it is created first,
-            and if that is refused nothing exists.
+        target: Cluster and namespace.
+        made: The objects. If Pod Security requires it, their pods give up all privileges.
+        whole: Try the job itself too. Before a submission that is not needed: the job is created
+            first, and if it is refused nothing exists.
 
     Raises:
-        SpecError, ClusterFault: The cluster would refuse it.
+        SpecError, ClusterFault: The cluster would refuse the job.
     """
     client, name = target.client, made.job["metadata"]["name"]
     key = _LIKE + manifest.shape(made)
@@ -70,7 +70,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
             for role, pod in manifest.pods_of(made.job).items()
         ]
-        # Where both find that there is no room, the one that has counted the whole job says so.
+        # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(
             quotas.check(target, made),
             checks.dry_run(target, items, pods),
@@ -79,7 +79,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
         for answer in (counted, tried):
             if isinstance(answer, BaseException):
                 raise answer
-        if not counted:  # what is left of a quota is another matter with each job
+        if not counted:  # the rest of a quota changes with each job
             client.keep(key, {"secured": made.secured}, _TRIED)
 
     try:

@@ -1,4 +1,4 @@
-"""Runs the pods of builders: created, followed to their end, and removed whatever happens."""
+"""Runs the pods of builders: creates, follows and, in any case, removes them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit, PodEnd
 
 _RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "configmaps"))
-"""Beside those that every job needs."""
+"""Rights in addition to those that every job needs."""
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until the pod is removed."""
 
 _BUILDS = f"{marks.OURS},!{marks.JOB}"
-"""Selects pods of ciao that are no replicas."""
+"""Selector of ciao's pods that are not replicas."""
 
 
 class ClusterWorkshop:
-    """A namespace, for a builder.
+    """A namespace in which a builder runs pods.
 
     Args:
-        target: Which one.
-        settings: How long is waited for what.
+        target: Cluster and namespace.
+        settings: Timeouts.
     """
 
     def __init__(self, target: Target, settings: Settings) -> None:
@@ -44,21 +44,21 @@ class ClusterWorkshop:
         self._target, self._settings = target, settings
 
     async def free(self) -> bool:
-        """Whether the user may run pods here."""
+        """Return whether the user may run pods here."""
         may = all(await allowed(self._target.client, self.namespace, *_RIGHTS))
         if not may:
-            self._target.client.forget()  # the right may be given before the next cell
+            self._target.client.forget()  # the right may be granted before the next cell
         return may
 
     async def secret(self, name: str) -> Mapping[str, bytes]:
         """Read a Secret of the namespace.
 
         Raises:
-            ClusterFault: There is none, or the user may not read it.
+            ClusterFault: The Secret does not exist, or the user may not read it.
         """
         path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}"
         try:
-            # Not asked for before: the right may well be one on this Secret alone.
+            # The right is not checked before: it may be for this Secret alone.
             found = await self._target.client.find(path)
         except Refused as error:
             if error.code != 403:
@@ -68,7 +68,7 @@ class ClusterWorkshop:
         if found is None:
             raise ClusterFault(
                 f"there is no Secret {name} in the namespace {self.namespace}.",
-                "`kubectl create secret docker-registry` makes one for a registry.",
+                "`kubectl create secret docker-registry` creates a Secret for a registry.",
             )
         data: dict[str, bytes] = {}
         for key, text in (status.get(found, "data") or {}).items():
@@ -80,10 +80,10 @@ class ClusterWorkshop:
         """Run a pod to its end.
 
         Raises:
-            ClusterFault: The user may not do that, the pod is refused or cannot start, or nobody
-                knows how it ended.
+            ClusterFault: The user may not run the pod, the pod is refused or cannot start, or
+                its end is not known.
         """
-        await checks.demand(self._target, "build images by a pod", *_RIGHTS)
+        await checks.demand(self._target, "build images in a pod", *_RIGHTS)
         await tidy(self._target, self._settings)
         run, meta = secrets.token_hex(8), pod["metadata"]
         notes = {**meta.get("annotations", {}), marks.RUN: run}
@@ -94,7 +94,7 @@ class ClusterWorkshop:
         making = asyncio.ensure_future(self._make(made, items))
         try:
             try:
-                # A request is let end even if the cell is interrupted: else nobody knows what is.
+                # An interrupted cell does not cancel the request: its answer tells what exists.
                 found = await asyncio.shield(making)
             except Refused as error:
                 raise self._refusal(error) from error
@@ -109,7 +109,7 @@ class ClusterWorkshop:
             await self._remove(meta["name"], run, making, emit)
 
     async def _make(self, pod: Manifest, beside: Sequence[Manifest]) -> Object:
-        """Create the pod, then what it owns: so nothing can be left that nobody removes."""
+        """Create the pod, then its objects, so that the end of the pod always removes them."""
         client = self._target.client
         found = await client.create(f"/api/v1/namespaces/{self.namespace}/pods", pod)
         meta = found["metadata"]
@@ -125,28 +125,28 @@ class ClusterWorkshop:
             words = fault.message.partition(": ")[2]
             return ClusterFault(
                 f"Pod Security refuses pods that build images in {self.namespace}: {words}",
-                "%builder=append needs no pod: for Python packages that have wheels it does.",
+                "%builder=append needs no pod; it is enough for Python packages that have wheels.",
             )
-        hint = fault.hint if isinstance(fault, ClusterFault) else "A quota counts such pods too."
+        hint = fault.hint if isinstance(fault, ClusterFault) else "A quota counts build pods too."
         return ClusterFault(f"the pod that builds the image is refused: {error.message}", hint)
 
     async def _remove(
         self, name: str, run: str, making: asyncio.Future[Object], emit: Emit
     ) -> None:
-        """Delete the pod, and with it what it owns; it goes on behind a cell that cannot wait."""
+        """Delete the pod and what it owns; continue in the background if the cell cannot wait."""
         path, client = f"/api/v1/namespaces/{self.namespace}/pods/{name}", self._target.client
 
         async def remove() -> None:
             await asyncio.wait({making})
             if not making.cancelled():
-                making.exception()  # whoever waits for it raises it
+                making.exception()  # the caller that awaits it raises the error
             try:
                 item = await client.find(path)
                 if item and status.get(item, "metadata", "annotations", marks.RUN) == run:
                     await client.delete(path, uid=item["metadata"]["uid"])
             except BackendError as error:
                 text = f"the pod {name} could not be removed, and may exist: {error.message}"
-                remove_it = f"`kubectl delete pod {name} -n {self.namespace}` does so."
+                remove_it = f"`kubectl delete pod {name} -n {self.namespace}` removes it."
                 emit(Notice(f"{text} {remove_it}"))
 
         removing = lasting(remove())
@@ -158,9 +158,9 @@ class ClusterWorkshop:
 async def tidy(target: Target, settings: Settings) -> None:
     """Remove pods of builds that ended long ago: the kernels that made them were killed.
 
-    Whoever has built waits for them no more; what still runs ends at its deadline, which does not
-    count for what never got a node. Called before each build and when jobs are deleted. Says
-    nothing: it is nobody's wish.
+    No builder waits for them any more. A running pod ends at its deadline, which has no effect on
+    a pod that never got a node. Called before each build and when jobs are deleted. Reports
+    nothing, because no user asked for it.
     """
     path = f"/api/v1/namespaces/{target.namespace}/pods"
     with contextlib.suppress(BackendError):
@@ -172,7 +172,7 @@ async def tidy(target: Target, settings: Settings) -> None:
 
 
 def _ended(pod: Object) -> float:
-    """When a pod ended or should have begun, in seconds since the epoch; never while it runs."""
+    """Return the time of a pod's end or latest start, since the epoch; infinity while it runs."""
     phase, created = status.get(pod, "status", "phase"), pod["metadata"]["creationTimestamp"]
     if phase == "Pending":
         deadline = status.get(pod, "spec", "activeDeadlineSeconds")

@@ -1,4 +1,4 @@
-"""The local backend: jobs as processes of this machine, each with a supervisor of its own."""
+"""The local backend: jobs as processes of this machine, each with its own supervisor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LocalBackend:
     """``%backend=local``.
 
     Args:
-        settings: Where jobs are kept and how they are stopped.
-        devices: Returns this machine's GPUs; a test passes its own.
-        host: This machine among those that share the storage; a test passes its own.
+        settings: Folder of the jobs, limits, and how jobs are stopped.
+        devices: Returns this machine's GPUs; replaced in tests.
+        host: This machine, among those that share the storage; replaced in tests.
     """
 
     name = views.BACKEND
@@ -41,15 +41,15 @@ class LocalBackend:
         self._store = Store(settings.storage / "jobs", self._host)
 
     def available(self) -> bool:
-        """Always: there is a machine."""
+        """Return True: this machine is always available."""
         return True
 
     async def check(self, plan: Plan) -> None:
-        """See that the machine has the interpreter, the packages and the GPUs."""
+        """Check that the machine has the interpreter, the packages and the GPUs."""
         if plan.spec.dryrun is DryRun.SERVER:
             raise SpecError(
-                "this job would run on this machine, where there is no server to ask.",
-                "Write %dryrun alone, or name a cluster: %backend=kubernetes.",
+                "this job would run on this machine, which has no server for a dry run.",
+                "Write %dryrun without a value, or choose a cluster: %backend=kubernetes.",
                 directive="dryrun",
             )
         total = len(plan.spec.replicas())
@@ -62,9 +62,9 @@ class LocalBackend:
             )
         python, package = self._launcher.python(plan), plan.framework.package
         needed = package in plan.source.imports or plan.framework.needs_package(plan.spec)
-        # An interpreter that the user named is asked in any case: it may be no Python at all.
+        # An interpreter named by the user is always checked: it may not be Python at all.
         if plan.spec.build.needed:
-            pass  # they may bring it, and are brought later
+            pass  # the requirements may include it, and are installed later
         elif needed or python != sys.executable:
             found = await interpreter.has(python, package)
             if needed and not found:
@@ -77,28 +77,33 @@ class LocalBackend:
         await self._launcher.check_gpus(plan)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
-        """Files, commands and variables; ports and devices as a run now would choose them."""
+        """Return files, commands and variables, with ports and devices that are free now."""
         return preview.text(plan, await self._launcher.preview(plan), self.name)
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
-        """Lay the job's folder out and start its supervisor."""
+        """Create the job's folder and start its supervisor."""
         spec = plan.spec
         if spec.cluster != ClusterSpec():
-            emit(Notice("Directives of clusters, such as %image, mean nothing on this machine."))
+            emit(Notice("Directives for clusters, such as %image, have no effect on this machine."))
         if idle := sorted(spec.build.wishes - {"packages", "requirements"}):
             names = ", ".join(f"%{shown_name(name)}" for name in idle)
-            mean = "means" if len(idle) == 1 else "mean"
-            emit(Notice(f"{names} {mean} nothing on this machine: no image is built here."))
+            mean = "has" if len(idle) == 1 else "have"
+            emit(Notice(f"{names} {mean} no effect on this machine: no image is built here."))
         asked = [spec.asks(group.role) for group in spec.groups]
         if any(one.cpu or one.memory for one in asked):
-            emit(Notice("%cpu and %memory bind on a cluster only; here, replicas share what is."))
+            emit(
+                Notice(
+                    "%cpu and %memory apply to clusters only; local replicas share this machine "
+                    "without limits."
+                )
+            )
         return views.job(await self._launcher.launch(plan, builder, emit, outlive=outlive))
 
     def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
-        """See :func:`ciao_kernel.backends.local.follower.follow`.
+        """Follow a job, see :func:`ciao_kernel.backends.local.follower.follow`.
 
         Raises:
-            UsageError: At once, where ``since`` is given.
+            UsageError: ``since`` is given; raised at once.
         """
         if since:
             raise _timeless("--since")
@@ -111,45 +116,45 @@ class LocalBackend:
                 yield event
 
     async def host_ends(self, job: Job) -> bool:
-        """Never: this machine says so to the kernel itself."""
+        """Return False: this machine tells the kernel itself that it ends."""
         return False
 
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
     ) -> None:
-        """SIGTERM to all replicas, SIGKILL after the job's grace; the supervisor does both."""
+        """Let the supervisor send SIGTERM to all replicas, and SIGKILL after the grace period."""
         await self._store.stop(job, reason, certain=certain)
 
     async def delete(self, job: Job) -> None:
-        """Stop the job and remove its folder, with all that it wrote there."""
+        """Stop the job and remove its folder with all its content."""
         await self._store.delete(job)
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
-        """All jobs that have a folder, oldest first; they lie in no cluster's namespace."""
+        """Return all jobs that have a folder, oldest first; none if a cluster is specified."""
         return [] if where.said else await self._store.all()
 
     async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
-        """One job by its name."""
+        """Return one job by its name."""
         if where.said:
             raise NoSuchJob(
-                f"no cluster is configured here, and no job {name} can be in it.",
+                f"job {name} cannot be found: no cluster is configured here.",
                 "Set KUBECONFIG; for a job of this machine leave --namespace and --context out.",
             )
         return await self._store.find(name)
 
     async def details(self, job: Job) -> Details:
-        """What was asked for, and the processes that do it."""
+        """Return the job's specification and its processes."""
         return self._store.details(job)
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
         """Read the replica's log file.
 
         Raises:
-            UsageError: What is asked for is nowhere written down.
+            UsageError: An option needs information that is not recorded here.
         """
         if options.previous:
             raise UsageError(
-                "a replica on this machine is never started again: there is no --previous.",
+                "--previous is not available: a replica on this machine is never restarted.",
                 "Leave it out.",
             )
         if options.timestamps or options.since:
@@ -159,22 +164,22 @@ class LocalBackend:
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
     ) -> int:
-        """Run a command in the job's folder, with the variables of the replica."""
+        """Run a command in the job's folder, with the variables of a replica."""
         folder = self._store.folder(job)
         return await execute.execute(folder, self._host, replica, command, streams)
 
     def remains(self, job: Job) -> str:
-        """Its folder, until it is deleted; before that, a replica that does not end."""
+        """Return what is left of a job: a replica that still ends, or its folder."""
         if self._store.runs(job):
-            return "a replica takes its time to end"
+            return "a replica has not ended yet"
         return f"its files stay in {job.place}"
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 def _timeless(option: str) -> UsageError:
     return UsageError(
-        f"a job on this machine writes its lines to files, without times: there is no {option}.",
+        f"{option} is not available: log files on this machine have no timestamps.",
         "Leave it out; --tail N of `%ciao logs` shows the last lines.",
     )

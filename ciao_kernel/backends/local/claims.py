@@ -1,6 +1,6 @@
-"""Who holds which port and which GPU: no two jobs of a user get the same on one machine.
+"""Claims of jobs on ports and GPUs: no two jobs of a user share one on the same machine.
 
-One small file for all jobs, so that a submit need not read every job there ever was.
+All claims are in one small file, so that a submit does not read the records of all jobs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import State
 
 _SUBMIT_TIME = 120.0
-"""Seconds after which a job without a status will never have one: its submit was cut short."""
+"""Seconds after which a job without a status never gets one: its submit was interrupted."""
 _PATIENCE = 30.0
-"""Seconds in which other submits must let go of the lock, which they hold for milliseconds."""
+"""Seconds to wait for the lock, which other submits hold for milliseconds."""
 
 
 class Claims:
-    """What the jobs of this user hold.
+    """Ports and GPUs held by the jobs of this user.
 
     Args:
-        storage: The folder of all that ciao keeps.
-        host: This machine. What the jobs of another hold is kept, and hinders nobody here.
+        storage: Storage folder of ciao.
+        host: This machine. Claims of other machines are kept, and have no effect here.
     """
 
     def __init__(self, storage: Path, host: Host) -> None:
@@ -43,10 +43,10 @@ class Claims:
 
     @contextlib.asynccontextmanager
     async def locked(self, patience: float = _PATIENCE) -> AsyncIterator[None]:
-        """Keep other submits out from the choice to :meth:`add`; that is a few milliseconds.
+        """Hold the lock from the choice to :meth:`add`, which takes a few milliseconds.
 
         Raises:
-            EnvironmentFault: Another process has held the lock for so many seconds.
+            EnvironmentFault: Another process holds the lock longer than ``patience``.
         """
         until = time.monotonic() + patience
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -55,7 +55,8 @@ class Claims:
                 if time.monotonic() > until:
                     raise EnvironmentFault(
                         f"another process has locked {self._lock} for {patience:.0f} s.",
-                        f"`fuser {self._lock}` names it; end it if it hangs, then run this again.",
+                        f"`fuser {self._lock}` shows the process. End it if it hangs, then try "
+                        "again.",
                     )
                 await asyncio.sleep(0.005)
             yield
@@ -63,15 +64,15 @@ class Claims:
             os.close(descriptor)
 
     def ports(self) -> set[int]:
-        """The ports of this machine that are held."""
+        """Return the ports of this machine that are held."""
         return {port for claim in self._here().values() for port in claim["ports"]}
 
     def gpus(self) -> dict[str, str]:
-        """The GPUs of this machine that are held, each with the job that holds it."""
+        """Return the GPUs of this machine that are held, each with its job."""
         return {gpu: job for job, claim in self._here().items() for gpu in claim["gpus"]}
 
     def add(self, job: str, ports: Collection[int], gpus: Collection[str]) -> None:
-        """Hold ports and GPUs for a job until its replicas are over, or its folder is gone."""
+        """Hold ports and GPUs for a job until its replicas have ended, or its folder is gone."""
         claim = {
             "since": time.time(),
             "host": self._host.identity,
@@ -81,7 +82,7 @@ class Claims:
         replace(self._file, {**self._held(), job: claim})
 
     async def end_lost(self) -> None:
-        """End what still runs of jobs whose supervisor is gone: it uses what they held."""
+        """End processes of jobs without a supervisor: they still use ports and GPUs."""
         if marks := [mark for job in self._read() if (mark := self._lost(job))]:
             await asyncio.to_thread(processes.sweep, *marks)
 
@@ -104,14 +105,14 @@ class Claims:
             if status is not None:
                 if not _runs(status):
                     return False
-                # What could not be ended goes on using what it was given.
+                # Processes that could not be ended still use the ports and GPUs.
                 return self._host.supervises(folder, status) or bool(self._left(job))
         except UNREADABLE:
-            pass  # A power cut may leave an empty file: it is as if there were none.
+            pass  # A power cut may leave an empty file: it counts as missing.
         return folder.path.is_dir() and self._submitted(folder, claim) < _SUBMIT_TIME
 
     def _submitted(self, folder: Folder, claim: Mapping[str, Any]) -> float:
-        """How many seconds ago; where another machine's clock said when, its folder tells."""
+        """Return the seconds since the submit; for another machine, the age of the folder."""
         if self._host.has(claim):
             return time.time() - float(claim["since"])
         try:
@@ -124,7 +125,7 @@ class Claims:
         return processes.marked(mark) if mark else []
 
     def _lost(self, job: str) -> str:
-        """The mark of a job's processes, if its supervisor, here, is gone before they were."""
+        """Return the mark of a job's processes if its local supervisor died before they ended."""
         folder = Folder(self._jobs / job)
         with contextlib.suppress(*UNREADABLE):
             status = folder.read_status()
@@ -144,5 +145,5 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # A file system without locks: two submits in the same moment may then clash.
+        pass  # A file system without locks: two submits at the same moment may conflict.
     return True

@@ -1,8 +1,8 @@
-"""A virtual environment with what ``%packages`` and ``%requirements`` ask for.
+"""Virtual environments with the packages of ``%packages`` and ``%requirements``.
 
-It lies on top of the interpreter that the replicas would have without it, so that only what is
-missing there is installed. Made once for the same wishes, and kept for every later cell, until none
-has used it for long.
+An environment extends the replicas' usual interpreter, so that only missing packages are installed.
+It is created once for the same requirements, shared by later cells, and removed when it was unused
+for a long time.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _SITES = (
     "import json, sys; print(json.dumps([sys.version, "
     "[path for path in sys.path if path.endswith('-packages')]]))"
 )
-_NO_VENV = "On Debian it takes the package python3-venv."
+_NO_VENV = "On Debian, install the package python3-venv."
 
 
 async def bring(
     python: str, wanted: Requirements, cache: Path, emit: Emit, days: float = 30.0
 ) -> str:
-    """Return an interpreter that has the packages, too.
+    """Return an interpreter that also has the packages.
 
     Args:
-        python: The interpreter to build on.
-        wanted: What is asked for.
+        python: The interpreter to extend.
+        wanted: Requirements for pip.
         cache: Folder that keeps environments.
-        emit: Shows what pip does.
-        days: After which an environment is removed that nothing has used, where one is made.
+        emit: Shows pip's progress.
+        days: Days after which unused environments are removed, when a new one is created.
 
     Raises:
-        SourceError: pip cannot bring what is asked for.
-        EnvironmentFault: The interpreter does not run, pip is missing, or there is no room.
+        SourceError: pip cannot install the requirements.
+        EnvironmentFault: The interpreter does not run, pip is missing, or there is no space.
     """
     if not wanted.packages:
         return python
@@ -60,7 +60,7 @@ async def bring(
         return str(folder / "bin" / "python")
 
     def wait() -> None:
-        emit(Notice(f"another cell installs {wanted.label}; waiting for it …"))
+        emit(Notice(f"another cell is installing {wanted.label}; waiting for it …"))
 
     async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
         if not (folder / _DONE).exists():
@@ -77,13 +77,13 @@ async def bring(
 
 
 async def _asked(python: str) -> tuple[str, list[str]]:
-    """The interpreter's version, and the folders of its packages."""
-    said = await _run([python, "-c", _SITES], f"{python} does not run as a Python", "")
+    """Return the interpreter's version and the folders of its packages."""
+    said = await _run([python, "-c", _SITES], f"{python} does not run as Python", "")
     try:
         version, sites = json.loads(said)
     except ValueError:
         raise EnvironmentFault(
-            f"{python} does not answer as a Python does.", "Name another one with %python=…."
+            f"{python} does not answer like Python.", "Name another interpreter with %python=…."
         ) from None
     return version, sites
 
@@ -97,8 +97,8 @@ async def _make(
     await _run(command, f"{python} cannot make a virtual environment", _NO_VENV)
     own = next(folder.glob("lib/*/site-packages"), None)
     if own is None:
-        raise EnvironmentFault(f"{python} makes environments of an unknown form.", _NO_VENV)
-    # Not a line for each: what their own .pth files name is to be found as well.
+        raise EnvironmentFault(f"{python} creates environments with an unknown layout.", _NO_VENV)
+    # Not one line per folder: addsitedir also processes their own .pth files.
     below = f"import site; list(map(site.addsitedir, {sites!r}))\n"
     (own / "below.pth").write_text(below)
     command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
@@ -108,7 +108,7 @@ async def _make(
             emit(Notice(f"[pip] {line}"))
 
     try:
-        # A file's lines may name who asks: they do not stay.
+        # Requirement lines may contain a password, so the files are temporary.
         with tempfile.TemporaryDirectory(prefix="ciao-pip-") as place:
             options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
             await pip.run([*command, *options], wanted.index, say, lock)
@@ -146,6 +146,6 @@ def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return pip.full()
     return EnvironmentFault(
-        f"packages cannot be kept in {folder.parent}: {error.strerror}.",
+        f"packages cannot be stored in {folder.parent}: {error.strerror}.",
         "Name another place: `%ciao config storage=/some/folder`.",
     )

@@ -1,4 +1,4 @@
-"""Runs a command beside a replica: in the job's folder, with the replica's variables."""
+"""Runs a command in a job's folder, with the environment variables of a replica."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 16
 _GRACE = 2.0
-"""Seconds from SIGTERM to SIGKILL for a command that nobody waits for any more."""
+"""Seconds from SIGTERM to SIGKILL for an abandoned command."""
 _LAST_WORDS = 1.0
-"""Seconds for which output is read that a child of the command, which lives on, may write."""
+"""Seconds after a command's end in which output of its surviving children is still read."""
 
 
 async def execute(
@@ -36,10 +36,10 @@ async def execute(
 ) -> int:
     """Run a command and return its exit code.
 
-    It carries the job's mark, so that it ends with the job, as it would in a pod.
+    The command carries the job's mark, so it ends with the job, as in a pod.
 
     Raises:
-        BackendError: It cannot be started.
+        BackendError: The command cannot be started.
         UsageError: The replica runs on another machine.
     """
     try:
@@ -48,7 +48,7 @@ async def execute(
         if status is not None and away and host.supervises(folder, status):
             name = hosts.name(status["supervisor"])
             raise UsageError(
-                f"{folder.path.name} runs on {name}, and a command runs beside its replica.",
+                f"{folder.path.name} runs on {name}, and a command must run on the same machine.",
                 f"Run it in a terminal of {name}.",
             )
         own = next(one["env"] for one in job["replicas"] if one["name"] == str(replica))
@@ -61,13 +61,13 @@ async def execute(
 
 @contextlib.contextmanager
 def _starting(command: Sequence[str]) -> Iterator[None]:
-    """Blame the command for an error of its start, and for no later one."""
+    """Report an OSError while the command is started as an error of the command."""
     try:
         yield
     except OSError as error:
         raise BackendError(
             f"{command[0]} cannot be run: {error.strerror or error}.",
-            "The program must be on this machine: it is run without a shell.",
+            "The program must be installed on this machine; it is started without a shell.",
         ) from error
 
 
@@ -83,7 +83,7 @@ async def _in_pipes(
             stdin=asyncio.subprocess.DEVNULL if streams.input is None else pipe,
             stdout=pipe,
             stderr=pipe,
-            start_new_session=True,  # Ctrl-C is ours, and comes as a cancellation
+            start_new_session=True,  # Ctrl-C reaches only us, as a cancellation
         )
     assert process.stdout
     assert process.stderr
@@ -105,7 +105,7 @@ async def _in_terminal(
     with _starting(command):
         master, slave = pty.openpty()
         try:
-            _resize(master, size)  # before the command's first look at it
+            _resize(master, size)  # before the command reads it
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,
@@ -139,10 +139,10 @@ async def _code(
     readers: list[asyncio.Task[None]],
     senders: list[asyncio.Task[None]],
 ) -> int:
-    """Wait for a command's end and its last words, and return its exit code.
+    """Wait for a command's end and its last output, and return its exit code.
 
-    What fails here ends the waiting: the command would wait for ever for what cannot be read,
-    or at a full pipe for what cannot be written.
+    An error of a reader or a sender ends the wait: otherwise the command would wait for ever for
+    input, or at a full pipe.
     """
     waiting = asyncio.ensure_future(process.wait())
     pending: set[asyncio.Task[Any]] = {waiting, *readers, *senders}
@@ -163,7 +163,7 @@ async def _code(
 async def _ended(
     process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]
 ) -> AsyncIterator[None]:
-    """See that a command ends, however it is left: SIGTERM, and SIGKILL after a grace."""
+    """End the command when the block is left: SIGTERM, and SIGKILL after a grace period."""
     try:
         yield
     finally:
@@ -174,13 +174,13 @@ async def _ended(
             if process.returncode is None:
                 await _end(process)
         finally:
-            # A child of the command that lives on may hold a pipe open. Closed after the loop, it
-            # would complain on the screen.
+            # A surviving child of the command may hold a pipe open. A transport that is closed
+            # only after the loop would print an error.
             process._transport.close()  # type: ignore[attr-defined]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    # It may write on until it has ended: a full pipe would hold it up, and us with it.
+    # The command may write until its end: a full pipe would block it, and this function too.
     streams = [stream for stream in (process.stdout, process.stderr) if stream]
     emptying = [asyncio.ensure_future(_copy(stream, lambda data: None)) for stream in streams]
     try:
@@ -191,7 +191,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                     async with asyncio.timeout(_GRACE):
                         await process.wait()
     finally:
-        if process.returncode is None:  # the waiting itself was cancelled
+        if process.returncode is None:  # the wait itself was cancelled
             _signal(process, signal.SIGKILL)
         for task in emptying:
             task.cancel()
@@ -215,7 +215,7 @@ async def _feed(stream: asyncio.StreamWriter | None, data: AsyncIterator[bytes] 
         stream.write(piece)
         try:
             await stream.drain()
-        except ConnectionError:  # it reads no more
+        except ConnectionError:  # the command reads no more input
             break
     stream.close()
 
@@ -232,7 +232,7 @@ async def _copy_terminal(master: int, write: Callable[[bytes], object]) -> None:
                 data = os.read(master, _PIECE)
             except BlockingIOError:
                 continue
-            except OSError:  # EIO: the last process has closed its end
+            except OSError:  # EIO: the last process has closed the terminal
                 return
             if not data:
                 return
@@ -248,9 +248,9 @@ async def _type(master: int, data: AsyncIterator[bytes] | None) -> None:
         while piece:
             try:
                 piece = piece[os.write(master, piece) :]
-            except BlockingIOError:  # it does not read as fast as somebody pastes
+            except BlockingIOError:  # the command reads more slowly than the user pastes
                 await asyncio.sleep(0.02)
-            except OSError:  # it has ended
+            except OSError:  # the command has ended
                 return
 
 

@@ -1,7 +1,7 @@
-"""Follow a local job: its replicas' log files and its status, exactly once and in order.
+"""Follows a local job: yields its replicas' log files and its status once and in order.
 
-Polling, because the standard library has no file events; a read of a file that did not grow
-costs a few microseconds, so even 64 replicas at 20 looks a second stay below 1 % of a core.
+It polls, because the standard library has no file events. A read of a file that did not grow takes
+a few microseconds, so even 64 replicas at 20 reads per second need less than 1 % of a core.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
 _QUICK, _SLOW = 0.01, 0.05
-"""Seconds between looks: in the first seconds, when a first line is awaited, and after."""
+"""Seconds between two polls: during the first seconds, and later."""
 _QUICK_FOR = 3.0
 _CHECK = 0.5
-"""Seconds between two questions whether the supervisor lives."""
+"""Seconds between two checks that the supervisor is alive."""
 _READ = 256 * 1024
 _LONGEST = 16 << 20
-"""A line without end is cut here, so that memory stays bounded."""
+"""Bytes after which an endless line is cut, to limit the memory."""
 _BAR = 1 << 16
 _TAIL = 4096
-"""Bytes of an unfinished line that a live view gets."""
+"""Bytes of an unfinished line that are passed to a live view."""
 
 
 async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[Event, None]:
     """Yield a job's output and states until it is settled.
 
     Raises:
-        JobLost: The supervisor died before it could settle the job; what still ran is ended.
-        JobStopped: The job was deleted meanwhile.
+        JobLost: The supervisor died before it settled the job; remaining processes are ended.
+        JobStopped: The job was deleted in the meantime.
     """
     readers = [LogReader(replica, folder.log(str(replica))) for replica in job.replicas]
     watch = _Watch(folder, host)
@@ -46,7 +46,7 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
         for reader in readers:
             opened.callback(reader.close)
         while True:
-            # Status first: a settled one promises that the logs, read after it, are complete.
+            # Status first: if it is settled, the logs, read after it, are complete.
             changed = watch.look()
             if watch.over:
                 break
@@ -64,7 +64,7 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             pause = _QUICK if now - started < _QUICK_FOR else _SLOW
             await asyncio.sleep(0 if more else pause)
         if watch.lost and not watch.elsewhere:
-            # Nobody else would end what still runs.
+            # No other process would end the remaining processes.
             with contextlib.suppress(OSError, ValueError):
                 await asyncio.to_thread(processes.sweep, folder.read_job()["id"])
         for reader in readers:
@@ -92,7 +92,7 @@ class LogReader:
     def __init__(self, replica: Replica, path: Path) -> None:
         self.replica = replica
         self.more = False
-        """Whether the last read did not reach the end."""
+        """True if the last read did not reach the end."""
         self._path = path
         self._descriptor: int | None = None
         self._offset = 0
@@ -100,7 +100,7 @@ class LogReader:
         """The unfinished line."""
 
     def read(self) -> Iterator[Output | Notice]:
-        """Yield what is new: at most one chunk, so that other replicas get their turn."""
+        """Yield new output: at most one chunk, so that other replicas get their turn."""
         if self._descriptor is None:
             try:
                 self._descriptor = os.open(self._path, os.O_RDONLY)
@@ -125,7 +125,7 @@ class LogReader:
         yield Output(self.replica, data, data.count(b"\n"), self._line[-_TAIL:])
 
     def rest(self) -> Iterator[Output | Notice]:
-        """Yield all up to the end as it is now; an unfinished last line counts as one."""
+        """Yield all output up to the current end; an unfinished last line counts as a line."""
         yield from self.read()
         end = self._size()
         while self.more and self._offset < end:
@@ -144,7 +144,7 @@ class LogReader:
         return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
 
     def _start_again(self) -> Notice:
-        """Someone cut the file off: what is written from now on starts at its front."""
+        """Restart at the beginning of the file, which was truncated."""
         assert self._descriptor is not None
         self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._line = b""
@@ -153,7 +153,7 @@ class LogReader:
 
 
 class _Watch:
-    """Looks at a job's status file, and after its supervisor."""
+    """Watches a job's status file and its supervisor."""
 
     def __init__(self, folder: Folder, host: hosts.Host) -> None:
         self.status: Status | None = None
@@ -166,17 +166,17 @@ class _Watch:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Return whether no more events can follow."""
         return self.deleted or (self.status is not None and self.status.settled)
 
     @property
     def elsewhere(self) -> str:
-        """The name of the machine that the job is on; empty where that is this one."""
+        """Return the name of the machine that runs the job; empty for this machine."""
         supervisor = self._record.get("supervisor", {})
         return "" if self._host.has(supervisor) else hosts.name(supervisor)
 
     def look(self, *, stamp_counts: bool = True) -> Status | None:
-        """The status if it is new."""
+        """Return the status if it changed."""
         try:
             stat = self._folder.status_file.stat()
             stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
@@ -187,32 +187,32 @@ class _Watch:
             self.deleted = True
             return None
         except (OSError, ValueError):
-            # As after a power cut. The next look may read it; without a first there is nothing.
+            # As after a power cut. The next read may succeed. No first status means no job.
             self.deleted = self.status is None
             return None
         before = self._record
         if record is None or (before and record["supervisor"] != before["supervisor"]):
-            self.deleted = True  # It may be that of a later job, which got the name.
+            self.deleted = True  # It may belong to a later job of the same name.
             return None
         self._stamp, self._record = stamp, record
         if record == before:
-            return None  # Its supervisor only said that it lives.
+            return None  # Only a heartbeat.
         self.status = views.status(self._folder, record)
         return self.status
 
     def is_lost(self) -> bool:
-        """Whether the supervisor died without a last word; :attr:`lost` keeps the answer."""
+        """Return whether the supervisor died without a last status; also sets :attr:`lost`."""
         if self.status is None or self._host.supervises(self._folder, self._record):
             return False
-        # It may have settled the job just before it ended, and two records written within one
-        # tick of the file system's clock can look the same from outside.
+        # It may have settled the job just before it ended, and the file's times may be equal for
+        # two records written within one tick of the file system's clock.
         self.look(stamp_counts=False)
         self.lost = not self.over
         return self.lost
 
 
 def _last_state(line: bytes) -> bytes:
-    """What a terminal would show of a progress bar: the part behind its last return."""
+    """Return the visible state of a progress bar: the part after its last carriage return."""
     start = line.rstrip(b"\r").rfind(b"\r")
     return line[start + 1 :] if start >= 0 else line
 
@@ -221,16 +221,15 @@ def _lost(job: Job, folder: Folder, elsewhere: str) -> JobLost:
     with contextlib.suppress(OSError):
         if said := folder.supervisor_log.read_text(errors="replace").strip().splitlines():
             return JobLost(
-                f"the process that runs {job.name} broke: {said[-1]}",
-                f"All that it said is in {folder.supervisor_log}.",
+                f"the process that runs {job.name} failed: {said[-1]}",
+                f"Its full output is in {folder.supervisor_log}.",
             )
     if elsewhere:
         return JobLost(
             f"the process that runs {job.name} on {elsewhere} gives no sign of life.",
-            f"See after {elsewhere}. `%ciao delete {job.name}` removes what is left here.",
+            f"Check {elsewhere}. `%ciao delete {job.name}` removes what is left here.",
         )
     return JobLost(
-        f"the process that runs {job.name} is gone: it was killed, or this machine was "
-        "started again.",
+        f"the process that runs {job.name} is gone: it was killed, or this machine was restarted.",
         f"Run the cell again. `%ciao delete {job.name}` removes what is left.",
     )

@@ -1,4 +1,4 @@
-"""Share this machine's GPUs out: no device goes to two replicas, nor to two jobs."""
+"""Assigns this machine's GPUs: each device belongs to at most one replica of one job."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NVIDIA = "nvidia.com/gpu"
 
 
 def installed() -> tuple[str, ...]:
-    """The devices that this process may use, as CUDA_VISIBLE_DEVICES would name them."""
+    """Return the devices that this process may use, as named in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # CUDA too stops at the first that cannot be a device: -1 hides all that follow.
+        # As in CUDA, the first invalid name ends the list: -1 hides all devices after it.
         names = [part.strip() for part in visible.split(",")]
         return tuple(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     try:
@@ -30,15 +30,15 @@ def installed() -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    # Without a device it may say so in a sentence.
+    # Without a device, the output may be a sentence.
     return tuple(line.strip() for line in answer.stdout.splitlines() if line.strip().isdigit())
 
 
 def wanted(spec: JobSpec) -> int:
-    """How many devices a job asks for in all.
+    """Return the number of devices that a job asks for in total.
 
     Raises:
-        SpecError: It asks for devices that only a cluster can give.
+        SpecError: The job asks for devices that only a cluster can provide.
     """
     total = 0
     for group in spec.groups:
@@ -47,7 +47,7 @@ def wanted(spec: JobSpec) -> int:
             continue
         if gpu.resource != NVIDIA:
             raise SpecError(
-                f"this machine shares out NVIDIA GPUs only, not {gpu.resource}.",
+                f"only NVIDIA GPUs are supported on this machine, not {gpu.resource}.",
                 "Write %gpu=1 here, or run the cell on a cluster.",
                 directive="gpu",
             )
@@ -56,7 +56,7 @@ def wanted(spec: JobSpec) -> int:
 
 
 def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> None:
-    """Raise SpecError if so many devices are not free; ``taken`` says which job has each."""
+    """Raise SpecError if fewer devices are free; ``taken`` maps each used device to its job."""
     if total > len(devices):
         have = "none" if not devices else _count(len(devices))
         raise SpecError(
@@ -82,7 +82,7 @@ def _count(number: int) -> str:
 def share(
     spec: JobSpec, devices: Collection[str], taken: Collection[str]
 ) -> dict[Replica, tuple[str, ...]]:
-    """Give each replica its devices; empty where the job does not speak of GPUs at all."""
+    """Return the devices of each replica; empty if the job has no %gpu."""
     if all(spec.asks(group.role).gpu is None for group in spec.groups):
         return {}
     pool = iter(device for device in devices if device not in taken)

@@ -1,8 +1,8 @@
-"""Which machine a job's processes are on, where several machines share one storage.
+"""Tells machines apart that share one storage, and checks supervisors on all of them.
 
-A home on a file server, or a volume in two containers: all see each other's folders, and none
-sees another's processes. What a process id means is known only where it is from; elsewhere a
-supervisor counts as alive as long as it touches its status (its heartbeat).
+With a home on a file server, or a volume in two containers, each machine sees the folders of the
+others, but not their processes. A process id is valid only on its own machine. On other machines, a
+supervisor counts as alive while it touches its status file (the heartbeat).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.record import Folder
 
 FRESH = 90.0
-"""Seconds that a heartbeat counts. It comes at least every 15, and a client of a file server may
-answer from memory for 60."""
+"""Seconds that a heartbeat is valid. A heartbeat comes at least every 15 seconds, and a client of a
+file server may cache file times for 60."""
 
 
 class Host:
     """This machine, among those that share a storage.
 
     Args:
-        storage: The folder of all that ciao keeps.
-        identity: Another than the real one, for a test that plays two machines.
-        fresh: Seconds that another machine's heartbeat counts.
+        storage: Storage folder of ciao.
+        identity: Replaces the real identity, for tests with two machines.
+        fresh: Seconds that a heartbeat of another machine is valid.
     """
 
     def __init__(self, storage: Path, identity: str = "", fresh: float = FRESH) -> None:
@@ -37,15 +37,15 @@ class Host:
         self._clock = storage / "clock"
 
     def has(self, record: Mapping[str, Any]) -> bool:
-        """Whether the "host" of a record is this one, as it is where a record names none.
+        """Return whether the "host" of a record is this machine; true if the record has none.
 
-        Only Linux tells machines apart; elsewhere those that share a storage are not.
+        Machines are only told apart on Linux; other systems have no identity.
         """
         host = record.get("host")
         return not host or _key(host) == _key(self.identity)
 
     def supervises(self, folder: Folder, status: Mapping[str, Any]) -> bool:
-        """Whether the supervisor that wrote a job's status still lives, wherever it is."""
+        """Return whether the supervisor that wrote a job's status is alive, on any machine."""
         supervisor = status["supervisor"]
         if self.has(supervisor):
             return processes.alive(supervisor["pid"], supervisor["birth"])
@@ -54,17 +54,17 @@ class Host:
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # A server that does not answer is no sign of a death.
+            return True  # A file server that does not answer does not mean that it is dead.
 
     def age(self, path: Path) -> float:
-        """Seconds since a file or folder of the storage was touched, by the storage's clock.
+        """Return the seconds since a file or folder was touched, by the storage's clock.
 
-        Machines' clocks differ, so the time is what a file that is touched now gets.
+        Clocks of machines differ, so the current time is read from a file that is touched now.
 
         Raises:
-            OSError: There is no such file, or it cannot be asked.
+            OSError: There is no such file, or it cannot be read.
         """
-        # Opened first: a client of a file server then asks for the times anew.
+        # Opened first: a client of a file server then updates its cached times.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             touched = os.fstat(descriptor).st_mtime
@@ -87,7 +87,7 @@ class Host:
 
 
 def name(record: Mapping[str, Any]) -> str:
-    """The name, for people, of the "host" of a record."""
+    """Return the readable name of the "host" of a record."""
     return str(record.get("host") or "").partition(" ")[0]
 
 
@@ -96,10 +96,10 @@ def _key(host: str) -> str:
 
 
 def _identity() -> str:
-    """This machine's name and, after a space, what tells it from all others.
+    """Return this machine's name and, after a space, its unique key.
 
-    That is this run of its system and the namespace of its process ids, which a container has for
-    itself. Where a system does not tell them nothing does: a laptop's name changes with its place.
+    The key is the boot id and the namespace of process ids, which each container has for itself.
+    The identity is empty on systems without them: a name alone is not stable on a laptop.
     """
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

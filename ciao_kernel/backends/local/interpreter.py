@@ -1,4 +1,4 @@
-"""Find the replicas' Python interpreter, and ask it what it can import."""
+"""Find the replicas' Python interpreter, and check which packages it has."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 from ciao_kernel.errors import EnvironmentFault
 
 _TIMEOUT = 60.0
-"""Seconds for an interpreter's answer: one on a network drive may need many for its first."""
+"""Seconds to wait for an interpreter: the first start from a network drive may be slow."""
 _ANSWER = "ciao: "
 
 
 def find(asked: str, folder: Path) -> str:
-    """Return the absolute path of an interpreter that the user named.
+    """Return the absolute path of the interpreter that the user named.
 
     Args:
-        asked: A path (``~`` and paths relative to ``folder`` are understood), the folder of a
+        asked: A path (``~`` and paths relative to ``folder`` are supported), the folder of a
             virtual environment, or a command.
-        folder: Where the user works.
+        folder: The user's working directory.
 
     Raises:
         EnvironmentFault: There is no such program.
@@ -33,7 +33,7 @@ def find(asked: str, folder: Path) -> str:
     if os.sep not in asked and not asked.startswith("~"):
         found = shutil.which(asked)
     if found is None:
-        # Not resolve(): a virtual environment is known by the link, not by what it points to.
+        # Not resolve(): the path of the link, not its target, identifies a virtual environment.
         path = Path(os.path.normpath(folder / os.path.expanduser(asked)))  # noqa: PTH111
         if path.is_dir():
             path = path / "bin" / "python"
@@ -41,27 +41,27 @@ def find(asked: str, folder: Path) -> str:
     if found is None:
         raise EnvironmentFault(
             f"there is no Python interpreter {asked}.",
-            "Give %python the path of one, such as ~/envs/tf/bin/python, or leave it out.",
+            "Set %python to a path such as ~/envs/tf/bin/python, or leave it out.",
         )
     return found
 
 
 async def has(python: str, package: str) -> bool:
-    """Whether an interpreter finds a package; it is not imported.
+    """Return whether an interpreter finds a package; the package is not imported.
 
     Raises:
-        EnvironmentFault: The interpreter does not run, or is no Python.
+        EnvironmentFault: The interpreter does not run, or is not Python.
     """
     if python == sys.executable:
         importlib.invalidate_caches()
-        with contextlib.suppress(ValueError):  # A module made by hand, without a spec.
+        with contextlib.suppress(ValueError):  # A module created by code, without a spec.
             return importlib.util.find_spec(package) is not None
         return True
     question = (
         f"import importlib.util as u; print({_ANSWER!r} + str(bool(u.find_spec({package!r}))))"
     )
     try:
-        # Not here: the folder of the kernel would come first in the search.
+        # cwd: otherwise the kernel's folder would come first in the module search.
         process = await asyncio.create_subprocess_exec(
             python,
             "-c",

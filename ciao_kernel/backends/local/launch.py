@@ -1,6 +1,6 @@
-"""Bring a local job into being: its folder, its share of the machine, its supervisor.
+"""Starts a local job: its folder, its share of the machine, its supervisor.
 
-Either the job exists in the end, or nothing of it does.
+A start either succeeds or leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ROOT = str(Path(__file__).parents[3])
 _START_TIMEOUT = 30.0
 
 _supervisors: set[subprocess.Popen[bytes]] = set()
-"""Those that this process started, kept so that each is reaped once it has ended."""
+"""Supervisors started by this process, kept so that each one is reaped after its end."""
 
 
 class Launcher:
     """Submits jobs.
 
     Args:
-        settings: Where jobs are kept and how they are stopped.
+        settings: Folder of the jobs, and how they are stopped.
         devices: Returns this machine's GPUs.
         host: This machine.
     """
@@ -54,19 +54,19 @@ class Launcher:
         self._host = host
 
     def python(self, plan: Plan) -> str:
-        """The replicas' interpreter; raises EnvironmentFault where there is none."""
+        """Return the replicas' interpreter; raises EnvironmentFault if there is none."""
         asked = plan.spec.python or self._settings.python
         return interpreter.find(asked, plan.folder) if asked else sys.executable
 
     async def check_gpus(self, plan: Plan) -> None:
-        """Raise SpecError where the job asks for more GPUs than are free."""
+        """Raise SpecError if the job asks for more GPUs than are free."""
         if wanted := gpus.wanted(plan.spec):
             devices = await self._present(plan)
             await self._claims.end_lost()
             gpus.check(wanted, devices, self._claims.gpus())
 
     async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
-        """What a launch now would start; nothing is made."""
+        """Return the replicas that a launch at this moment would start; create nothing."""
         name = plan.name or "NAME"
         artifact = Artifact(plan.source, self.python(plan), str(self._jobs / name / "work"))
         addresses = self._addresses(plan)
@@ -74,7 +74,7 @@ class Launcher:
         return _replica_plans(plan, artifact, name, addresses, shares)
 
     async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
-        """Lay the job's folder out and start its supervisor."""
+        """Create the job's folder and start its supervisor."""
         folder = self._claim_name(plan.name, plan.framework.name)
         started: list[subprocess.Popen[bytes]] = []
         try:
@@ -95,7 +95,7 @@ class Launcher:
                 plan.folder,
             )
             artifact = await builder.build(ask, emit)
-            devices = await self._present(plan)  # It may take long, and a lock must not.
+            devices = await self._present(plan)  # Slow, so not under the lock.
             await self._claims.end_lost()
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), self._shares(plan, devices)
@@ -117,7 +117,7 @@ class Launcher:
         return folder
 
     def _claim_name(self, wanted: str | None, framework: str) -> Folder:
-        """Make the job's folder; its name is the job's, and nobody else's."""
+        """Create the job's folder, which reserves the job's name."""
         try:
             self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
             for number in range(1, naming.MOST + 1):
@@ -127,11 +127,11 @@ class Launcher:
                     return Folder(self._jobs / name)
         except OSError as error:
             raise EnvironmentFault(
-                f"no folder for the job can be made in {self._jobs}: {error.strerror}.",
+                f"the job's folder cannot be created in {self._jobs}: {error.strerror}.",
                 "Name another place: `%ciao config storage=/some/folder`.",
             ) from error
         raise BackendError(
-            f"there are {naming.MOST} jobs of the name {wanted}.",
+            f"there are already {naming.MOST} jobs named {wanted}.",
             "`%ciao delete --finished` removes them.",
         )
 
@@ -143,11 +143,11 @@ class Launcher:
         }
 
     async def _present(self, plan: Plan) -> tuple[str, ...]:
-        """This machine's GPUs; nobody asks for them where the job wants none."""
+        """Return this machine's GPUs; they are not queried if the job needs none."""
         return await asyncio.to_thread(self._devices) if gpus.wanted(plan.spec) else ()
 
     def _shares(self, plan: Plan, devices: tuple[str, ...]) -> Mapping[Replica, tuple[str, ...]]:
-        """Each replica's GPUs; empty where the job does not speak of GPUs at all."""
+        """Return each replica's GPUs; empty if the job has no %gpu."""
         taken = self._claims.gpus() if gpus.wanted(plan.spec) else {}
         gpus.check(gpus.wanted(plan.spec), devices, taken)
         return gpus.share(plan.spec, devices, taken)
@@ -195,7 +195,7 @@ class Launcher:
 
     def _roll_back(self, folder: Folder, started: list[subprocess.Popen[bytes]]) -> None:
         for process in started:
-            # SIGTERM makes it end its replicas.
+            # SIGTERM makes the supervisor end its replicas.
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(self._settings.stop_grace + 2)
@@ -232,13 +232,13 @@ def _replica_plans(
 
 
 def _visible(replicas: tuple[ReplicaPlan, ...]) -> list[str]:
-    """The GPUs that the replicas were told to use, by %gpu or by the user's own %envvar."""
+    """Return the GPUs assigned to the replicas, by %gpu or by the user's %envvar."""
     told = [dict(one.env).get("CUDA_VISIBLE_DEVICES", "") for one in replicas]
     return [device for text in told for device in text.split(",") if device]
 
 
 def _loopback() -> dict[str, str]:
-    """Keep the replicas' own rendezvous off other networks of this machine."""
+    """Return variables that keep the replicas' rendezvous on the loopback interface."""
     interface = "lo" if sys.platform.startswith("linux") else "lo0"
     return {
         name: interface
@@ -249,7 +249,7 @@ def _loopback() -> dict[str, str]:
 
 def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
     _supervisors.difference_update([one for one in _supervisors if one.poll() is not None])
-    # No site packages on Linux, where it needs none: half the start-up time.
+    # No site packages on Linux, where they are not needed: this halves the start time.
     quick = ["-S"] if sys.platform.startswith("linux") else []
     bootstrap = (
         f"import sys; sys.path.append({_ROOT!r}); "
@@ -262,7 +262,7 @@ def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             cwd="/",
-            # Replicas that it is just about to start are found by the mark too.
+            # The mark also finds replicas that the supervisor is just starting.
             env={**os.environ, processes.MARK: mark},
             start_new_session=True,
         )
@@ -271,15 +271,15 @@ def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
 
 
 async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) -> None:
-    """Wait until the supervisor has started the replicas, which its first status says."""
+    """Wait for the supervisor's first status, written after the start of the replicas."""
     deadline = time.monotonic() + _START_TIMEOUT
     while not folder.status_file.exists():
         ended = supervisor.poll() is not None and not folder.status_file.exists()
         if ended or time.monotonic() > deadline:
             said = folder.supervisor_log.read_text(errors="replace").strip().splitlines()
             raise BackendError(
-                "the job's supervisor did not start: " + (said or ["it said nothing"])[-1],
-                "`%ciao doctor` may tell why.",
+                "the job's supervisor did not start: " + (said or ["it gave no reason"])[-1],
+                "`%ciao doctor` may show the reason.",
             )
         await asyncio.sleep(0.003)
 
@@ -287,7 +287,7 @@ async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) ->
 def _no_room(error: OSError, folder: Folder) -> EnvironmentFault:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
-            f"the disk is full: {folder.path} takes no more.",
+            f"the disk is full: no space is left in {folder.path}.",
             "Free some space; `%ciao delete --finished` removes old jobs.",
         )
     return EnvironmentFault(

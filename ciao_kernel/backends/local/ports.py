@@ -15,13 +15,13 @@ _LOW, _HIGH = 20000, 60000
 
 
 def free(count: int, held: Collection[int] = ()) -> list[int]:
-    """Return ports that nothing listens on now, and none of those that other jobs hold.
+    """Return ports that nothing listens on now, and that no other job holds.
 
-    They are taken from below the range that the system gives to outgoing connections, so that
-    none of those takes one between this choice and the replica's own bind.
+    All are below the system's range for outgoing connections, so that no connection can take a
+    port between this choice and the replica's own bind.
 
     Raises:
-        EnvironmentFault: There are not so many.
+        EnvironmentFault: There are not enough.
     """
     candidates = [port for port in range(_LOW, _ephemeral_start()) if port not in held]
     random.shuffle(candidates)
@@ -36,7 +36,7 @@ def free(count: int, held: Collection[int] = ()) -> list[int]:
                 found.append(port)
     if len(found) < count:
         raise EnvironmentFault(
-            f"the job needs {count} free ports from {_LOW} up, and there are {len(found)}.",
+            f"the job needs {count} free ports from {_LOW} up, and only {len(found)} are free.",
             "End other programs that listen there, or run fewer replicas.",
         )
     return found

@@ -1,4 +1,4 @@
-"""The text of ``%dryrun``: what would run, and nothing is."""
+"""The text of ``%dryrun``: shows the job without a start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciao_kernel.plugins import Plan
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """What ``%dryrun`` shows of one replica."""
+    """One replica in the text of ``%dryrun``."""
 
     replica: Replica
     command: tuple[str, ...]
@@ -19,9 +19,9 @@ class ReplicaPlan:
 
 
 def text(plan: Plan, replicas: tuple[ReplicaPlan, ...], backend: str) -> str:
-    """Return files, commands and environment of every replica, as a shell would read them.
+    """Return files, commands and environment of every replica, in the syntax of a shell.
 
-    What the kernel's own environment adds is not shown: it is the same for all replicas.
+    Variables from the kernel's own environment are not shown: they are the same for all replicas.
     """
     lines = [f"would run on {backend}:", "", "header:"]
     lines += [f"  {line}" for line in plan.header.splitlines()]

@@ -1,7 +1,7 @@
-"""Questions about processes: is it still the same one, and which belong to a job.
+"""Identity of processes, and the processes of a job.
 
-Used by the supervisor, so standard library only at import. On Linux ``/proc`` answers; psutil
-does elsewhere.
+Used by the supervisor, so standard library only at import. Reads ``/proc`` on Linux, and uses
+psutil elsewhere.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MARK = "CIAO_JOB_ID"
-"""Variable in the environment of every process of a job, its grandchildren's too."""
+"""Environment variable of every process of a job, grandchildren included."""
 
 _LINUX = sys.platform.startswith("linux")
 
 
 def birth(pid: int) -> str | None:
-    """When a process started, as text to compare; None once it is dead or a zombie.
+    """Return the start time of a process, as text to compare; None if it is dead or a zombie.
 
-    A process id alone is no identity: the number is used again.
+    A process id alone does not identify a process: the number is reused.
     """
     if not _LINUX:
         return _birth_psutil(pid)
@@ -31,21 +31,21 @@ def birth(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name stands in parentheses and may hold anything, so read from the last ")".
+    # The command's name is in parentheses and may contain any character: search the last ")".
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
 def alive(pid: int, since: str | None) -> bool:
-    """Whether the process that had this id and this :func:`birth` still lives."""
+    """Return whether the process with this id and this :func:`birth` is still alive."""
     try:
         return since is not None and birth(pid) == since
     except OSError:
-        return True  # No answer now, such as "too many open files", is no sign of a death.
+        return True  # An error such as "too many open files" does not mean that it is dead.
 
 
 def marked(*marks: str) -> list[int]:
-    """All living processes that carry a job's mark, however far they strayed from it."""
+    """Return all living processes with the mark of a job, in any session or process group."""
     if not _LINUX:
         return _marked_psutil(marks)
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
@@ -59,7 +59,7 @@ def marked(*marks: str) -> list[int]:
 
 
 def name(folder: Path) -> bool:
-    """Whether a living process has something in a folder in its command line, as if it ran it."""
+    """Return whether a living process has a path inside a folder in its command line."""
     wanted = f"{folder}{os.sep}"
     if not _LINUX:
         return _name_psutil(wanted)
@@ -79,10 +79,10 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def sweep(*marks: str, patience: float = 5.0) -> None:
-    """Kill all processes of jobs but this one; returns when none is left.
+    """Kill all processes of jobs except this process; return when none is left.
 
-    It looks again until it finds nothing, twice: one may have started another just before it died,
-    and one that is becoming another program has no environment for a moment.
+    The search is repeated until it finds nothing twice in a row: a process may start another just
+    before it dies, and has no environment for a moment while it executes another program.
     """
     until = time.monotonic() + patience
     clean = 0

@@ -1,16 +1,16 @@
-"""The folder of one local job, and what is written in it.
+"""Folder of one local job, and the records in it.
 
 ::
 
-    NAME/job.json       what was asked for; written once, before the supervisor starts
-    NAME/status.json    what is so now; the supervisor replaces it as a whole, and touches it
-    NAME/stop           why the job is to stop, which it does then; whoever stops it writes it
-    NAME/reserve        room for a last status on a full disk
-    NAME/supervisor.log what the supervisor said: nothing, unless it broke
-    NAME/logs/worker-0.log   all that a replica wrote
+    NAME/job.json       the specification; written once, before the supervisor starts
+    NAME/status.json    the current status; the supervisor replaces the file, and touches it
+    NAME/stop           a request to stop the job, with its reason; written by any process
+    NAME/reserve        space for a last status on a full disk
+    NAME/supervisor.log output of the supervisor: empty, unless it failed
+    NAME/logs/worker-0.log   all output of a replica
     NAME/work/          the program and its files; the replicas' working directory
 
-The supervisor imports this module, so it uses the standard library and nothing slow.
+The supervisor imports this module, so it uses only the standard library, and only fast parts of it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 
 VERSION = 1
 UNREADABLE = (OSError, ValueError, KeyError)
-"""What reading a record and looking into it raises where there is none, or a broken one."""
+"""Errors raised while a missing or broken record is read."""
 LEFTOVERS = frozenset({"work", "logs", "reserve", "job.json", "supervisor.log"})
-"""All that a folder can hold before its supervisor has written a status."""
+"""Names that a folder may contain before its supervisor has written a status."""
 _RESERVE = 128 * 1024
 
 
@@ -43,26 +43,26 @@ class Folder:
         self._reserve = path / "reserve"
 
     def log(self, replica: str) -> Path:
-        """Where a replica's output is."""
+        """Return the log file of a replica."""
         return self.logs / f"{replica}.log"
 
     def read_job(self) -> dict[str, Any]:
-        """What was asked for; raises OSError or ValueError where there is no such record."""
+        """Return the specification; raises OSError or ValueError if it is missing or broken."""
         record = _read(self.job_file)
         if record.get("version") != VERSION:
             raise ValueError(f"{self.job_file} was written by another version of ciao")
         return record
 
     def write_job(self, record: dict[str, Any]) -> None:
-        """Write what is asked for. Only this user may read it: it holds %envvar's values."""
+        """Write the specification. Only this user may read it: it contains values of %envvar."""
         replace(self.job_file, {"version": VERSION, **record})
 
     def read_status(self) -> dict[str, Any] | None:
-        """What is so now; None as long as no supervisor has written.
+        """Return the status; None if no supervisor has written one yet.
 
         Raises:
-            OSError: It cannot be read.
-            ValueError: It is no record: a power cut may leave an empty file.
+            OSError: The file cannot be read.
+            ValueError: The file holds no record: a power cut may leave an empty file.
         """
         try:
             return _read(self.status_file)
@@ -70,36 +70,36 @@ class Folder:
             return None
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace the status; a reader sees the old one or the new one, never half."""
+        """Replace the status; a reader sees either the old or the new status, never a part."""
         replace(self.status_file, status)
 
     def touch_status(self) -> None:
-        """Let other machines see that the supervisor lives."""
+        """Give a heartbeat: other machines see that the supervisor is alive."""
         with contextlib.suppress(OSError):
             os.utime(self.status_file)
 
     def asks_to_stop(self) -> bool:
-        """Whether somebody wrote :meth:`write_stop`, or removed the folder under us.
+        """Return whether a stop was requested (:meth:`write_stop`), or the folder was removed.
 
-        Without its folder nobody can find the job any more. The folder is listed, because a client
-        of a file server may say from memory that a file of some name is not there.
+        Without its folder the job can no longer be found. The folder is listed, because a client
+        of a file server may have cached that the file does not exist.
         """
         try:
             return any(path.name == self._stop.name for path in self.path.iterdir())
         except FileNotFoundError:
             return True
         except OSError:
-            return False  # A network drive that hangs is no reason to end a training.
+            return False  # A network drive that hangs must not end a training.
 
     def read_stop(self) -> str:
-        """Why the job is to stop; empty where nobody said."""
+        """Return the reason for the stop; empty if none was given."""
         try:
             return self._stop.read_text()
         except (OSError, ValueError):
             return ""
 
     def write_stop(self, reason: str) -> None:
-        """Say that the job is to stop, and why. It stops without a reason too, on a full disk."""
+        """Request a stop of the job. On a full disk the reason may be lost, but not the request."""
         part = self._stop.with_suffix(_part())
         with contextlib.suppress(OSError):
             part.write_text(reason)
@@ -107,17 +107,17 @@ class Folder:
             part.replace(self._stop)
 
     def make_reserve(self) -> None:
-        """Set room aside for :meth:`free_reserve`."""
-        self._reserve.write_bytes(os.urandom(_RESERVE))  # Zeros might be kept as a hole.
+        """Reserve space for :meth:`free_reserve`."""
+        self._reserve.write_bytes(os.urandom(_RESERVE))  # Zeros might be stored as a hole.
 
     def free_reserve(self) -> None:
-        """Give the room back, so that a last status can be written on a full disk."""
+        """Free the reserve, so that a last status can be written on a full disk."""
         with contextlib.suppress(OSError):
             self._reserve.unlink()
 
 
 def replace(file: Path, value: dict[str, Any]) -> None:
-    """Write a record as a whole, for this user alone."""
+    """Replace a record atomically; only this user may read it."""
     part = file.with_suffix(_part())
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -130,7 +130,7 @@ def replace(file: Path, value: dict[str, Any]) -> None:
 
 
 def _part() -> str:
-    """An end for the name of a half-written file: no process of any machine has the same."""
+    """Return a suffix for a partial file that is unique among all processes and machines."""
     return f".{os.urandom(6).hex()}.part"
 
 
@@ -140,7 +140,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         if error.errno != errno.ESTALE:
             raise
-        record = json.loads(file.read_bytes())  # A file server: it was replaced just now.
+        record = json.loads(file.read_bytes())  # File server: the file was just replaced.
     if not isinstance(record, dict):
         raise ValueError(f"{file} holds no record")
     return record

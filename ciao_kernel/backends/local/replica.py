@@ -1,4 +1,4 @@
-"""One replica of a local job as its supervisor has it: a process, and what became of it.
+"""One replica of a local job in its supervisor: the process and its state.
 
 Standard library only, as in :mod:`.supervisor`.
 """
@@ -17,10 +17,10 @@ from ciao_kernel.backends.local.record import Folder
 
 
 class ReplicaProcess:
-    """One replica's process and what is known of it.
+    """Process and state of one replica.
 
     Args:
-        asked: What ``job.json`` says of the replica.
+        asked: The replica's entry in ``job.json``.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -35,17 +35,17 @@ class ReplicaProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and is not known to have ended."""
+        """Return whether the process was started and has no exit code yet."""
         return self._process is not None and self.exit_code is None
 
     def to(self, state: str, reason: str = "") -> None:
-        """Be in another state from now on."""
+        """Change the state."""
         self.state, self._reason, self._since = state, reason, time.time()
 
     def start(self, job: dict[str, Any], folder: Folder) -> None:
-        """Start the process; raises OSError where that cannot be."""
+        """Start the process; raises OSError if it cannot be started."""
         environment = {**inherited(os.environ), **self._asked["env"], processes.MARK: job["id"]}
-        # Appending: torchrun's children share the file, and each write lands at its end.
+        # Append mode: torchrun's children share the file, and each write goes to its end.
         with folder.log(self.name).open("ab", buffering=0) as output:
             self._process = subprocess.Popen(
                 self._asked["command"],
@@ -59,20 +59,20 @@ class ReplicaProcess:
         self.to("Running")
 
     def ended(self) -> bool:
-        """Whether it has ended since the last look; its exit code is known then."""
+        """Return whether the process has ended since the last call, and keep its exit code."""
         if self._process is None or not self.running:
             return False
         self.exit_code = self._process.poll()
         return self.exit_code is not None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process group, if it runs."""
+        """Send a signal to the process group if the process runs."""
         if self._process is not None and self.running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
     def record(self) -> dict[str, Any]:
-        """Its part of ``status.json``."""
+        """Return the replica's entry in ``status.json``."""
         return {
             "name": self.name,
             "state": self.state,
@@ -84,10 +84,10 @@ class ReplicaProcess:
 
 
 def inherited(environment: os._Environ[str]) -> dict[str, str]:
-    """What a replica gets of an environment: all but what speaks of a kernel or another job."""
+    """Return the environment for a replica, without variables of a kernel or another job."""
     kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
     if "inline" in kept.get("MPLBACKEND", ""):
-        del kept["MPLBACKEND"]  # ipykernel's: plots there go to a notebook that does not exist
+        del kept["MPLBACKEND"]  # ipykernel's backend: its plots need a notebook
     for name in ("TF_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         kept.pop(name, None)
     return kept

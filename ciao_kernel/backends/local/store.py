@@ -1,4 +1,4 @@
-"""The jobs that exist: find, list, stop and remove them, from any process of their user."""
+"""Finds, lists, stops and removes existing jobs, from any process of their user."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ciao_kernel.model.queries import Details, LogOptions, last_lines
 _FIRST_LOOK = 1 << 16
 _DAY = 24 * 3600.0
 _LAST_WORDS = 5.0
-"""Seconds that a supervisor has beyond the job's grace."""
+"""Seconds for the end of a supervisor after the job's grace period."""
 _LOOK = 0.2
-"""Seconds between two looks whether a job of another machine has ended."""
+"""Seconds between two checks for the end of a job on another machine."""
 _ASIDE = "."
-"""So the name of a folder begins that is being removed; no job's does."""
+"""Prefix of folders that are being removed; no job's name has it."""
 
 
 class Store:
     """The folders of all jobs.
 
     Args:
-        root: Where they are.
+        root: Folder that contains them.
         host: This machine.
     """
 
@@ -41,11 +41,11 @@ class Store:
         self._host = host
 
     def folder(self, job: Job) -> Folder:
-        """The folder of a job."""
+        """Return the folder of a job."""
         return Folder(self.root / job.name)
 
     async def all(self) -> list[tuple[Job, Status]]:
-        """All jobs, oldest first; half-made ones and other things in the folder are left out."""
+        """Return all jobs, oldest first; incomplete jobs and other files are left out."""
         found, lost = [], []
         for path in self._folders():
             with contextlib.suppress(*UNREADABLE):
@@ -56,10 +56,10 @@ class Store:
         return sorted(found, key=lambda pair: pair[0].created)
 
     def _read(self, folder: Folder) -> tuple[Job, Status, bool]:
-        """A job, its status, and whether processes of it may be left here that nobody ends."""
+        """Return a job, its status, and whether it may have unsupervised processes here."""
         record = folder.read_status()
         if record and not record["settled"] and not self._host.supervises(folder, record):
-            # It may have been settled between the two questions.
+            # It may have been settled between the two checks.
             record = folder.read_status()
         if record is None:
             raise ValueError("not started yet")
@@ -80,7 +80,7 @@ class Store:
             ) from None
 
     async def find(self, name: str) -> tuple[Job, Status]:
-        """One job by its name."""
+        """Return one job by its name."""
         path = self.root / name
         if path.parent == self.root and not name.startswith(_ASIDE):
             with contextlib.suppress(*UNREADABLE):
@@ -94,21 +94,21 @@ class Store:
     async def stop(
         self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
     ) -> None:
-        """SIGTERM to all replicas, SIGKILL after the job's grace; the supervisor does both.
+        """Let the supervisor send SIGTERM to all replicas, and SIGKILL after the grace period.
 
-        Nothing is done where the name belongs to another job by now.
+        If the name now belongs to another job, nothing is done.
 
         Raises:
             BackendError: The job runs on another machine and does not end there, or its records
-                cannot be read now.
+                cannot be read.
         """
         folder = self.folder(job)
         asked = _asked(folder, job)
         if asked is None:
-            return  # Someone deletes it, and stops it first.
+            return  # Another process is deleting it, and has stopped it.
         try:
             record = folder.read_status()
-        except ValueError:  # A power cut may leave it empty: nobody tells who the supervisor is.
+        except ValueError:  # A power cut may leave it empty: the supervisor is unknown.
             if self._host.has(asked):
                 await asyncio.to_thread(processes.sweep, asked["id"])
             return
@@ -125,7 +125,7 @@ class Store:
     async def _stop_elsewhere(
         self, folder: Folder, asked: dict[str, Any], record: dict[str, Any], reason: str
     ) -> None:
-        """Ask a supervisor that no signal reaches; see that it ends, or that it is dead."""
+        """Ask a supervisor on another machine to stop, and wait until it has ended or is dead."""
         supervisor, grace = record["supervisor"], asked["grace"]
         until = time.monotonic() + grace + self._host.fresh
         if self._host.supervises(folder, record):
@@ -134,17 +134,17 @@ class Store:
             if time.monotonic() > until:
                 name, host = asked["name"], hosts.name(supervisor)
                 raise BackendError(
-                    f"{name} runs on {host}, and was asked to stop, but it has not ended there.",
-                    f"Run `ciao delete {name}` on {host}. Its folder is left as it is.",
+                    f"{name} runs on {host}; it was asked to stop, but has not ended there.",
+                    f"Run `ciao delete {name}` on {host}. Its folder is not changed.",
                 )
             await asyncio.sleep(_LOOK)
             with contextlib.suppress(OSError, ValueError):
                 record = folder.read_status() or {}
                 if record.get("supervisor") != supervisor:
-                    return  # Deleted; a later job may have its name.
+                    return  # Deleted; the name may belong to a later job.
 
     def runs(self, job: Job) -> bool:
-        """Whether a job has replicas that its supervisor has not seen end."""
+        """Return whether the supervisor of a job is alive and still has replicas to end."""
         with contextlib.suppress(*UNREADABLE):
             folder = self.folder(job)
             record = folder.read_status()
@@ -153,20 +153,20 @@ class Store:
         return False
 
     async def delete(self, job: Job) -> None:
-        """Stop a job and remove its folder, with all that it wrote there.
+        """Stop a job and remove its folder with all its content.
 
         Raises:
-            BackendError: It runs on and its folder stays as it is, or something of it stays.
+            BackendError: The job still runs, or its folder cannot be removed completely.
         """
         await self.stop(job, "deleted")
         if _asked(self.folder(job), job):
             await asyncio.to_thread(_discard, self.folder(job))
 
     def details(self, job: Job) -> Details:
-        """What the records of a job say beside its status; variables stay untold.
+        """Return the details of a job beside its status, without its variables.
 
         Raises:
-            NoSuchJob: Its folder is gone.
+            NoSuchJob: The job's folder is gone.
         """
         try:
             return views.details(self.folder(job), self._host)
@@ -179,7 +179,7 @@ class Store:
         if options.tail is None:
             return _end_of(file, None)
         size = _FIRST_LOOK
-        while True:  # without reading all of a long one
+        while True:  # without reading all of a long file
             data = _end_of(file, size)
             if len(data) < size or data.count(b"\n") > options.tail:
                 return last_lines(data, options.tail)
@@ -197,10 +197,10 @@ def _end_of(file: Path, size: int | None) -> bytes:
 
 
 def remove(folder: Folder) -> None:
-    """Remove a job's folder, folders without a right to write in them included.
+    """Remove a job's folder, including folders in it that are not writable.
 
     Raises:
-        BackendError: Something stays; it names the folder.
+        BackendError: Something could not be removed; names the folder.
     """
     shutil.rmtree(folder.path, ignore_errors=True)
     if not folder.path.exists():
@@ -211,16 +211,16 @@ def remove(folder: Folder) -> None:
     shutil.rmtree(folder.path, ignore_errors=True)
     if folder.path.exists():
         raise BackendError(
-            f"{folder.path} cannot be removed as a whole.",
-            "Something in it may belong to another user, or be in use. Remove it by hand.",
+            f"{folder.path} cannot be removed completely.",
+            "A file in it may belong to another user, or be in use. Remove it by hand.",
         )
 
 
 def clear_leftovers(root: Path) -> None:
-    """Remove what submits and deletions left that were killed midway: nobody finds it as a job.
+    """Remove folders that killed submits and deletions left behind; they are not listed as jobs.
 
-    Only what is a day old, and either set aside to be removed or nothing but what a submit makes.
-    What cannot be removed stays, and hinders nobody.
+    A folder is removed if it is a day old, and was either set aside for removal or contains only
+    files of a submit. A folder that cannot be removed stays, and does no harm.
     """
     with contextlib.suppress(OSError):
         for path in root.iterdir():
@@ -233,7 +233,7 @@ def clear_leftovers(root: Path) -> None:
 
 
 def _asked(folder: Folder, job: Job) -> dict[str, Any] | None:
-    """What was asked for; None where there is none, or where the name is another job's by now."""
+    """Return the specification; None if it is missing, or if the name belongs to another job."""
     try:
         asked = folder.read_job()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -269,17 +269,17 @@ async def _stop_here(
 
 
 def _discard(folder: Folder) -> None:
-    """Remove a job's folder; its name is free at once."""
+    """Remove a job's folder; the name is free at once."""
     aside = folder.path.with_name(f"{_ASIDE}{folder.path.name}-{os.urandom(4).hex()}")
-    with contextlib.suppress(OSError):  # Then it is removed where it is.
-        os.utime(folder.path)  # Others let it be as long as we may be at it.
+    with contextlib.suppress(OSError):  # On failure it is removed in place.
+        os.utime(folder.path)  # A fresh folder is not cleared by other processes.
         folder.path.rename(aside)
         folder = Folder(aside)
     remove(folder)
 
 
 async def _end(lost: list[Folder]) -> None:
-    """End what still runs of jobs whose supervisor is gone: nobody else would."""
+    """End the remaining processes of jobs whose supervisor is gone."""
     marks = []
     for folder in lost:
         with contextlib.suppress(*UNREADABLE):

@@ -1,12 +1,12 @@
 """The process that runs one local job: starts the replicas, judges how they end, cleans up.
 
-It lives in a session of its own, so that neither the kernel's end nor a closed terminal takes
-it along, and it watches the process that owns the job: when that one is gone, so are the
-replicas. Started by :mod:`.launch` as ``python -c`` with the job's folder as argument; reads
-``job.json``, writes ``status.json``. SIGTERM asks it to stop the job, and so does the file
-``stop``: a process on another machine can send no signal.
+It has a session of its own, so that it survives the kernel's end and a closed terminal. It watches
+the process that owns the job: when the owner is gone, it ends the replicas. :mod:`.launch` starts
+it as ``python -c`` with the job's folder as argument; it reads ``job.json`` and writes
+``status.json``. SIGTERM asks it to stop the job, and so does the file ``stop``, because a process
+on another machine cannot send a signal.
 
-It is written for a quick start (a cell's first line waits for it): standard library, no
+It is written for a quick start, because a cell's first line waits for it: standard library, no
 asyncio, no dataclasses.
 """
 
@@ -26,9 +26,9 @@ from ciao_kernel.backends.local.replica import ReplicaProcess
 
 _OWNER_POLL = 0.25
 _BEAT = 10.0
-"""Seconds between two heartbeats, by which other machines see that it lives."""
+"""Seconds between two heartbeats, which show other machines that it is alive."""
 _ORPHAN_GRACE = 1.0
-"""Seconds from SIGTERM to SIGKILL once the owner is gone: nobody waits for a checkpoint."""
+"""Seconds from SIGTERM to SIGKILL after the owner is gone: no user waits for a checkpoint."""
 
 
 class Supervisor:
@@ -57,7 +57,7 @@ class Supervisor:
         self._beat_at = time.monotonic() + _BEAT
 
     def run(self) -> None:
-        """Start all replicas and stay until nothing of the job runs any more."""
+        """Start all replicas and wait until no process of the job runs any more."""
         wake = self._catch_signals()
         for replica in self.replicas:
             self._start(replica)
@@ -70,7 +70,7 @@ class Supervisor:
                 os.read(wake, 4096)
             self._reap()
             if self.folder.asks_to_stop():
-                # Set only, never read and written back: a signal may come in between.
+                # Only ever set to True here: a signal may set it at any moment.
                 self.asked_to_stop = True
             now = time.monotonic()
             if self.asked_to_stop and self.state == "Running":
@@ -93,7 +93,7 @@ class Supervisor:
         self._save(patience=60.0)
 
     def end_all(self) -> None:
-        """Kill whatever is left of the job, and see it gone: it might still write a line."""
+        """Kill all remaining processes of the job, and wait: they could still write a line."""
         processes.sweep(self.job["id"])
 
     # --------------------------------------------------------------------------- replicas
@@ -141,7 +141,7 @@ class Supervisor:
     # --------------------------------------------------------------------------- stopping
 
     def _advance(self, now: float) -> None:
-        """Once the job is decided, see that what still runs ends."""
+        """End the remaining replicas of a job whose outcome is decided."""
         if self.state == "Running":
             return
         if self._stopping:
@@ -170,7 +170,7 @@ class Supervisor:
         for replica in self.replicas:
             replica.signal(number)
         if number == signal.SIGKILL:
-            # torchrun gives each of its processes a session: the group alone is not enough.
+            # torchrun starts each process in its own session, so the process group is not enough.
             processes.kill(processes.marked(self.job["id"]))
 
     def _owner_gone(self) -> bool:
@@ -191,12 +191,12 @@ class Supervisor:
 
         signal.signal(signal.SIGTERM, stop)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
-            # Not SIG_IGN: the replicas would inherit it, and know no KeyboardInterrupt.
+            # Not SIG_IGN: the replicas would inherit it, and get no KeyboardInterrupt.
             signal.signal(number, lambda *_: None)
         return wake
 
     def _pause(self, ends_at: float | None) -> float:
-        """Seconds until something must be looked at though no signal came."""
+        """Return the seconds until the next check if no signal arrives."""
         now = time.monotonic()
         times = [now + (_OWNER_POLL if self.job["owner"] else 5.0)]
         if self._stopping:
@@ -210,18 +210,18 @@ class Supervisor:
         return max(0.01, min(times) - now)
 
     def _save(self, patience: float = 0.0) -> None:
-        """Write the status; on a full disk it stays to be written, and is tried again."""
+        """Write the status; retry a failed write for ``patience`` seconds, then in later calls."""
         until = time.monotonic() + patience
         while self._unsaved:
             try:
                 self.folder.write_status(self._status())
                 self._unsaved = False
             except FileNotFoundError:
-                self._unsaved = False  # The folder was deleted: nobody reads any more.
+                self._unsaved = False  # The folder was deleted: there are no readers.
             except OSError:
                 if time.monotonic() >= until:
                     return
-                # Only now, when nothing of the job writes any more and would take the room.
+                # Only now: no process of the job can fill the space any more.
                 self.folder.free_reserve()
                 time.sleep(0.1)
 
@@ -254,6 +254,6 @@ def main() -> None:
     try:
         supervisor.run()
     except BaseException:
-        # Whatever broke: nobody else watches the replicas. Python writes the reason to the log.
+        # After any failure the replicas would be unwatched. Python writes the error to the log.
         supervisor.end_all()
         raise

@@ -1,6 +1,6 @@
-"""What the records of a job's folder say, as the model's values.
+"""Converts the records of a job's folder into the model's values.
 
-Apart from :mod:`.record`, because the supervisor imports that one and wants no dataclasses.
+Separate from :mod:`.record`, because the supervisor imports that module and avoids dataclasses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BACKEND = "local"
 
 
 def job(folder: Folder) -> Job:
-    """The job of a folder; raises OSError, ValueError or KeyError where there is none."""
+    """Return the job of a folder; raises OSError, ValueError or KeyError if there is none."""
     record = folder.read_job()
     return Job(
         name=record["name"],
@@ -38,7 +38,7 @@ def job(folder: Folder) -> Job:
 
 
 def status(folder: Folder, record: Mapping[str, Any]) -> Status:
-    """The status that a record holds."""
+    """Return the status in a record."""
     replicas = tuple(
         ReplicaStatus(
             replica=_replica(one["name"]),
@@ -62,7 +62,7 @@ def status(folder: Folder, record: Mapping[str, Any]) -> Status:
 
 
 def details(folder: Folder, host: hosts.Host) -> Details:
-    """What both records of a job say beside its status; raises as :func:`job`."""
+    """Return the details of a job beside its status; raises the same errors as :func:`job`."""
     asked, now = folder.read_job(), folder.read_status()
     owner, supervisor = asked["owner"], ""
     if now is not None and host.supervises(folder, now):
@@ -85,7 +85,7 @@ def details(folder: Folder, host: hosts.Host) -> Details:
 
 
 def lost(known: Status) -> Status:
-    """What became of a job whose supervisor died before it could settle it."""
+    """Return the status of a job whose supervisor died before it settled the job."""
     return replace(
         known,
         state=known.state if known.state.over else State.LOST,

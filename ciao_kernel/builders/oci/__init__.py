@@ -1,1 +1,1 @@
-"""A client of image registries: read images, append layers, push. Knows nothing of jobs."""
+"""Client of image registries: read images, append layers, push. Independent of jobs."""

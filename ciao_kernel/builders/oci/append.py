@@ -1,7 +1,7 @@
-"""Appends layers to an image, through the registry's API alone: no pod, no daemon, no root.
+"""Append layers to an image, using only the registry's API: no pod, no daemon, no root.
 
-What is in the registry already is neither sent nor asked for twice: an image's tag is the digest
-of all that it is made of, so that an unchanged cell costs two requests.
+Content that is already in the registry is neither sent nor requested again. An image's tag is the
+digest of all its inputs, so an unchanged cell costs two requests.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from ciao_kernel.errors import RegistryFault
 
 _ATTEMPTS = 5
 _SMALL = 64 << 10
-"""Bytes below which a layer is sent rather than asked for."""
+"""Size in bytes below which a layer is sent without a check whether the registry has it."""
 
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
-"""Is told of a layer on its way from another registry: digest, bytes done, bytes in all. What it
-raises ends the work."""
+"""Progress callback for a layer copied from another registry: digest, bytes done, total bytes.
+An exception that it raises ends the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The image that came of it.
+    """The resulting image.
 
     Args:
-        image: By its digest.
-        tag: The name that it has in its repository.
-        unchanged: It was there already.
+        image: The image, by its digest.
+        tag: Tag of the image in its repository.
+        unchanged: The image existed already.
     """
 
     image: Reference
@@ -53,7 +53,7 @@ class Appended:
 
 
 class Appender:
-    """Appends; one object serves many cells, and remembers the bases that it has read.
+    """Appends layers to images; serves many cells, and caches the base images.
 
     Args:
         registry: Returns the registry of an image.
@@ -63,13 +63,13 @@ class Appender:
         self._registry = registry
         self._images = Images()
         self._there: set[tuple[str, str]] = set()
-        """Layers, and the repositories that they were brought to."""
+        """Pairs of a repository and the digest of a layer that it has."""
 
     def inspect(self, base: Reference, platform: Platform) -> Image:
         """Read an image's manifest and config.
 
         Raises:
-            RegistryFault: There is none, or it cannot be read.
+            RegistryFault: The image does not exist, or cannot be read.
         """
         return self._patiently(
             lambda: self._images.read(self._readable(base), base.version, platform)
@@ -84,7 +84,7 @@ class Appender:
         python: str = "python3",
         heard: Callable[[], None] = lambda: None,
     ) -> contents.Installed:
-        """Read which Python and packages an image has; :func:`contents.installed` says more.
+        """Read the Python version and the packages of an image, see :func:`contents.installed`.
 
         Raises:
             RegistryFault: A layer cannot be read.
@@ -94,10 +94,10 @@ class Appender:
         )
 
     def find(self, target: Reference, tag: str) -> Reference | None:
-        """The image of a tag, if it is there.
+        """Return the image of a tag; None if it does not exist.
 
         Raises:
-            RegistryFault: The registry cannot be asked.
+            RegistryFault: The registry refuses, or does not answer.
         """
         digest = self._patiently(lambda: self._readable(target).has_manifest(tag, ACCEPT))
         return target.at(digest) if digest else None
@@ -114,20 +114,21 @@ class Appender:
         push: bool = True,
         tell: Tell | None = None,
     ) -> Appended:
-        """Make the image that is a base and some layers, unless it is there.
+        """Create the image of a base and some layers, unless it exists.
 
         Args:
-            base: The image to begin with.
-            target: The repository that gets the new one.
-            layers: In order.
-            change: Of the config.
-            platform: Of the nodes.
-            anew: Push everything again: a part of what is there was lost.
-            push: Else only say what it will be; it may be the base of another that is not pushed.
-            tell: Hears of the base's layers that come from another registry.
+            base: The base image.
+            target: Repository for the new image.
+            layers: The new layers, in order.
+            change: Change of the config.
+            platform: Platform of the nodes.
+            anew: Push everything again: a part of the image in the registry was lost.
+            push: Push the image. If false, only compute it; an image that is not pushed can be the
+                base of another.
+            tell: Receives the progress of base layers that come from another registry.
 
         Raises:
-            RegistryFault: A registry says no, or stays away.
+            RegistryFault: A registry refuses, or does not answer.
         """
         if anew:
             self._there.clear()
@@ -136,20 +137,20 @@ class Appender:
         )
 
     def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
-        """Make an image that is one layer and nothing else: files on their way to a builder.
+        """Create an image of a single layer, to transfer files to a builder.
 
         Args:
-            target: The repository that gets it.
+            target: Repository for the image.
             layer: The files.
-            platform: Of whoever reads it.
+            platform: Platform of the reader.
 
         Raises:
-            RegistryFault: A registry says no, or stays away.
+            RegistryFault: A registry refuses, or does not answer.
         """
         return self._patiently(lambda: self._carry(target, layer, platform))
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
-        """Do all of it again where that may help: an upload that was cut cannot be gone on with."""
+        """Retry all of the work after a temporary fault: a broken upload cannot be resumed."""
         wait = 0.5
         for attempt in range(_ATTEMPTS):
             try:
@@ -157,7 +158,7 @@ class Appender:
             except RegistryFault as error:
                 if not error.passing or attempt == _ATTEMPTS - 1:
                     raise
-                self._there.clear()  # one may have been removed since
+                self._there.clear()  # a layer may have been removed since
                 time.sleep(wait)
                 wait *= 2
         raise AssertionError("the last attempt returns or raises")
@@ -173,7 +174,7 @@ class Appender:
         push: bool,
         tell: Tell | None,
     ) -> Appended:
-        # The scope to push to first: some registries look at that one alone.
+        # The scope of the push comes first: some registries use only the first one.
         scopes: Scopes = (scope(target.repository, "pull,push"),)
         if base.host == target.host and base.repository != target.repository:
             scopes = (*scopes, scope(base.repository, "pull"))
@@ -209,7 +210,7 @@ class Appender:
     def _base(
         self, base: Reference, there: Repository, scopes: Scopes, platform: Platform
     ) -> tuple[Repository, Image]:
-        """Read the base, where that can be with the token that serves the push as well."""
+        """Read the base; if possible, with the token that is also for the push."""
         own = self._readable(base)
         if own.registry is there.registry:
             shared = Repository(there.registry, base, scopes)
@@ -221,25 +222,27 @@ class Appender:
         return own, self._images.read(own, base.version, platform)
 
     def _bring(self, origin: Repository, there: Repository, image: Image, tell: Tell | None) -> str:
-        """See that the layers of the base are in the new image's repository.
+        """Ensure that the layers of the base are in the new image's repository.
 
         Returns:
-            Where to upload something else: a mount was declined of what is there; "": none was.
+            Address of an unused upload, which the registry opened instead of mounting a layer that
+            it had already; "" if there is none.
         """
         opened, mounts = "", True
         base, target = origin.reference, there.reference
         for layer in image.manifest["layers"]:
             digest, size = str(layer["digest"]), int(layer["size"])
             if layer.get("urls") or base.name == target.name:
-                continue  # from elsewhere by design, or there already
+                continue  # an external layer, or already there
             if (target.name, digest) in self._there:
                 continue
             near = base.host == target.host
             asked = not (near and mounts)
             known, place = asked and there.has_blob(digest), ""
             if near and not known:
-                # What a registry opens instead nobody takes back who may only push: the first is
-                # used for another blob, and from then on what is there is not to be mounted.
+                # Instead of mounting, a registry may open an upload, which cannot be cancelled with
+                # only the right to push. The first one is used for another blob; from then on,
+                # each blob is looked up first, and not mounted if it exists.
                 known, place = there.mount(digest, base.repository)
                 mounts = mounts and known
                 known = known or (not asked and there.has_blob(digest))
@@ -257,11 +260,11 @@ class Appender:
     def _upload(
         self, there: Repository, layers: Sequence[Layer], config: bytes, opened: str = ""
     ) -> None:
-        """Upload layers, and the config beside them: a registry takes its time to keep each.
+        """Upload layers, and the config in parallel: a registry needs time to store each.
 
-        Where a layer fails, the config's thread ends by itself: a blob that no manifest names is
-        no image, and nobody waits for it.
-        The config goes to where an upload is open, if one is.
+        If a layer fails, the config's thread ends by itself, and its result is not awaited: a blob
+        without a manifest is no image.
+        An open upload, if there is any, is used for the config.
         """
         sent: Future[None] = Future()
 
@@ -280,7 +283,7 @@ class Appender:
         sent.result()
 
     def _send(self, there: Repository, layer: Layer) -> None:
-        """Upload a layer of ours, unless it is there: packages stay while the cell changes."""
+        """Upload a new layer, unless it is there: packages stay the same while the cell changes."""
         known = (there.reference.name, layer.digest)
         if known in self._there:
             return

@@ -1,4 +1,4 @@
-"""Answers a registry's question who asks: Basic, or tokens from the server that it names.
+"""Authentication at a registry: Basic, or tokens from the token server that it names.
 
 https://distribution.github.io/distribution/spec/auth/token/
 """
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 _DEFAULT_SECONDS = 60
 _EARLY = 10
-"""Seconds before its end in which a token is no longer used."""
+"""Seconds before its expiry at which a token is no longer used."""
 _TIMEOUT = (5, 30)
 _LONGEST = 1 << 20
-"""Bytes of a token and what is said of it; of more nothing is read."""
+"""Largest answer of a token server, in bytes; the rest is not read."""
 _PARAMETER = r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))'
 _PIECE = re.compile(rf"[\s,]*(?:{_PARAMETER}|([A-Za-z][\w-]*)(?=\s|,|$))")
 
 Scopes = tuple[str, ...]
-"""What is asked for, such as ``repository:team/model:pull,push``; the one to push to comes first,
-because some registries look at that one alone."""
+"""Requested scopes, such as ``repository:team/model:pull,push``; the scope of a push comes first,
+because some registries use only the first one."""
 
 
 def challenges(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Read a ``WWW-Authenticate``: the kinds in lower case, each with its parameters."""
+    """Parse a ``WWW-Authenticate`` header: the schemes in lower case, with their parameters."""
     found: list[tuple[str, dict[str, str]]] = []
     at = 0
     while match := _PIECE.match(header, at):
@@ -52,11 +52,11 @@ class Authorizer:
     """Keeps the tokens of one registry.
 
     Args:
-        name: Of the registry, for messages.
-        credentials: Who asks; None asks as nobody.
-        session: Its connections, for the server that hands out tokens.
-        plain: The registry itself speaks http.
-        patience: Seconds for which a token server that is busy is asked again.
+        name: Name of the registry, for messages.
+        credentials: Credentials of the user; None means anonymous.
+        session: Connections of the registry, also used for its token server.
+        plain: The registry itself uses http.
+        patience: Seconds of retries while a token server is busy.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Authorizer:
         self._basic = ""
         self._tokens: dict[Scopes, tuple[str, float]] = {}
         self._servers: dict[Scopes, tuple[str, str, Scopes]] = {}
-        """Who gave a token: server, service, and the scopes that were asked for."""
+        """Origin of each token: server, service, and the requested scopes."""
         self.requests = 0
-        """How many requests were sent."""
+        """Number of sent requests."""
         self.refused = False
-        """The token server did not accept who asked."""
+        """The token server did not accept the credentials."""
 
     @property
     def user(self) -> str:
-        """Who asks, for messages; "" is nobody."""
+        """Return the name of the user, for messages; "" means anonymous."""
         known = self._credentials
         if known is None or not (known.user or known.identity_token):
             return ""
@@ -88,18 +88,18 @@ class Authorizer:
 
     @property
     def scoped(self) -> bool:
-        """There are tokens, each for some scopes."""
+        """Return whether there are tokens, which are valid for some scopes only."""
         return bool(self._tokens)
 
     def header(self, scopes: Scopes) -> dict[str, str]:
-        """What to send with a request, as far as it is known; a token that ended is renewed.
+        """Return the known authentication header for a request; an expired token is renewed.
 
         Raises:
-            RegistryFault: The token server says no, or cannot be used.
+            RegistryFault: The token server refuses, or cannot be used.
         """
         if self._basic:
             return {"Authorization": self._basic}
-        known = self._tokens.get(scopes)  # threads ask at the same time
+        known = self._tokens.get(scopes)  # other threads may change it at the same time
         if known is None:
             return {}
         if time.monotonic() >= known[1]:
@@ -108,15 +108,16 @@ class Authorizer:
         return {"Authorization": f"Bearer {known[0]}"}
 
     def answer(self, challenge: str, scopes: Scopes, told: str = "") -> bool:
-        """Get what a 401 asks for, and tell whether it is worth asking again with it.
+        """Get the authentication that a 401 requires, and return whether to retry the request.
 
         Args:
-            challenge: The answer's ``WWW-Authenticate``.
-            scopes: What the request is for.
-            told: The request's ``Authorization``: another thread may know better by now.
+            challenge: The answer's ``WWW-Authenticate`` header.
+            scopes: Scopes of the request.
+            told: The request's ``Authorization`` header; another thread may have got a new one
+                since.
 
         Raises:
-            RegistryFault: The token server says no, or cannot be used.
+            RegistryFault: The token server refuses, or cannot be used.
         """
         offers = challenges(challenge)
         for kind, asked in offers:
@@ -132,7 +133,7 @@ class Authorizer:
         return False
 
     def masked(self, text: str) -> str:
-        """Take out of a registry's words what it was told in confidence."""
+        """Return a registry's text with our secrets masked."""
         known = self._credentials or Credentials()
         tokens = [one for one, _ in list(self._tokens.values())]
         plain = [known.password, known.identity_token, *tokens]
@@ -152,7 +153,7 @@ class Authorizer:
         if not named or not safe:
             raise RegistryFault(
                 f"{self._name} names {named or 'no address'} as its token server.",
-                "It has to be an https:// address; ask who runs the registry.",
+                "It has to be an https:// address; ask the registry's administrator.",
             )
         return realm
 
@@ -182,7 +183,7 @@ class Authorizer:
     def _answered(
         self, realm: str, service: str, scopes: Scopes
     ) -> tuple[requests.Response, bytes]:
-        """Ask once, and read the answer."""
+        """Send one request for a token, and read the answer."""
         import requests
         import urllib3
 
@@ -233,18 +234,19 @@ class Authorizer:
             self.refused = True
             who = f"the credentials of {self.user}" if self.user else "an anonymous user"
             return RegistryFault(
-                f"the registry {self._name} does not accept {who} (its token server said {code}).",
+                f"the registry {self._name} does not accept {who} "
+                f"(its token server answered {code}).",
                 Asker(self._name).login,
                 code=401,
             )
         if code == 429:
             return RegistryFault(
-                f"the token server of {self._name} is asked too often.",
+                f"the token server of {self._name} gets too many requests.",
                 later(answer.headers),
                 code=code,
             )
         return RegistryFault(
-            f"the token server of {self._name} said {code}.",
+            f"the token server of {self._name} answered {code}.",
             "Try again later.",
             code=code,
             passing=code >= 500,
@@ -252,7 +254,7 @@ class Authorizer:
 
 
 def _has(scopes: Scopes, scope: str) -> bool:
-    """Whether we ask for that repository anyway; for no less, as we know what we do."""
+    """Return whether the scopes have that repository already; its actions are not compared."""
     return any(one.rpartition(":")[0] == scope.rpartition(":")[0] for one in scopes)
 
 

@@ -1,4 +1,4 @@
-"""Connections to registries: whom they trust, and through which proxy they go."""
+"""Connections to registries: trusted authorities and proxies."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     import requests
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables that name further authorities; Python itself reads SSL_CERT_FILE."""
+"""Variables that name additional authorities; Python itself reads SSL_CERT_FILE."""
 _PIECE = 64 << 10
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def session(plain: bool, authority: Path | None) -> requests.Session:
-    """Open a session that knows nothing of the environment but the authorities that it names.
+    """Open a session that takes only the certificate authorities from the environment.
 
     Args:
-        plain: No certificates are needed.
-        authority: Trusted beside those of the system and of certifi.
+        plain: The registry needs no certificates.
+        authority: File of an authority to trust, in addition to the system's and certifi's.
 
     Raises:
         RegistryFault: The authority's file cannot be used.
@@ -32,13 +32,13 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
 
     class Session(requests.Session):
         def get_redirect_target(self, resp: requests.Response) -> str | None:
-            return None  # the callers follow; requests would read a hostile answer whole
+            return None  # callers follow redirects; requests would read a hostile answer whole
 
     made = Session()
-    # Else ~/.netrc would win over our credentials, and REQUESTS_CA_BUNDLE over our authority.
+    # Otherwise ~/.netrc would override our credentials, and REQUESTS_CA_BUNDLE our authority.
     made.trust_env = False
     made.headers["User-Agent"] = "ciao"
-    # A proxy that packs a layer once more would break its length and its digest.
+    # A proxy that compresses a layer again would change its length and its digest.
     made.headers["Accept-Encoding"] = "identity"
     if authority or not plain:
         made.mount("https://", _adapter(_trust(authority)))
@@ -46,25 +46,25 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
 
 
 def proxies(url: str) -> dict[str, str]:
-    """Return the proxies of the environment for an address; none where NO_PROXY names it."""
+    """Return the environment's proxies for an address; none if NO_PROXY lists it."""
     import requests
 
     if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
-        return {}  # a millisecond in each cell that is built
+        return {}  # saves a millisecond for each cell that is built
     return requests.utils.get_environ_proxies(url)
 
 
 def read(answer: requests.Response, limit: int, into: bytearray) -> None:
-    """Read an answer, which may have no end; a byte more than the limit tells that it has more.
+    """Read an answer, at most one byte more than the limit: this byte shows that it is too long.
 
     Args:
-        answer: It was asked for as a stream, and is closed behind this.
-        limit: Bytes.
-        into: Gets them, also where it breaks off.
+        answer: A streamed answer; it is closed afterwards.
+        limit: Limit in bytes.
+        into: Receives the bytes, even if the answer breaks off.
 
     Raises:
-        requests.RequestException: It broke off.
-        OSError: The same.
+        requests.RequestException: The answer broke off.
+        OSError: The answer broke off.
     """
     try:
         for piece in answer.iter_content(_PIECE):
@@ -86,8 +86,8 @@ def _trust(authority: Path | None) -> ssl.SSLContext:
     if authority:
         try:
             context.load_verify_locations(authority)
-        except (OSError, ValueError) as error:  # ssl's own errors are OSErrors, too
-            why = "it holds no certificate" if isinstance(error, ssl.SSLError) else _words(error)
+        except (OSError, ValueError) as error:  # errors of ssl are OSErrors, too
+            why = "it has no certificate" if isinstance(error, ssl.SSLError) else _words(error)
             raise RegistryFault(
                 f"the registry authority {authority} cannot be used: {why}.",
                 "`%ciao config registryAuthority=FILE` names a file of certificates (PEM).",
@@ -100,7 +100,7 @@ def _words(error: Exception) -> str:
 
 
 def _adapter(context: ssl.SSLContext) -> requests.adapters.HTTPAdapter:
-    """Return what makes connections of one context: reading authorities takes some 30 ms."""
+    """Return an adapter whose connections share one context: reading authorities takes 30 ms."""
     import requests
 
     class Adapter(requests.adapters.HTTPAdapter):
@@ -111,6 +111,6 @@ def _adapter(context: ssl.SSLContext) -> requests.adapters.HTTPAdapter:
             return super().proxy_manager_for(proxy, ssl_context=context, **more)
 
         def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-            conn.cert_reqs = "CERT_REQUIRED"  # by the context's authorities, and no others
+            conn.cert_reqs = "CERT_REQUIRED"  # trust only the context's authorities
 
     return Adapter()

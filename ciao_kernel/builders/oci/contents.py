@@ -1,6 +1,6 @@
-"""What Python an image has, and which packages: read from the names of its files.
+"""Python version and packages of an image, read from the names of its files.
 
-No pod is started for it. Layers are read once and kept by digest: they never change.
+No pod is started. Each layer is read once and cached by digest, since it never changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ciao_kernel.builders.oci.repository import Repository
 from ciao_kernel.builders.oci.unpacked import Unpacked
 from ciao_kernel.errors import RegistryFault
 
-# Names that tell of a package: that of a folder or a file beside its modules
+# Names that identify a package: a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
 _PACKAGE = re.compile(r"(?P<site>.+)/(?P<name>[^/]+)\.(?:dist|egg)-info(?:/|$)")
 _SITE = re.compile(
@@ -38,21 +38,21 @@ _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _PIECE = 1 << 20
 _LINKS = 16
-"""Links behind one another that are followed."""
+"""Maximum length of a chain of links."""
 
 
 class Unreadable(RegistryFault):
-    """A layer is packed in a way that only nodes know, or is damaged."""
+    """A layer is damaged, or compressed in a way that only nodes can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The Python that a name stands for, and what it can import.
+    """Python of an image, and its packages.
 
     Args:
-        python: Its version, ``3.13``; "" where none was found.
-        packages: Versions by normalised name.
-        musl: The C library is musl, for which there are other wheels.
+        python: Version of Python, such as ``3.13``; "" if none was found.
+        packages: Versions of packages, by normalised name.
+        musl: The C library is musl, which needs other wheels.
     """
 
     python: str
@@ -68,19 +68,19 @@ def installed(
     python: str = "python3",
     heard: Callable[[], None] = lambda: None,
 ) -> Installed:
-    """Read what an image has installed.
+    """Read the Python version and the installed packages of an image.
 
     Args:
-        repository: Where the image is.
-        image: Which one.
-        cache: Folder that keeps what was read; whoever owns it prunes its ``layers``.
-        emit: Is told before something is read that takes long.
+        repository: Repository of the image.
+        image: The image.
+        cache: Folder for the results; its owner prunes the subfolder ``layers``.
+        emit: Called with a message before a large layer is read.
         python: The interpreter, as the replicas start it: a command or a path.
-        heard: Is called for each piece that came; what it raises ends the work.
+        heard: Called for each received piece; an exception that it raises ends the work.
 
     Raises:
-        Unreadable: A layer cannot be looked into.
-        RegistryFault: A layer cannot be had.
+        Unreadable: The contents of a layer cannot be read.
+        RegistryFault: A layer cannot be downloaded.
     """
     names: dict[str, str] = {}
     for layer in image.manifest["layers"]:
@@ -92,7 +92,7 @@ def installed(
             size = int(layer.get("size") or 0)
             if size > 20 * _PIECE:
                 emit(
-                    f"reading once what {repository.reference.name} has installed "
+                    f"reading the packages of {repository.reference.name}, once "
                     f"({size / 1e6:,.0f} MB) …"
                 )
             found = _names(repository, layer, heard)
@@ -102,7 +102,7 @@ def installed(
 
 
 def normalised(name: str) -> str:
-    """A package's name in the form in which names are compared (PEP 503)."""
+    """Return a package's normalised name, for comparisons (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -115,7 +115,7 @@ def _read(kept: Path) -> dict[str, str] | None:
 
 
 def _keep(kept: Path, found: dict[str, str]) -> None:
-    """Write what was read; where that cannot be, it is read again next time."""
+    """Cache the contents of a layer; if the file cannot be written, they are read again later."""
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
@@ -130,8 +130,8 @@ def _keep(kept: Path, found: dict[str, str]) -> None:
 def _names(
     repository: Repository, layer: dict[str, Any], heard: Callable[[], None]
 ) -> dict[str, str]:
-    """The paths in a layer that matter, each with what it is a link to, or ""."""
-    import tarfile  # not before it is needed: a kernel reads the builders when it starts
+    """Return the relevant paths in a layer, each with the target of its link, or ""."""
+    import tarfile  # imported late: a kernel imports the builders when it starts
 
     found: dict[str, str] = {}
     digest, size = str(layer["digest"]), int(layer["size"])
@@ -150,7 +150,7 @@ def _names(
                         text = config.read(4096) if config else b""
                         found[path] = "system" if _SYSTEM.search(text) else ""
                     elif "/bin/python" in path or _WHITEOUT in path or _MUSL.match(path):
-                        # A hard link names its target from the root on.
+                        # The target of a hard link starts at the root.
                         root = "/" if member.islnk() else ""
                         target = member.linkname.removeprefix("./")
                         linked = member.issym() or member.islnk()
@@ -158,15 +158,15 @@ def _names(
         except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
             raise Unreadable(
                 f"a layer of {repository.reference.name} cannot be read: {error}.",
-                "Let it be built in the cluster: %builder=kaniko.",
+                "Build the image in the cluster: %builder=kaniko.",
             ) from None
-        for piece in pieces:  # what lies behind the end of the tar
+        for piece in pieces:  # data after the end of the tar
             came.update(piece)
     if digest != f"sha256:{came.hexdigest()}":
-        # What is found is kept for ever, under a digest that has to be its own.
+        # The result is cached forever under this digest, so the digest must be right.
         raise RegistryFault(
-            f"a layer of {repository.reference.name} is not what its digest says: {digest}.",
-            "The image is damaged, or something on the way is: push it again.",
+            f"a layer of {repository.reference.name} does not match its digest: {digest}.",
+            "The image, or its transfer, is damaged: push the image again.",
         )
     return found
 
@@ -178,7 +178,7 @@ def _hashed(pieces: Iterator[bytes], came: Any) -> Iterator[bytes]:
 
 
 def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
-    """What is seen where one layer lies over others; whiteouts hide what is below."""
+    """Return the visible paths after one more layer; its whiteouts hide paths below."""
     seen = dict(below)
     for path in above:
         folder, _, name = path.rpartition("/")
@@ -201,7 +201,8 @@ def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed
     path = _found(names, python, search)
     version = _version(names, path)
     if not version and python in ("python", "python3"):
-        # A script may choose one, as pyenv's does: where there is one alone it will be that.
+        # The command may be a script that selects a version, as in pyenv. If there is only one
+        # version, it is that one.
         all_of_them = {one for one in names if _PYTHON.match(one)}
         versions = {_version(names, one) for one in all_of_them}
         if len(versions) == 1:
@@ -215,22 +216,22 @@ def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed
         if not one.endswith(".info"):
             continue
         site, _, name = one.removesuffix(".info").rpartition("/")
-        # Debian's own packages stand in python3/, the others' in python3.13/.
+        # Debian's own packages are in python3/, all others in python3.13/.
         match = _SITE.fullmatch(site)
         seen = match and match["prefix"] in prefixes and match["version"] in ("3", version)
         if not seen and site not in added:
             continue
         name, _, version_of_it = re.sub(r"-py3\.\d+$", "", name).rpartition("-")
-        # The PYTHONPATH comes first.
+        # Packages on the PYTHONPATH take precedence.
         if name and (site in added or normalised(name) not in packages):
             packages[normalised(name)] = version_of_it
     return Installed(version, packages, musl)
 
 
 def _found(names: dict[str, str], python: str, search: list[str]) -> str:
-    """The path that a command means; "" if there is none."""
+    """Return the path of a command; "" if it is not found."""
     for path in [f"{folder.rstrip('/')}/{python}" for folder in search] or [python]:
-        # Where /bin is a link to /usr/bin, a layer knows the files by their own folder alone.
+        # If /bin is a link to /usr/bin, the layer lists the files only in /usr/bin.
         for one in (path, f"/usr{path}"):
             if one in names:
                 return one
@@ -241,14 +242,14 @@ def _found(names: dict[str, str], python: str, search: list[str]) -> str:
 
 
 def _numbered(names: dict[str, str], folder: str) -> str:
-    """The newest ``python3.N`` of a folder."""
+    """Return the newest ``python3.N`` of a folder; "" if it has none."""
     matches = [m for path in names if (m := _PYTHON.match(path)) and m["folder"] == folder]
     newest = max(matches, key=lambda match: int(match["minor"]), default=None)
     return newest[0] if newest else ""
 
 
 def _followed(names: dict[str, str], path: str) -> Iterator[str]:
-    """A path, and what it is a link to, to the end."""
+    """Yield a path, and the targets of its chain of links."""
     for _ in range(_LINKS):
         yield path
         target = names.get(path, "")
@@ -260,7 +261,7 @@ def _followed(names: dict[str, str], path: str) -> Iterator[str]:
 
 
 def _version(names: dict[str, str], path: str) -> str:
-    """The version that a path's name tells, or that of what it is a link to."""
+    """Return the Python version in the name of a path or of its link targets; "" if none."""
     for one in _followed(names, path):
         if match := _VERSION.match(one):
             return f"3.{match[1]}"
@@ -270,13 +271,13 @@ def _version(names: dict[str, str], path: str) -> str:
 
 
 def _prefixes(names: dict[str, str], path: str) -> set[str]:
-    """The folders whose ``lib`` an interpreter looks into: a virtual environment's is its own."""
+    """Return the prefixes of an interpreter's packages; a virtual environment has its own."""
     *_, last = _followed(names, path)
     own, base = (posixpath.dirname(posixpath.dirname(one)).rstrip("/") for one in (path, last))
     config = names.get(f"{own}{_ENVIRONMENT}")
     if config == "":
         return {own}
     found = {base} if config is None else {own, base}
-    if base in ("", "/usr"):  # Debian's looks there as well
+    if base in ("", "/usr"):  # Debian's Python uses both
         found |= {"/usr", "/usr/local"}
     return found

@@ -1,4 +1,4 @@
-"""Who asks a registry: from the files and helpers that docker and podman use.
+"""Credentials for a registry, from the files and helpers of docker and podman.
 
 https://github.com/docker/cli/blob/master/cli/config/configfile/file.go and
 https://github.com/containers/image/blob/main/docs/containers-auth.json.5.md
@@ -26,12 +26,12 @@ _HELPER_SECONDS = 30
 _HELPER = re.compile(r"[\w.-]+", re.ASCII)
 _TOKEN_USER = "<token>"
 _NOTHING = "credentials not found"
-"""Begins what a helper says that works and has none."""
+"""Start of a helper's output if it has no credentials for the registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and password, or a token that buys tokens. Never shown."""
+    """User name and password, or an identity token that is exchanged for tokens. Never shown."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -39,10 +39,10 @@ class Credentials:
 
 
 def find(image: Reference, environment: Mapping[str, str] | None = None) -> Credentials | None:
-    """Look for the credentials of an image's registry, in the order of podman, then docker.
+    """Find the credentials of an image's registry: first in podman's files, then in docker's.
 
     Raises:
-        RegistryFault: A file or a helper is broken; names it.
+        RegistryFault: A file or a helper is broken; the message names it.
     """
     variables = os.environ if environment is None else environment
     for path in _files(variables):
@@ -57,12 +57,12 @@ def find(image: Reference, environment: Mapping[str, str] | None = None) -> Cred
 
 
 def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials | None:
-    """Look in one configuration, a file's or that of a Secret, without running its helpers.
+    """Find credentials in one configuration, of a file or a Secret, without running its helpers.
 
     Args:
-        config: As ``config.json`` holds it.
-        image: Whose registry is asked.
-        source: Of the configuration, for messages.
+        config: Contents of a ``config.json``.
+        image: Image whose registry needs the credentials.
+        source: Name of the configuration, for messages.
 
     Raises:
         RegistryFault: An entry cannot be read.
@@ -73,7 +73,7 @@ def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials 
     for key in _keys(image):
         for name, entry in entries.items():
             same = _normal(str(name)) == key and isinstance(entry, dict)
-            # Docker leaves an empty entry for what its helper keeps.
+            # Docker leaves an empty entry if a helper stores the credentials.
             if same and (found := _entry(entry, f"{source}, entry {name}")):
                 return found
     return None
@@ -82,7 +82,7 @@ def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials 
 def _helped(
     config: Mapping[str, Any], image: Reference, source: str, variables: Mapping[str, str]
 ) -> tuple[Credentials | None, RegistryFault | None]:
-    """Ask the helper that a file names for a registry, or for all; it may well be broken."""
+    """Run a file's helper for this registry or for all; return its credentials or its fault."""
     helpers = config.get("credHelpers")
     named = helpers if isinstance(helpers, dict) else {}
     keys = (image.registry, *(_HUB_KEYS if image.registry == "docker.io" else ()))
@@ -116,16 +116,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no JSON object"
+        why = error.strerror if isinstance(error, OSError) else "it is not a JSON object"
         raise RegistryFault(
             f"the registry credentials in {path} cannot be read: {why}.",
-            "`docker login` writes that file; mend or remove it.",
+            "`docker login` writes that file; fix or remove it.",
         ) from None
     return found
 
 
 def _keys(image: Reference) -> list[str]:
-    """Under what an entry may stand: podman's may name a repository, docker's name the host."""
+    """Return the possible keys of an entry: podman's may name a repository, docker's the host."""
     parts = [image.registry, *image.repository.split("/")]
     scoped = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
     return [*scoped, *(map(_normal, _HUB_KEYS) if image.registry == "docker.io" else ())]
@@ -143,12 +143,12 @@ def _normal(key: str) -> str:
 def _entry(entry: Mapping[str, Any], source: str) -> Credentials | None:
     if token := entry.get("identitytoken"):
         return Credentials(identity_token=str(token))
-    if entry.get("auth"):  # wins, as it does for docker and the nodes
+    if entry.get("auth"):  # takes precedence, as for docker and the nodes
         try:
             both = base64.b64decode(str(entry["auth"]), validate=True).decode()
         except (ValueError, binascii.Error):
             raise RegistryFault(
-                f"the credentials of {source} are no base64.", "`docker login` writes them anew."
+                f"the credentials of {source} are not base64.", "`docker login` writes them again."
             ) from None
         user, _, password = both.partition(":")
         return Credentials(user, password.rstrip("\0"))
@@ -160,14 +160,14 @@ def _entry(entry: Mapping[str, Any], source: str) -> Credentials | None:
 def _ask(
     helper: str, image: Reference, source: str, variables: Mapping[str, str]
 ) -> Credentials | None:
-    """Ask ``docker-credential-NAME``; it says so where it has nothing."""
+    """Run ``docker-credential-NAME get``; None if it has no credentials."""
     server = _HUB_KEYS[0] if image.registry == "docker.io" else image.registry
     name = f"docker-credential-{helper}"
     program = shutil.which(name, path=variables.get("PATH")) if _HELPER.fullmatch(helper) else None
     if not program:
         raise RegistryFault(
             f"{source} names the credential helper {name}, which is not on the PATH.",
-            "Install it, or take it out of that file.",
+            "Install it, or remove it from that file.",
         )
     hint = f"Try it: echo {server} | {name} get"
     try:
@@ -182,19 +182,17 @@ def _ask(
     except subprocess.TimeoutExpired:
         raise RegistryFault(f"{name} did not answer within {_HELPER_SECONDS} s.", hint) from None
     except OSError as error:
-        raise RegistryFault(f"{name} does not run: {error.strerror}.", hint) from None
+        raise RegistryFault(f"{name} cannot be started: {error.strerror}.", hint) from None
     if done.returncode:
         if done.stdout.decode(errors="replace").strip().lower().startswith(_NOTHING):
             return None
-        # Not in its own words: nobody knows what they hold.
+        # Without its own output, which may contain secrets.
         raise RegistryFault(f"{name} failed with exit code {done.returncode}.", hint)
     try:
         found = json.loads(done.stdout)
         user, secret = str(found["Username"]), str(found["Secret"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise RegistryFault(
-            f"{name} answered with something that is no credentials.", hint
-        ) from None
+        raise RegistryFault(f"{name} returned something that is not credentials.", hint) from None
     if user == _TOKEN_USER:
         return Credentials(identity_token=secret)
     return Credentials(user, secret) if user else None

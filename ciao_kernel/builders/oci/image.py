@@ -1,7 +1,7 @@
-"""What an image is: its manifest, its config, and which one of several platforms.
+"""Images: manifest, config, and the selection of a platform.
 
-https://github.com/opencontainers/image-spec: manifest.md, config.md, image-index.md; and the older
-kinds of Docker, https://distribution.github.io/distribution/spec/manifest-v2-2/
+https://github.com/opencontainers/image-spec: manifest.md, config.md, image-index.md; and Docker's
+older formats, https://distribution.github.io/distribution/spec/manifest-v2-2/
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LAYERS = {
 }
 ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
 _KEPT = 128
-"""Images that are remembered: each edited cell is one more."""
+"""Maximum number of cached images: each edited cell adds one image."""
 _VARIANTS = {"arm64": "v8", "arm": "v7", "amd64": "v1"}
-"""What a node is that says no more."""
+"""Default variants, if a platform names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a node runs, in Go's words."""
+    """Platform of a node or an image, with the names of Go."""
 
     architecture: str = "amd64"
     os: str = "linux"
@@ -48,37 +48,37 @@ class Image:
     """One image of one platform."""
 
     digest: str
-    """Of the manifest."""
+    """Digest of the manifest."""
     media_type: str
     manifest: dict[str, Any]
     config: dict[str, Any]
 
     @property
     def layer_type(self) -> str:
-        """The media type of a gzipped layer in an image of this family."""
+        """Return the media type of a gzipped layer in an image of this format."""
         return _LAYERS[self.media_type]
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its config."""
+        """Return the labels of the config."""
         found = _dict(self.config.get("config")).get("Labels")
         return {str(key): str(value) for key, value in _dict(found).items()}
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables of its config."""
+        """Return the environment variables of the config."""
         found = _dict(self.config.get("config")).get("Env")
         pairs = (str(one).partition("=") for one in found) if isinstance(found, list) else ()
         return {name: value for name, _, value in pairs}
 
     @property
     def user(self) -> str:
-        """The user that it runs as; "" is root."""
+        """Return the user that the image runs as; "" means root."""
         return str(_dict(self.config.get("config")).get("User") or "")
 
 
 def empty(platform: Platform) -> Image:
-    """The image that has nothing in it, which is in no registry."""
+    """Return an empty image, which is in no registry."""
     config = {
         "architecture": platform.architecture,
         "os": platform.os,
@@ -90,23 +90,23 @@ def empty(platform: Platform) -> Image:
 
 
 class Images:
-    """Reads images, and keeps what can never change: that of a digest."""
+    """Reads images, and caches images by digest, which never change."""
 
     def __init__(self) -> None:
         self._known: dict[str, Image] = {}
-        """Those used last come last."""
+        """The most recently used image comes last."""
         self._lock = threading.Lock()
 
     def read(self, repository: Repository, version: str, platform: Platform) -> Image:
         """Return the image of a platform.
 
         Args:
-            repository: Where it is.
+            repository: Repository of the image.
             version: Tag or digest.
-            platform: Which one, where there are several.
+            platform: Platform of the nodes.
 
         Raises:
-            RegistryFault: There is none, or none that could run.
+            RegistryFault: The image does not exist, or is not for this platform.
         """
         name = f"{repository.reference.name}:{version}".replace(":sha256:", "@sha256:")
         if known := self._get(f"{version} {platform}"):
@@ -128,7 +128,7 @@ class Images:
         )
         if (have.architecture, have.os) != (platform.architecture, platform.os):
             raise RegistryFault(
-                f"{name} is for {shown(str(have))}, and the nodes are {platform}.",
+                f"{name} is for {shown(str(have))}, but the nodes are {platform}.",
                 "Name an image for the nodes' platform: %image=….",
             )
         if version.startswith("sha256:"):
@@ -136,7 +136,7 @@ class Images:
         return image
 
     def keep(self, image: Image, platform: Platform) -> None:
-        """Know an image that was made here, and never ask for it."""
+        """Cache an image that was created here, so that it is never requested."""
         self._keep(image.digest, image)
         self._keep(f"{image.digest} {platform}", image)
 
@@ -158,18 +158,18 @@ def _manifest(repository: Repository, version: str, name: str) -> tuple[str, str
     answer = repository.manifest(version, ACCEPT, name)
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     if version.startswith("sha256:") and digest != version:
-        raise RegistryFault(f"{name} is not what its digest says: it has the digest {digest}.")
+        raise RegistryFault(f"{name} does not match its digest: its content has {digest}.")
     body = parsed(answer.body)
     if not isinstance(body, dict):
         raise RegistryFault(
-            f"the manifest of {name} is no JSON.",
+            f"the manifest of {name} is not a JSON object.",
             "Is the host right, or is a proxy's login page in between?",
         )
     kind = str(body.get("mediaType") or answer.headers.get("Content-Type", "").partition(";")[0])
     if kind not in (*_INDEXES, *_MANIFESTS):
         raise RegistryFault(
-            f"{name} has a manifest of the kind {shown(kind) or 'unknown'}, "
-            "which no node runs today.",
+            f"{name} has a manifest of the type {shown(kind) or 'unknown'}, "
+            "which nodes do not support.",
             "Push it again with a current tool.",
         )
     return digest, kind, body
@@ -186,14 +186,14 @@ def _choose(index: dict[str, Any], platform: Platform, name: str) -> str:
         if not is_digest(digest) or told.get("os") == "unknown":
             continue  # an attestation, not an image
         if not told.get("architecture"):
-            untold.append(digest)  # its config will tell
+            untold.append(digest)  # its config names the platform
             continue
         have = Platform(
             str(told["architecture"]), str(told.get("os")), str(told.get("variant") or "")
         )
         offered.append(have)
         if (have.os, have.architecture) == (platform.os, platform.architecture):
-            # Else the lowest: newer processors run what is made for older ones.
+            # Without an exact match, the lowest: newer processors run images for older ones.
             found.append((_variant(have) != _variant(platform), _variant(have), digest))
     if found:
         return min(found, key=lambda one: one[:2])[2]
@@ -215,14 +215,14 @@ def _image(
 ) -> Image:
     layers = body.get("layers")
     parts = [body.get("config"), *(layers if isinstance(layers, list) else ())]
-    # What stands there becomes part of addresses.
+    # Check all parts, since their digests become part of addresses.
     if kind not in _MANIFESTS or not isinstance(layers, list) or not all(map(_described, parts)):
         raise RegistryFault(f"the manifest of {name} is broken.", "Push the image again.")
     config = _dict(parsed(repository.blob(body["config"]["digest"], name)))
     diff_ids = _dict(config.get("rootfs")).get("diff_ids")
     if not isinstance(diff_ids, list) or len(diff_ids) != len(layers):
         raise RegistryFault(
-            f"{name} is no image that can run: it has no file system.",
+            f"{name} is not a runnable image: it has no file system.",
             "Is it a chart or an artefact?",
         )
     inner, history = config.get("config"), config.get("history")

@@ -1,4 +1,4 @@
-"""Layers: packed files that are the same bytes whenever the same files are packed."""
+"""Image layers, packed reproducibly: the same files always give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import IO, Any, cast
 from ciao_kernel.errors import UsageError
 
 _MTIME = 1_000_000_000
-"""A moment after 1980, before which no zip file can be: Python packs some."""
+"""A time after 1980, the earliest time in zip files: Python programs may zip the files."""
 _WHITEOUT = ".wh."
-"""Names that begin so delete what lies below, and are never seen in the image."""
+"""Prefix of names that delete files of the layers below, and are not visible in the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class File:
     """One file of a layer.
 
     Args:
-        path: In the image, from ``/`` on, without that; one that ends with ``/`` is a folder.
-        content: Its bytes, or where they lie on this machine.
-        executable: Whether it may be run.
+        path: Path in the image, without the leading ``/``; a path that ends with ``/`` is a folder.
+        content: Bytes of the file, or the path of a file on this machine.
+        executable: The file may be executed.
     """
 
     path: str
@@ -37,9 +37,9 @@ class Layer:
     """A packed layer.
 
     Args:
-        digest: Of its packed bytes: its name in a registry.
-        diff_id: Of its unpacked bytes: its name in an image's config.
-        size: Packed bytes.
+        digest: Digest of the packed bytes, which is the layer's name in a registry.
+        diff_id: Digest of the unpacked bytes, which is the layer's name in an image's config.
+        size: Number of packed bytes.
         content: The packed bytes, or the file that holds them.
     """
 
@@ -49,7 +49,7 @@ class Layer:
     content: bytes | Path
 
     def open(self) -> bytes | IO[bytes]:
-        """What a request takes as its body."""
+        """Return the body for a request."""
         return self.content if isinstance(self.content, bytes) else self.content.open("rb")
 
 
@@ -59,19 +59,19 @@ def pack(
     writable: Iterable[str] = (),
     heard: Callable[[], None] = lambda: None,
 ) -> Layer:
-    """Pack files into a layer; the folders above them belong to it, too.
+    """Pack files and their parent folders into a layer.
 
     Args:
-        files: In any order; of two of one path the last one counts.
-        place: File that gets the layer; None keeps it in memory.
-        writable: Folders that every user may write to: nobody knows as whom the image will run.
-        heard: Is called for each piece that is packed; what it raises ends the work.
+        files: The files, in any order; if two have the same path, the last one counts.
+        place: File for the layer; None keeps it in memory.
+        writable: Folders that every user may write to, since the image's user is not known.
+        heard: Called for each packed piece; an exception that it raises ends the work.
 
     Raises:
-        UsageError: A path cannot be one of an image's.
-        OSError: A file cannot be read, or the place is full.
+        UsageError: A path is not valid in an image.
+        OSError: A file cannot be read, or the disk is full.
     """
-    import gzip  # not before it is needed: a kernel reads the builders when it starts
+    import gzip  # imported late: a kernel imports the builders when it starts
     import io
     import tarfile
 
@@ -110,11 +110,11 @@ def pack(
 def _check(path: str, twice: bool) -> None:
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UsageError(f"{path!r} is no path in an image.")
+        raise UsageError(f"{path!r} is not a valid path in an image.")
     if any(part.startswith(_WHITEOUT) for part in parts):
         raise UsageError(
-            f"{path!r} cannot be put into an image: there, names that begin with {_WHITEOUT} "
-            "delete files.",
+            f"{path!r} cannot be put into an image: names that begin with {_WHITEOUT} "
+            "delete files there.",
             "Give it another name, or leave it out of %files.",
         )
     if twice:
@@ -142,7 +142,7 @@ def _add(tar: Any, member: Any, file: File) -> None:
 
 
 class _Counted:
-    """A file that is written to, with the digest and size of what was."""
+    """A file for writing that computes the digest and the size of its data."""
 
     def __init__(self, file: Any, heard: Callable[[], None] = lambda: None) -> None:
         self._file = file

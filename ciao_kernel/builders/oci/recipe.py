@@ -1,4 +1,4 @@
-"""What an image becomes by layers on top of it: its config, its manifest, its tag."""
+"""Config, manifest and tag of an image with additional layers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ciao_kernel.builders.oci.image import Image
 from ciao_kernel.builders.oci.layer import Layer
 
 _VERSION = 1
-"""Of what an image looks like: a change makes all tags new."""
+"""Version of the image format of ciao: a new version changes all tags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes other in the image's config.
+    """Changes to the image's config.
 
     Args:
-        env: Variables; those of the same name are replaced.
-        labels: The same.
-        workdir: The working directory; "" leaves it.
+        env: Environment variables; existing ones of the same name are replaced.
+        labels: Labels; existing ones of the same name are replaced.
+        workdir: The working directory; "" keeps the existing one.
     """
 
     env: tuple[tuple[str, str], ...] = ()
@@ -31,7 +31,7 @@ class Change:
 
 
 def tag_of(image: Image, layers: Sequence[Layer], change: Change) -> str:
-    """The tag of an image: nothing that makes it is left out."""
+    """Return the tag of an image, a digest of all its inputs."""
     parts = [
         _VERSION,
         image.digest,
@@ -44,7 +44,7 @@ def tag_of(image: Image, layers: Sequence[Layer], change: Change) -> str:
 
 
 def config_of(image: Image, layers: Sequence[Layer], change: Change) -> dict[str, Any]:
-    """The config of an image and some layers."""
+    """Return the config of an image with additional layers."""
     inner = dict(image.config.get("config") or {})
     if change.env:
         env = {**image.env, **dict(change.env)}
@@ -62,7 +62,7 @@ def config_of(image: Image, layers: Sequence[Layer], change: Change) -> dict[str
 
 
 def manifest_of(image: Image, layers: Sequence[Layer], config: bytes) -> dict[str, Any]:
-    """The manifest of an image and some layers, whose config is there in bytes."""
+    """Return the manifest of an image with additional layers and a new config, given as bytes."""
     ours = [
         {"mediaType": image.layer_type, "size": layer.size, "digest": layer.digest}
         for layer in layers
@@ -75,16 +75,16 @@ def manifest_of(image: Image, layers: Sequence[Layer], config: bytes) -> dict[st
             "size": len(config),
             "digest": digest_of(config),
         },
-        # Without the base's annotations: they tell of another image.
+        # Without the base's annotations: they describe another image.
         "layers": [*image.manifest["layers"], *ours],
     }
 
 
 def packed(value: Any) -> bytes:
-    """JSON that is the same bytes for the same value."""
+    """Return canonical JSON: equal values give the same bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digest_of(raw: bytes) -> str:
-    """The name of some bytes in a registry."""
+    """Return the digest of some bytes, which is their name in a registry."""
     return f"sha256:{hashlib.sha256(raw).hexdigest()}"

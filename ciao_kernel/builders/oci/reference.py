@@ -1,6 +1,6 @@
 """Names of images: ``host:5000/team/model:tag@sha256:…``.
 
-The grammar is that of https://github.com/distribution/reference.
+The grammar is from https://github.com/distribution/reference.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _PORTS = range(1, 1 << 16)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One image, or a repository where neither tag nor digest is given.
+    """An image; or a repository, if neither tag nor digest is given.
 
     Args:
-        registry: Host and port, as people write it.
-        repository: The path in it.
-        tag: Without the colon; "" if none was given.
-        digest: ``sha256:…``; it wins over the tag.
+        registry: Host and port, as the user writes them.
+        repository: Path in the registry.
+        tag: Tag without the colon; "" if none was given.
+        digest: ``sha256:…``; it takes precedence over the tag.
     """
 
     registry: str
@@ -40,21 +40,21 @@ class Reference:
 
     @property
     def host(self) -> str:
-        """Who answers requests: Docker Hub's registry has another name than its images."""
+        """Return the host for requests: Docker Hub's differs from the host in its image names."""
         return "registry-1.docker.io" if self.registry == _HUB else self.registry
 
     @property
     def version(self) -> str:
-        """What stands in a path of the API: the digest, else the tag, else ``latest``."""
+        """Return the version for paths of the API: the digest, else the tag, else ``latest``."""
         return self.digest or self.tag or "latest"
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
+        """Return registry and repository."""
         return f"{self.registry}/{self.repository}"
 
     def at(self, digest: str) -> Reference:
-        """The same repository's image of that digest: it can never become another one."""
+        """Return the image with that digest in this repository: it can never change."""
         return replace(self, tag="", digest=digest)
 
     def __str__(self) -> str:
@@ -63,20 +63,21 @@ class Reference:
 
 
 def parse(text: str) -> Reference:
-    """Read an image's name as Docker and Kubernetes do: ``python:3.13`` is Docker Hub's.
+    """Parse an image's name like Docker and Kubernetes: ``python:3.13`` is on Docker Hub.
 
     Raises:
-        UsageError: It is none; says which part is wrong.
+        UsageError: The name is not valid; the message names the wrong part.
     """
     rest, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         if not digest.startswith(("sha256:", "sha512:")):
-            # Perhaps "user:password@host": not into a message.
+            # Possibly "user:password@host", which must not be in a message.
             raise UsageError(
-                "an image is named without a user or password before an @.",
-                "`docker login` keeps them, or a Secret; a digest is @sha256: and 64 hex.",
+                "an image's name cannot have a user or password before an @.",
+                "Store them by `docker login` or in a Secret; a digest is @sha256: and 64 hex "
+                "digits.",
             )
-        raise _wrong(text, f"{digest} is no digest", "A digest is sha256: and 64 hex.")
+        raise _wrong(text, f"{digest} is not a digest", "A digest is sha256: and 64 hex digits.")
     first, slash, path = rest.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost"):
         first, path = _HUB, rest
@@ -87,22 +88,25 @@ def parse(text: str) -> Reference:
         path = f"library/{path}"
     host = _HOST.fullmatch(first)
     if not host or (host[1] and int(host[1]) not in _PORTS):
-        raise _wrong(text, f"{first} is no host", "A registry is a host: ghcr.io, localhost:5000.")
+        hint = "A registry is a host: ghcr.io, localhost:5000."
+        raise _wrong(text, f"{first} is not a valid host", hint)
     if len(path) > _LONGEST or not _REPOSITORY.fullmatch(path):
         shown = path.removeprefix("library/")
-        hint = "Repositories have lower case letters, digits and . _ - in between."
-        raise _wrong(text, f"{shown or 'nothing'} is no repository", hint)
+        hint = "A repository has lower case letters and digits, with . _ - in between."
+        raise _wrong(text, f"{shown or 'an empty text'} is not a repository", hint)
     if colon and not _TAG.fullmatch(tag):
         raise _wrong(
-            text, f"{tag or 'nothing'} is no tag", "A tag is up to 128 of A-Z a-z 0-9 _ . -"
+            text,
+            f"{tag or 'an empty text'} is not a tag",
+            "A tag is up to 128 of A-Z a-z 0-9 _ . -",
         )
     return Reference(first, path, tag, digest)
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text is a digest that an image may be named by."""
+    """Return whether a text is a digest that identifies an image."""
     return bool(_DIGEST.fullmatch(text))
 
 
 def _wrong(text: str, why: str, hint: str) -> UsageError:
-    return UsageError(f"{text!r} is no image: {why}.", hint)
+    return UsageError(f"{text!r} is not an image's name: {why}.", hint)

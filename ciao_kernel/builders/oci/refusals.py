@@ -1,4 +1,4 @@
-"""What a registry that says no, or nothing, is called in an error: one sentence, one hint."""
+"""Errors for a registry that refuses or does not answer: one sentence and one hint each."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _FULL = re.compile(
 _READ_ONLY = re.compile(r"read.?only", re.IGNORECASE)
 _CUT = re.compile(r"reset by peer|aborted|Broken pipe|closed connection|EOF occurred")
 _PASSING = ("BLOB_UPLOAD", "MANIFEST_BLOB_UNKNOWN")
-"""An upload that was cut; a blob that was removed since it was last seen."""
+"""A broken upload; a blob that was removed since the last check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that has been read.
+    """A complete answer.
 
     Args:
         code: The HTTP status.
-        headers: In any case.
-        body: At most as much as was asked for.
-        url: Who gave it, after all redirects.
+        headers: Headers of the answer.
+        body: Body of the answer, up to the limit for reading.
+        url: Address of the answer, after all redirects.
     """
 
     code: int
@@ -40,12 +40,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whom a registry deals with, for messages.
+    """The sender of a request, for messages.
 
     Args:
-        registry: As people write it.
-        user: Who asks; "" asks as nobody.
-        plain: By http.
+        registry: Name of the registry, as the user writes it.
+        user: Name of the user; "" means anonymous.
+        plain: The request uses http.
     """
 
     registry: str
@@ -54,7 +54,7 @@ class Asker:
 
     @property
     def login(self) -> str:
-        """What would tell who asks."""
+        """Return a hint how to authenticate."""
         return (
             f"`docker login {self.registry}` on this machine; or name a Secret that has the "
             "password: %pushSecret=…."
@@ -62,27 +62,27 @@ class Asker:
 
 
 def pause(headers: Mapping[str, str], wait: float) -> float:
-    """Seconds after which one who is busy says that he may be asked again.
+    """Return the seconds to wait before a retry.
 
     Args:
-        headers: Of his answer.
-        wait: What they are where it says nothing.
+        headers: Headers of a busy server's answer.
+        wait: Seconds if there is no valid ``Retry-After``.
     """
     text = headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 9 else wait
 
 
 def later(headers: Mapping[str, str]) -> str:
-    """The hint where somebody is asked too often."""
+    """Return the hint after too many requests."""
     wait = pause(headers, 0)
     when = (
         "some minutes" if not wait else f"{wait:.0f} s" if wait <= 120 else f"{wait / 60:.0f} min"
     )
-    return f"Try again in {when}; registries let those ask more who have signed in."
+    return f"Try again in {when}; registries allow more requests after a login."
 
 
 def parsed(raw: bytes) -> Any:
-    """Read JSON; None where it is none."""
+    """Parse JSON; None if it is not valid."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
@@ -90,7 +90,7 @@ def parsed(raw: bytes) -> Any:
 
 
 def unreachable(error: Exception, asker: Asker) -> RegistryFault:
-    """The error of a connection that failed."""
+    """Return the error for a failed connection."""
     import requests
 
     text, host = str(error), asker.registry
@@ -100,40 +100,40 @@ def unreachable(error: Exception, asker: Asker) -> RegistryFault:
         own = "mismatch" in why or "expired" in why
         return RegistryFault(
             f"the certificate of the registry {host} is not trusted here: {why or 'no reason'}.",
-            "It is a matter of its administrator; is the name the one in the certificate?"
+            "Ask its administrator; is the name the one in the certificate?"
             if own
             else "Name the file of its authority: `%ciao config registryAuthority=FILE`.",
         )
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
         return RegistryFault(
             f"the registry {host} speaks http, not https.",
-            f"If that is meant to be: `%ciao config plainRegistries={host}`.",
+            f"If that is intended: `%ciao config plainRegistries={host}`.",
         )
     if "ame or service not known" in text or re.search("name ?resolution", text, re.IGNORECASE):
         return RegistryFault(
-            f"the name of the registry {host} is not known here.",
-            "Is it right? Notebook and nodes must both know it.",
+            f"the name of the registry {host} cannot be resolved here.",
+            "Is it right? Both this machine and the nodes must be able to resolve it.",
         )
     if isinstance(error, requests.exceptions.ProxyError):
         return RegistryFault(
-            f"the proxy on the way to the registry {host} does not let us through.",
-            "HTTPS_PROXY and HTTP_PROXY name it; NO_PROXY names what is reached without it.",
+            f"the registry {host} cannot be reached through the proxy.",
+            "HTTPS_PROXY and HTTP_PROXY name the proxy; NO_PROXY lists hosts to reach without it.",
         )
     if isinstance(error, requests.Timeout):
-        why_not = "no answer" if isinstance(error, requests.ConnectTimeout) else "it fell silent"
+        why_not = "no answer" if isinstance(error, requests.ConnectTimeout) else "it sent no data"
         return RegistryFault(
             f"the registry {host} does not answer: {why_not}.",
             "Is it up, and can this machine reach it?",
         )
-    why = f"{type(error).__name__} on the way"
+    why = f"the connection failed with {type(error).__name__}"
     if "Connection refused" in text:
         why = "nothing listens there"
     elif _CUT.search(text):
-        why = "it broke the connection off"
+        why = "it closed the connection"
     return RegistryFault(
         f"the registry {host} does not answer: {why}.",
         "Is it up, and can this machine reach it?",
-        # What is none of these is wrong for good, such as an address that is none.
+        # Other errors are permanent, for example an invalid address.
         passing=isinstance(
             error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError
         ),
@@ -141,19 +141,19 @@ def unreachable(error: Exception, asker: Asker) -> RegistryFault:
 
 
 def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault:
-    """The error of an answer that says no.
+    """Return the error for a refusal.
 
     Args:
-        answer: The whole of it.
-        asker: Who got it.
-        what: Was being done: "push to host/team/model"; "" leaves it out.
-        said: The registry's own words.
+        answer: The answer.
+        asker: The sender of the request.
+        what: The action, such as "push to host/team/model"; "" omits it.
+        said: The registry's own message.
     """
     code, host, said = answer.code, asker.registry, said.rstrip(". ")
     doing = f" ({what})" if what else ""
     told = f": {said}" if said else ""
     if code == 507 or _FULL.search(said):
-        hint = "Ask who runs it for room, or name another: %registry=…."
+        hint = "Ask its administrator for space, or name another registry: %registry=…."
         return RegistryFault(f"the registry {host} is full{doing}{told}.", hint, code=code)
     if code == 405 or _READ_ONLY.search(said):
         hint = "Name another registry: %registry=…."
@@ -161,31 +161,31 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
     if code in (401, 403):
         return _forbidden(answer, asker, what, said)
     if code == 404 and "NAME_UNKNOWN" in said:
-        hint = "Is the name right? Some registries want a repository or project made first."
+        hint = "Is the name right? In some registries, the repository must be created first."
         return RegistryFault(f"the registry {host} has no such repository{doing}.", hint, code=code)
     if code == 413:
-        hint = "Its administrator, or that of the proxy before it, sets the limit."
-        return RegistryFault(f"the registry {host} takes nothing so large{doing}.", hint, code=code)
+        hint = "The limit is set by its administrator, or in a proxy before it."
+        return RegistryFault(f"the upload is too large for {host}{doing}.", hint, code=code)
     if code == 429:
         return RegistryFault(
-            f"the registry {host} is asked too often{doing}{told}.",
+            f"the registry {host} gets too many requests{doing}{told}.",
             later(answer.headers),
             code=code,
         )
     if code == 400 and asker.plain and (b"HTTPS" in answer.body or not answer.body):
-        hint = "Take it out of the setting plainRegistries."
+        hint = "Remove it from the setting plainRegistries."
         return RegistryFault(f"the registry {host} speaks https, not http.", hint, code=code)
     if code < 400:
         return RegistryFault(
-            f"{host} does not answer as a registry does{doing}: it said {code}.",
+            f"{host} does not answer like a registry{doing}: its status is {code}.",
             "Is the host right, or is a proxy's login page in between?",
             code=code,
         )
     return RegistryFault(
-        f"the registry {host} said {code}{doing}{told or ' and gave no reason'}.",
-        "It may be broken; its administrator knows more."
+        f"the registry {host} answered {code}{doing}{told or ' without a reason'}.",
+        "It may be broken; ask its administrator."
         if code >= 500
-        else "Is the repository's name one that it takes? Its administrator knows more.",
+        else "Does it accept the repository's name? Ask its administrator.",
         code=code,
         passing=code in BROKEN or said.startswith(_PASSING),
     )
@@ -197,7 +197,7 @@ def _forbidden(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFa
     doing = f" ({what})" if what else ""
     if not asker.user:
         return RegistryFault(
-            f"the registry {asker.registry} asks who you are{doing}"
+            f"the registry {asker.registry} requires authentication{doing}"
             + (f": {said}." if said and answer.code == 403 else "."),
             asker.login,
             code=answer.code,
@@ -217,7 +217,7 @@ def _forbidden(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFa
 
 
 def words(answer: Answer) -> str:
-    """The first error of an answer: ``DENIED: requested access is denied``."""
+    """Return the first error of an answer: ``DENIED: requested access is denied``."""
     body = parsed(answer.body)
     errors = body.get("errors") if isinstance(body, dict) else None
     one = errors[0] if isinstance(errors, list) and errors else None
@@ -229,5 +229,5 @@ def words(answer: Answer) -> str:
 
 
 def shown(text: str) -> str:
-    """What may stand in a message of what a stranger sent: no line ends, no colours."""
+    """Return foreign text for a message: shortened, without line ends and control characters."""
     return "".join(c if c.isprintable() else " " for c in text[:300]).strip()

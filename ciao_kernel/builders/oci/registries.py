@@ -1,4 +1,4 @@
-"""The registries that a user works with: opened when they are needed, kept for the next cell."""
+"""The user's registries: opened when they are needed, and kept for the next cell."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.oci.registry import Registry
 
 _Key = tuple[str, Credentials | None]
-"""Host, and who asks."""
+"""Host and credentials."""
 _FRESH = 300.0
-"""Seconds for which credentials are not looked up anew: a helper may take a second."""
+"""Seconds for which found credentials are used without a new lookup: a helper may take a second."""
 
 
 class Registries:
     """Opens registries with the credentials of docker and podman.
 
     Args:
-        plain: Hosts that speak http; no other is ever spoken to in the clear.
-        authority: File of the certificate that signs those of private registries; None for none.
-        find: Finds who asks for an image, where it is not in the files of docker and podman.
+        plain: Hosts that use http; all others are used only with https.
+        authority: File with the certificate of the private registries' authority, if any.
+        find: Finds the credentials for an image; by default in the files of docker and podman.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Registries:
         self._authority = authority
         self._find = find
         self._found: dict[str, tuple[_Key, float]] = {}
-        """Who asks for the images of a name, and until when that counts."""
+        """Host and credentials for each image name, with their expiry."""
         self._open: dict[_Key, Registry] = {}
 
     def of(self, image: Reference) -> Registry:
-        """The registry of an image; one for each account of a registry.
+        """Return the registry of an image; there is one object for each account of a registry.
 
         Raises:
             RegistryFault: The user's credentials or the authority cannot be read.
@@ -50,7 +50,7 @@ class Registries:
         registry = self._open.get(old) if old else None
         if time.monotonic() < until and registry is not None and not registry.refused:
             return registry
-        known = self._find(image)  # after a refusal at once: there may have been a login
+        known = self._find(image)  # after a refusal, at once: the user may have signed in
         key = (image.host, known)
         self._found[image.name] = key, time.monotonic() + _FRESH
         registry = self._open.get(key)
@@ -63,13 +63,13 @@ class Registries:
                 name=image.registry,
             )
         if old and old != key and all(one != old for one, _ in list(self._found.values())):
-            # An old password's: what is on its way there comes to its end.
+            # Close the connections of an old password; running requests still complete.
             with contextlib.suppress(KeyError):
                 self._open.pop(old).close()
         return registry
 
     def forget(self) -> None:
-        """Look all credentials up anew: others may be known now."""
+        """Look up all credentials again at their next use: they may have changed."""
         self._found = {name: (key, 0.0) for name, (key, _) in list(self._found.items())}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests to one registry: authorised, followed where it sends them, and asked again.
+"""Requests to one registry, with authentication, redirects and retries.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 """
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
 _UPLOADS = (30.0, 300.0)
-"""The same for what has a body: the first is also how long a registry may not take any of it, and
-it puts all together before it answers."""
+"""The same for requests with a body. The first also limits a pause of the upload; the second is
+long, since a registry assembles the blob before it answers."""
 _LONGEST = 4 << 20
-"""Bytes of an answer that is not a layer: the most that registries take as a manifest."""
+"""Largest answer, in bytes, that is not a layer: the limit of registries for a manifest."""
 _SHORT = 64 << 10
 _HOPS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Registry:
-    """One registry, with its connections and tokens kept open for the next cell.
+    """One registry; its connections and tokens are kept for the next cell.
 
     Args:
-        host: Host and port that answer.
-        credentials: Who asks; None asks as nobody.
-        plain: It speaks http: only where the user's settings name it.
-        authority: File of the certificate that signs its own, trusted beside the system's.
-        patience: Seconds for which a registry that is busy is asked again.
-        name: As people write it, where that is another one.
+        host: Host and port for requests.
+        credentials: Credentials of the user; None means anonymous.
+        plain: The registry uses http; only if the user's settings name it.
+        authority: File with the certificate of its authority, trusted in addition to the system's.
+        patience: Seconds of retries while the registry is busy.
+        name: Name as the user writes it, if it differs from the host.
 
     Raises:
         RegistryFault: The authority's file cannot be used.
@@ -60,7 +60,7 @@ class Registry:
         self.host = host
         self.name = name or host
         self.sent = 0
-        """Bytes of bodies that were sent."""
+        """Number of sent bytes in bodies."""
         self._requests = 0
         self._refused = False
         self._plain = plain
@@ -73,17 +73,17 @@ class Registry:
 
     @property
     def requests(self) -> int:
-        """How many requests were sent, those for tokens too."""
+        """Return the number of sent requests, including those for tokens."""
         return self._requests + self._authorizer.requests
 
     @property
     def refused(self) -> bool:
-        """It did not accept who asked: there may be other credentials by now."""
+        """Return whether the credentials were refused: there may be newer ones."""
         return self._refused or self._authorizer.refused
 
     @property
     def scoped(self) -> bool:
-        """It gave tokens: another one may allow more."""
+        """Return whether the registry uses tokens: another token may allow more."""
         return self._authorizer.scoped
 
     def close(self) -> None:
@@ -102,37 +102,37 @@ class Registry:
         size: int = 0,
         what: str = "",
     ) -> Answer:
-        """Send a request and return its answer, read whole.
+        """Send a request and return its complete answer.
 
         Args:
-            method: Of HTTP.
-            place: A path below ``/v2/``, or the whole address of an upload.
-            scopes: What it is for.
-            accept: The codes that are no error.
-            headers: Further ones.
-            data: The body: bytes, an open file, or pieces that come once.
+            method: HTTP method.
+            place: A path below ``/v2/``, or the full address of an upload.
+            scopes: Scopes of the request.
+            accept: Status codes that are no error.
+            headers: Additional headers.
+            data: The body: bytes, an open file, or pieces that can be read only once.
             size: Bytes of the body, for the count.
-            what: What is being done, for messages: "push to host/team/model".
+            what: The action, for messages: "push to host/team/model".
 
         Raises:
-            RegistryFault: It cannot be reached, or says no.
+            RegistryFault: The registry cannot be reached, or refuses.
         """
         answer = self._call(method, place, scopes, accept, headers, data, size, what, None)
         assert isinstance(answer, Answer)
         return answer
 
     def open(self, place: str, scopes: Scopes, what: str) -> Response:
-        """GET something large; the caller reads and closes it.
+        """GET a large answer as a stream; the caller reads and closes it.
 
         Raises:
-            RegistryFault: It cannot be reached, or says no.
+            RegistryFault: The registry cannot be reached, or refuses.
         """
         answer = self._call("GET", place, scopes, (200,), None, None, 0, what, 200)
         assert not isinstance(answer, Answer)
         return answer
 
     def where(self, answer: Answer) -> str:
-        """Where an answer's ``Location`` points; "" if it has none."""
+        """Return the absolute address of an answer's ``Location``; "" if it has none."""
         place = answer.headers.get("Location", "")
         return self._resolve(answer.url, place) if place else ""
 
@@ -165,9 +165,9 @@ class Registry:
                 if self._authorizer.answer(challenge, scopes, told):
                     if _rewound(data):
                         continue
-                    # The token ended on the way: all of it again, with a new one.
+                    # The token expired during the upload: repeat all of it with a new token.
                     raise RegistryFault(
-                        f"the registry {self.name} asked again who you are ({what}).",
+                        f"the registry {self.name} requires authentication again ({what}).",
                         code=401,
                         passing=True,
                     )
@@ -190,7 +190,7 @@ class Registry:
         headers: Mapping[str, str] | None,
         data: Any,
     ) -> Response:
-        """Send a request, and what only reads also to where the registry points."""
+        """Send a request; follow redirects of GET and HEAD."""
         for _ in range(_HOPS):
             response = self._send(method, url, scopes, headers, data)
             place = response.headers.get("Location")
@@ -198,7 +198,7 @@ class Registry:
                 return response
             self._read(response, False)
             url = self._resolve(url, place)
-        raise RegistryFault(f"the registry {self.name} sends us round in circles.")
+        raise RegistryFault(f"the registry {self.name} redirects too often.")
 
     def _send(
         self,
@@ -211,7 +211,7 @@ class Registry:
         import requests
         import urllib3
 
-        # Who asks is told to the registry alone, wherever it sends us.
+        # Send credentials to the registry only, not to the targets of redirects.
         known = self._authorizer.header(scopes) if _origin(url) == self._origin else {}
         self._requests += 1
         try:
@@ -228,7 +228,7 @@ class Registry:
             raise unreachable(error, self._asker) from None
 
     def _read(self, response: Response, whole: bool) -> Answer:
-        """Read an answer: whole, or as much as an error's words need."""
+        """Read an answer: all of it, or only enough for an error message."""
         import requests
 
         limit, found = _LONGEST if whole else _SHORT, bytearray()
@@ -239,26 +239,26 @@ class Registry:
                 raise unreachable(error, self._asker) from None
         if whole and len(found) > limit:
             raise RegistryFault(
-                f"the registry {self.name} sent more than {limit >> 20} MiB, and no layer.",
-                "Is that an image?",
+                f"the registry {self.name} sent more than {limit >> 20} MiB that are not a layer.",
+                "Is this an image?",
             )
         return Answer(response.status_code, response.headers, bytes(found[:limit]), response.url)
 
     def _resolve(self, base: str, place: str) -> str:
-        """Return an address, and see that nothing goes in the clear where the user wants https."""
+        """Return the absolute address; refuse http, unless the user's settings allow it."""
         own = urlsplit(self._url)
         try:
             parts = urlsplit(urljoin(base, place))
             if parts.scheme == "http" and not self._plain and parts.netloc == own.netloc:
-                parts = parts._replace(scheme="https")  # it does not know of the proxy before it
+                parts = parts._replace(scheme="https")  # a proxy before the registry adds TLS
             kind, host, _ = _origin(parts.geturl())
         except ValueError:
             kind = host = ""
         if not host or kind not in (("https", "http") if self._plain else ("https",)):
             raise RegistryFault(
-                f"the registry {self.name} sends us to {kind or 'no'}://{host or 'address'}, "
+                f"the registry {self.name} redirects to {kind or 'no'}://{host or 'address'}, "
                 "which is not https.",
-                "Ask who runs it.",
+                "Ask its administrator.",
             )
         return parts.geturl()
 
@@ -270,7 +270,7 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 
 def _rewound(data: Any) -> bool:
-    """Whether a body can be sent a second time; a file is taken back to its start."""
+    """Return whether a body can be sent again; a file is rewound to its start."""
     if data is None or isinstance(data, bytes):
         return True
     if not hasattr(data, "seek"):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _BYTES = "application/octet-stream"
 _LEAST, _MOST = 16 << 10, 1 << 20
-"""Bytes of a piece of a blob on its way."""
+"""Smallest and largest piece of a copied blob, in bytes."""
 _QUICK, _SLOW = 0.05, 0.2
-"""Seconds that a piece takes below which the next is larger, and above which it is smaller."""
+"""Seconds for a piece: after a quicker one the next is larger, after a slower one smaller."""
 
 
 def scope(repository: str, actions: str) -> str:
-    """What a token is asked for."""
+    """Return the scope of a token."""
     return f"repository:{repository}:{actions}"
 
 
@@ -33,9 +33,9 @@ class Repository:
     """One repository.
 
     Args:
-        registry: Where it is.
-        reference: Its name.
-        scopes: Everything that the work with it needs, so that one token serves it all.
+        registry: Registry of the repository.
+        reference: Name of the repository.
+        scopes: Scopes for all requests, so that a single token is enough.
     """
 
     def __init__(self, registry: Registry, reference: Reference, scopes: Scopes) -> None:
@@ -48,7 +48,7 @@ class Repository:
         """GET a manifest.
 
         Raises:
-            RegistryFault: There is none of that name, or the registry says no.
+            RegistryFault: The image does not exist, or the registry refuses.
         """
         answer = self._call(
             "GET", f"manifests/{version}", f"pull {name}", (200, 404), headers={"Accept": accept}
@@ -60,32 +60,32 @@ class Repository:
         return answer
 
     def has_manifest(self, tag: str, accept: str) -> str:
-        """The digest of what has that tag; "" if nothing has.
+        """Return the digest of the manifest with that tag; "" if there is none.
 
         Raises:
-            RegistryFault: The registry says no.
+            RegistryFault: The registry refuses.
         """
         what, headers = f"pull {self.reference.name}:{tag}", {"Accept": accept}
         answer = self._call("HEAD", f"manifests/{tag}", what, (200, 404), headers=headers)
         digest = answer.headers.get("Docker-Content-Digest", "")
         if answer.code == 404 or is_digest(digest):
             return digest if answer.code == 200 else ""
-        # Not all say it, and a login page is no manifest.
+        # Some registries omit this header; then the body must be a manifest, not a login page.
         answer = self._call("GET", f"manifests/{tag}", what, (200, 404), headers=headers)
         kind = answer.headers.get("Content-Type", "").partition(";")[0]
         if answer.code == 200 and kind not in accept.split(", "):
             raise RegistryFault(
-                f"{self.registry.name} does not answer as a registry does ({what}): "
-                f"it sent {kind or 'something'}.",
+                f"{self.registry.name} does not answer like a registry ({what}): "
+                f"it sent {kind or 'no content type'}.",
                 "Is the host right, or is a proxy's login page in between?",
             )
         return _digest(answer.body) if answer.code == 200 else ""
 
     def put_manifest(self, tag: str, media_type: str, raw: bytes) -> None:
-        """PUT a manifest: from now on the image exists.
+        """PUT a manifest, which creates the image.
 
         Raises:
-            RegistryFault: The registry says no.
+            RegistryFault: The registry refuses.
         """
         headers = {"Content-Type": media_type}
         answer = self._call(
@@ -94,15 +94,15 @@ class Repository:
         made = answer.headers.get("Docker-Content-Digest", "")
         if made.startswith("sha256:") and made != _digest(raw):
             raise RegistryFault(
-                f"{self.registry.name} changed the image that it got ({self._push}).",
+                f"{self.registry.name} changed the image during the push ({self._push}).",
                 "Does it convert images? Name another repository: %registry=….",
             )
 
     def blob(self, digest: str, name: str) -> bytes:
-        """GET a small blob whole, and see that it is what its digest says.
+        """GET a small blob, and check its digest.
 
         Raises:
-            RegistryFault: It is not there, or damaged.
+            RegistryFault: It does not exist, or is damaged.
         """
         raw = self._call("GET", f"blobs/{digest}", f"pull {name}").body
         if _digest(raw) != digest:
@@ -110,10 +110,10 @@ class Repository:
         return raw
 
     def has_blob(self, digest: str) -> bool:
-        """Whether a blob is there.
+        """Return whether a blob exists.
 
         Raises:
-            RegistryFault: The registry says no.
+            RegistryFault: The registry refuses.
         """
         return self._call("HEAD", f"blobs/{digest}", self._push, (200, 404)).code == 200
 
@@ -121,19 +121,20 @@ class Repository:
         """GET a blob as a stream; the caller closes it.
 
         Raises:
-            RegistryFault: It is not there.
+            RegistryFault: It does not exist.
         """
         answer = self.registry.open(f"{self._path}blobs/{digest}", self._scopes, f"pull {name}")
         return Pieces(answer, size, name)
 
     def mount(self, digest: str, origin: str) -> tuple[bool, str]:
-        """Make a blob of another repository of this registry one of ours.
+        """Mount a blob of another repository of this registry into this one.
 
         Returns:
-            Whether it is; else also where to upload it or any other blob, where that was opened.
+            True if it was mounted, and the address of an upload if the registry opened an upload
+            instead, which can be used for any blob; "" if not.
 
         Raises:
-            RegistryFault: The registry says no.
+            RegistryFault: The registry refuses.
         """
         query = urlencode({"mount": digest, "from": origin})
         answer = self._call(
@@ -142,18 +143,18 @@ class Repository:
         return answer.code == 201, self._location(answer) if answer.code == 202 else ""
 
     def begin(self) -> str:
-        """Open an upload and return where it goes.
+        """Open an upload and return its address.
 
         Raises:
-            RegistryFault: The registry says no.
+            RegistryFault: The registry refuses.
         """
         return self._location(self._call("POST", "blobs/uploads/", self._push, (202,)))
 
     def upload(self, place: str, digest: str, body: bytes | IO[bytes] | Pieces, size: int) -> None:
-        """PUT a blob to where :meth:`begin` or :meth:`mount` said.
+        """PUT a blob to the address from :meth:`begin` or :meth:`mount`.
 
         Raises:
-            RegistryFault: The registry says no, or the upload was cut.
+            RegistryFault: The registry refuses, or the upload was interrupted.
         """
         joint = "&" if "?" in place else "?"
         headers = {"Content-Type": _BYTES, "Content-Length": str(size)}
@@ -175,7 +176,7 @@ class Repository:
     def _location(self, answer: Answer) -> str:
         place = self.registry.where(answer)
         if not place:
-            raise RegistryFault(f"{self.registry.name} opens no upload.", passing=True)
+            raise RegistryFault(f"{self.registry.name} did not open an upload.", passing=True)
         return place
 
     def _call(
@@ -189,25 +190,25 @@ class Repository:
 
 
 class Pieces:
-    """A blob on its way from one registry to another, never whole in memory.
+    """A blob that is copied from one registry to another, piece by piece.
 
     Args:
-        answer: Holds it.
-        size: Bytes that it has to have.
-        name: Of its image, for messages.
+        answer: The streamed answer with the blob.
+        size: Expected number of bytes.
+        name: Name of the image, for messages.
 
     Raises:
-        RegistryFault: While it is read: it ends too early, or never.
+        RegistryFault: During reading: the blob is too short or too long.
     """
 
     def __init__(self, answer: requests.Response, size: int, name: str) -> None:
         self._answer, self._size, self._name = answer, size, name
-        # Not "tell": requests would take that for a file's.
+        # Not named "tell": requests would mistake it for the method of a file.
         self.heard: Callable[[int], None] = lambda done: None
-        """Is told after each piece how much came; what it raises ends the upload."""
+        """Called after each piece with the number of bytes so far; its exceptions end the upload."""
 
     def __len__(self) -> int:
-        """What requests takes as Content-Length."""
+        """Return the size, which requests uses as Content-Length."""
         return self._size
 
     def __iter__(self) -> Iterator[bytes]:
@@ -221,7 +222,7 @@ class Pieces:
                     break
                 yield piece
                 self.heard(done)
-                # Whoever interrupts is heard between two pieces, however slow the lines are.
+                # Interrupts take effect between two pieces, so pieces are small on slow lines.
                 now = time.monotonic()
                 if now - began < _QUICK:
                     size = min(2 * size, _MOST)
@@ -229,20 +230,20 @@ class Pieces:
                     size = max(size // 2, _LEAST)
                 began = now
         except (urllib3.exceptions.HTTPError, OSError):
-            # Else it would be taken for a fault of the registry that gets it.
+            # Otherwise it would look like a fault of the target registry.
             raise RegistryFault(
-                f"a layer of {self._name} broke off on the way.",
+                f"the download of a layer of {self._name} broke off.",
                 "Is its registry up?",
                 passing=True,
             ) from None
         if done != self._size:
             raise RegistryFault(
-                f"a layer of {self._name} has not the {self._size} bytes that its manifest says.",
+                f"a layer of {self._name} does not have the {self._size} bytes of its manifest.",
                 "The image is damaged: push it again.",
             )
 
     def close(self) -> None:
-        """Close the connection, unless all was read."""
+        """Close the connection, unless everything was read."""
         self._answer.close()
 
 

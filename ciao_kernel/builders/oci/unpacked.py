@@ -1,4 +1,4 @@
-"""Unpacks a layer as it comes."""
+"""Decompress a layer while it is downloaded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _PIECE = 1 << 20
 
 
 class Unpacked:
-    """A layer's tar, whatever it is packed with; a piece of it at a time, however small it packs.
+    """The tar of a layer, with gzip or uncompressed; memory is limited also for high compression.
 
     Raises:
-        ValueError: It is packed in a way that cannot be read here.
+        ValueError: The compression is not supported here.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -20,18 +20,18 @@ class Unpacked:
         self._packed = next(pieces, b"")
         self._rest = b""
         if self._packed[:4] == b"\x28\xb5\x2f\xfd":
-            raise ValueError("it is packed with zstd")
+            raise ValueError("it is compressed with zstd")
         self._zip = zlib.decompressobj(31) if self._packed[:2] == b"\x1f\x8b" else None
 
     def _more(self) -> bytes:
-        """The next bytes of the tar; none at its end."""
+        """Return the next bytes of the tar; b"" at its end."""
         while True:
             if self._zip is None:
                 found, self._packed = self._packed, b""
             else:
                 found = self._zip.decompress(self._packed, _PIECE)
                 self._packed = self._zip.unconsumed_tail
-                if self._zip.eof:  # of several members, one behind the other
+                if self._zip.eof:  # there may be several gzip members in a row
                     self._packed = self._zip.unused_data
                     self._zip = zlib.decompressobj(31)
             if found:
@@ -41,7 +41,7 @@ class Unpacked:
                 return b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, fewer at the end."""
+        """Return the next bytes; fewer at the end."""
         while len(self._rest) < size and (data := self._more()):
             self._rest += data
         found, self._rest = self._rest[:size], self._rest[size:]

@@ -1,1 +1,1 @@
-"""Packages that a cell asks for: what is asked, and how pip is run."""
+"""Packages that a cell asks for: its requirements, and the calls of pip."""

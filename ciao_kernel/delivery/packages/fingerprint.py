@@ -1,4 +1,4 @@
-"""What pip's answers depend on, on this machine: whoever keeps one has to know when it is old."""
+"""Fingerprint of everything on this machine that pip's answers depend on, for their caches."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from urllib.parse import unquote, urlsplit
 from ciao_kernel.delivery.packages.pip import environment
 
 _HASTE = ("CACHE_DIR", "NO_CACHE_DIR", "RETRIES", "TIMEOUT", "DEFAULT_TIMEOUT", "NO_COLOR")
-"""Settings that change nothing of what is brought."""
+"""Settings that do not change the result."""
 _INDEXES = ("index-url", "extra-index-url", "i")
 _FILES = ("find-links", "f", "constraint", "requirement")
-"""Settings that may name places of this machine."""
+"""Settings that may name local paths."""
 _ARCHIVE = re.compile(r"\.(whl|zip|html?|tar|tgz|tbz2?|txz|tar\.\w+)$")
 
 
 def digest(options: Sequence[str], index: str) -> str:
-    """Tell the ground of pip's answers on this machine from any other, by a digest.
+    """Return a digest of everything on this machine that pip's answers depend on.
 
-    Its settings, and the archives of the folders that they or a file of requirements name: a wheel
-    that was built anew is another answer. Starts nothing, and reads no archive.
+    It covers pip's settings, and the archives in folders that the settings or a requirements file
+    name: a wheel that was built again changes the answer. No process is started, and no archive
+    is read.
 
     Args:
-        options: Of a file of requirements: lines that begin with ``-``.
+        options: Lines of a requirements file that begin with ``-``.
         index: Address of the package index; "" means pip's own setting.
     """
     told = {
@@ -52,7 +53,7 @@ def digest(options: Sequence[str], index: str) -> str:
         ]
     for line in options:
         name, value, *_ = re.split(r"[=\s]+", f"{line.lstrip('-')} ", maxsplit=1)
-        with contextlib.suppress(ValueError):  # a quote has no end: pip says so
+        with contextlib.suppress(ValueError):  # a quote is not closed: pip reports it
             known += [(name, word) for word in shlex.split(value)]
     places = {(index, True)}
     for name, value in known:
@@ -67,7 +68,7 @@ def _plain(name: str) -> str:
 
 
 def _configured() -> Iterator[str]:
-    """The text of pip's own files: https://pip.pypa.io/en/stable/topics/configuration/."""
+    """Yield the texts of pip's own files: https://pip.pypa.io/en/stable/topics/configuration/."""
     own = os.environ.get("PIP_CONFIG_FILE", "")
     if own == os.devnull:
         return
@@ -82,12 +83,12 @@ def _configured() -> Iterator[str]:
 
 
 def _archives(place: str, deep: bool) -> Iterator[tuple[str, int, int]]:
-    """Name, bytes and time of a file of this machine, or of those in a folder."""
+    """Yield path, size and time of a local file, or of the archives in a local folder."""
     if place.startswith("file:"):
         place = unquote(urlsplit(place).path)
     if not place or "://" in place:
         return
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home; no path
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or not a path
         root = Path("/", Path(place).expanduser())  # pip runs there
         for path in [root] if root.is_file() else root.iterdir():
             if path == root or (_ARCHIVE.search(path.name) and path.is_file()):

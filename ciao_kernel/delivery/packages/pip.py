@@ -1,4 +1,4 @@
-"""Runs pip: for an environment of this machine, or for an image's."""
+"""Run pip for an environment of this machine or of an image."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
 from ciao_kernel.redaction import masked
 
 _OLDEST = (22, 3)
-"""--report came with 22.2, --python with 22.3."""
+"""Version 22.2 added --report, 22.3 added --python."""
 STEPS = ("Collecting", "Downloading", "Building", "Installing", "Successfully", "Looking in")
-"""What lines begin with that tell how far pip is."""
+"""First words of the lines that show pip's progress."""
 _LATEST = 20
-"""Lines of pip's that an error shows."""
+"""Number of pip's lines that an error shows."""
 _POLL = 0.1
 _SECONDS = 3600
-# Settings of the user's that would send packages to another place.
+# User settings that would change pip's target or its output.
 _DROPPED = ("TARGET", "PREFIX", "ROOT", "PYTHON", "DRY_RUN", "REPORT", "QUIET", "VERBOSE", "LOG")
 _ELSEWHERE = ("EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX")
-"""Where else packages are looked for: not where one index is named."""
+"""Other sources of packages, which are dropped if the cell names an index."""
 _AWAY = re.compile(
     r"Temporary failure|ConnectionError|NewConnection|ConnectTimeout|ReadTimeout|SSLError|"
     r"ProxyError|Connection refused"
@@ -37,12 +37,12 @@ _WHO = re.compile(r"\b40[13] (Client )?Error|Credentials not correct|EOFError")
 
 
 class Failed(Exception):
-    """pip did not do it.
+    """pip failed.
 
     Args:
-        lines: What it wrote, without passwords.
-        pages: Its complaints about pages of the index: it goes on without them, and says that
-            there is no such package.
+        lines: The output of pip, without passwords.
+        pages: Complaints of pip about pages of the index: pip continues without those pages, and
+            then reports that the package does not exist.
     """
 
     def __init__(self, lines: Sequence[str], pages: Sequence[str] = ()) -> None:
@@ -52,48 +52,51 @@ class Failed(Exception):
 
     @property
     def away(self) -> bool:
-        """Its index did not answer or asked who asks: it says nothing of the packages."""
+        """True if the index did not answer or required authentication.
+
+        The packages are then not the cause of the failure.
+        """
         text = "\n".join((*self.lines, *self.pages))
         return bool(_AWAY.search(text) or _WHO.search(text))
 
     @property
     def said(self) -> str:
-        """Its last complaint."""
+        """The last error that pip reported."""
         errors = [line for line in self.lines if line.startswith("ERROR: ")]
-        said = (errors or self.lines or ("no reason",))[-1].removeprefix("ERROR: ")
+        said = (errors or self.lines or ("no reason given",))[-1].removeprefix("ERROR: ")
         return said[:400].rstrip(".")
 
     @property
     def latest(self) -> tuple[str, ...]:
-        """The last lines that say something about it."""
+        """The last lines that are not progress."""
         said = (line for line in self.lines if line.strip() and not line.lstrip().startswith(STEPS))
         return tuple(said)[-_LATEST:]
 
     def explained(self) -> CiaoError:
-        """The error for a user."""
+        """Return the error for the user."""
         text = "\n".join((*self.lines, *self.pages))
         if "No space left" in text or "Disk quota" in text:
             return full()
         if _WHO.search(text):
             return SourceError(
-                f"the package index wants to know who asks: {self.said}.",
-                "Keep name and password in ~/.netrc, or in pip's own configuration.",
+                f"the package index requires authentication: {self.said}.",
+                "Put name and password into ~/.netrc or into pip's own configuration.",
             )
         if _AWAY.search(text):
             return SourceError(
                 f"the package index does not answer: {self.said}.",
-                "Can this machine reach it? %pipIndex=URL names another one.",
+                "Can this machine reach it? %pipIndex=URL names another index.",
             )
         return SourceError(
-            f"pip cannot bring the packages: {self.said}.", "Are names and versions right?"
+            f"pip cannot install the packages: {self.said}.", "Check their names and versions."
         )
 
 
 def full() -> EnvironmentFault:
-    """The error where the disk is full."""
+    """Return the error for a full disk."""
     return EnvironmentFault(
         "no space is left for packages.",
-        "Free some, or move ciao's folder: `%ciao config storage=/some/disk`.",
+        "Free some space, or move ciao's folder: `%ciao config storage=/some/disk`.",
     )
 
 
@@ -101,7 +104,7 @@ def check() -> Path:
     """Return the folder that holds pip.
 
     Raises:
-        EnvironmentFault: The kernel's Python has none, or one that is too old.
+        EnvironmentFault: The kernel's Python has no pip, or its pip is too old.
     """
     from importlib import metadata
 
@@ -109,14 +112,14 @@ def check() -> Path:
         found = metadata.distribution("pip")
     except metadata.PackageNotFoundError:
         raise EnvironmentFault(
-            f"packages are brought by pip, and {sys.executable} has none.",
+            f"%packages needs pip, which {sys.executable} lacks.",
             f"Install it: `{sys.executable} -m ensurepip`, or `uv pip install pip`.",
         ) from None
     numbers = tuple(int(part) for part in re.findall(r"\d+", found.version)[:2])
     if numbers < _OLDEST:
         raise EnvironmentFault(
-            f"pip {found.version} is too old to bring packages: it takes 22.3.",
-            "In a plain cell: %pip install --upgrade pip",
+            f"pip {found.version} is too old; 22.3 or newer is required.",
+            "Run in a plain cell: %pip install --upgrade pip",
         )
     return Path(str(found.locate_file("")))
 
@@ -127,16 +130,16 @@ async def run(
     say: Callable[[str], None] = lambda line: None,
     lock: IO[str] | None = None,
 ) -> None:
-    """Run pip to its end; a cancellation ends it with all that it has started.
+    """Run pip to its end; a cancellation kills pip and all processes that it has started.
 
     Args:
-        command: A whole command line; passwords do not stand in it.
+        command: The whole command line, without passwords.
         index: Address of the package index; "" means pip's own setting.
-        say: Is told each line.
+        say: Called with each line.
         lock: Stays locked until pip has ended, even if this process is killed.
 
     Raises:
-        Failed: It ended with an error.
+        Failed: pip ended with an error.
     """
     with tempfile.TemporaryDirectory(prefix="ciao-pip-") as folder:
         log = Path(folder) / "log"
@@ -180,7 +183,7 @@ async def _run(
     except TimeoutError:
         raise Failed([*lines, f"ERROR: it took more than {_SECONDS} s"]) from None
     finally:
-        # pip runs itself a second time for another environment, and compilers.
+        # pip starts compilers, and itself a second time for another environment.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
@@ -190,14 +193,14 @@ async def _run(
 
 @contextlib.asynccontextmanager
 async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
-    """Hold a lock among all processes of this machine; what waits can be cancelled.
+    """Hold a lock among all processes of this machine; the wait can be cancelled.
 
     Args:
-        path: The file to lock; its folder is made.
-        wait: Is called once where another process holds it.
+        path: The file to lock; its folder is created.
+        wait: Called once if another process holds the lock.
 
     Raises:
-        EnvironmentFault: Nothing can be written there.
+        EnvironmentFault: The file cannot be created or locked.
     """
     import fcntl
 
@@ -206,8 +209,8 @@ async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
         lock = path.open("w")
     except OSError as error:
         raise EnvironmentFault(
-            f"packages cannot be kept in {path.parent}: {error.strerror}.",
-            "Name another place: `%ciao config storage=/some/folder`.",
+            f"packages cannot be stored in {path.parent}: {error.strerror}.",
+            "Choose another folder: `%ciao config storage=/some/folder`.",
         ) from None
     with lock:
         told = False
@@ -222,14 +225,14 @@ async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
                 await asyncio.sleep(_POLL)
             except OSError as error:
                 raise EnvironmentFault(
-                    f"nothing can be locked in {path.parent}: {error.strerror}.",
-                    "Name another place: `%ciao config storage=/some/folder`.",
+                    f"files cannot be locked in {path.parent}: {error.strerror}.",
+                    "Choose another folder: `%ciao config storage=/some/folder`.",
                 ) from None
         yield lock
 
 
 def environment(index: str) -> dict[str, str]:
-    """The variables that pip gets.
+    """Return the environment variables for pip.
 
     Args:
         index: Address of the package index; "" means pip's own setting.

@@ -1,4 +1,4 @@
-"""What pip is asked for, by the directives of a cell: for any environment, here or in an image."""
+"""Requirements of a cell's directives for pip, for a local environment or an image."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])"
 _REMARK = re.compile(r"\s*#")
 _ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
 _LOGIN = re.compile(r"[^\s/:@]+:[^\s/]+@")
-"""A user and a password where no ``//`` stands before: ``user:password@host/x.whl``."""
+"""A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Packages, those that files name among them.
+    """Requested packages, including those that requirements files name.
 
     Args:
-        lines: Of a requirements file that says all; it names no other file.
-        constraints: The same of a file of constraints.
-        label: The wishes for a reader.
+        lines: Lines of a complete requirements file, which names no other file.
+        constraints: Lines of a constraints file, in the same form.
+        label: The request in a form for users.
         index: Address of the package index; "" means pip's own setting.
-        places: Lines that stand in a file, each with its place there.
+        places: Lines that come from a file, each with its place there.
     """
 
     lines: tuple[str, ...]
@@ -42,12 +42,12 @@ class Requirements:
 
     @property
     def key(self) -> str:
-        """Tells these wishes from any others."""
+        """Cache key of the request."""
         return json.dumps([self.lines, self.constraints, self.index])
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The lines that say where and how pip looks."""
+        """The lines that set options of pip."""
         return tuple(line for line in self.lines if line.startswith("-"))
 
     @property
@@ -57,18 +57,18 @@ class Requirements:
 
     @property
     def personal(self) -> tuple[str, ...]:
-        """Lines that name a user or a password, each as its place, or without them."""
+        """Lines that contain a user or a password: the place of each line, or its masked text."""
         places = dict(self.places)
         found = [line for line in (*self.lines, *self.constraints) if masked(line) != line]
         return tuple(places.get(line) or masked(line) for line in found)
 
     def place(self, package: str) -> str:
-        """Where a file asks for a package: ``requirements.txt, line 4``; "" where none does."""
+        """Return the place that requests a package: ``requirements.txt, line 4``; "" if none."""
         wanted = _name(package)
         return next((place for line, place in self.places if _name(line) == wanted), "")
 
     def arguments(self, folder: Path) -> list[str]:
-        """Write the files for ``pip install`` to a folder, and return what names them."""
+        """Write the files for ``pip install`` to a folder, and return the arguments for them."""
         wanted, held = folder / "requirements.txt", folder / "constraints.txt"
         wanted.write_text("".join(f"{line}\n" for line in self.lines))
         held.write_text("".join(f"{line}\n" for line in self.constraints))
@@ -76,15 +76,15 @@ class Requirements:
 
 
 def read(wanted: BuildSpec, work: Path) -> Requirements:
-    """Return what a cell asks for; files are read now, with those that they name.
+    """Return the packages that a cell asks for; all requirements files are read now.
 
     Args:
         wanted: The directives.
-        work: Where the user works: the file is found from there.
+        work: The user's working folder: the file's path is relative to it.
 
     Raises:
-        SourceError: A file cannot be read or is not beside the notebook, or a line asks for what
-            only this machine has.
+        SourceError: A file cannot be read or is not beside the notebook, or a line names
+            something that only this machine has.
     """
     for word in wanted.packages:
         _check(word, "%packages", strict=True)
@@ -105,7 +105,7 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
             (constraints if holds else lines).append(line)
             places.append((line, place))
     index = wanted.pip_index or ""
-    if index:  # it is said to be the one
+    if index:  # it replaces the index of the file
         lines = [line for line in lines if _option(line)[0] not in ("-i", "--index-url")]
     return Requirements(tuple(lines), tuple(constraints), " ".join(label), index, tuple(places))
 
@@ -113,15 +113,15 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
 def _flat(
     file: Path, name: str, holds: bool, seen: set[tuple[Path, bool]]
 ) -> Iterator[tuple[str, str, bool]]:
-    """The lines of a file and of those that it names: text, place, whether it is a constraint."""
+    """Yield the lines of a file and of files that it names: text, place, True for a constraint."""
     for number, line in _lines(file, name):
         option, value = _option(line)
         place = f"{name}, line {number}"
         if option in ("-r", "--requirement", "-c", "--constraint"):
             if "://" in value:
                 raise SourceError(
-                    f"{place}: files of requirements are read from this machine alone.",
-                    "Download it beside the notebook.",
+                    f"{place}: requirements files are read only from this machine.",
+                    "Download it into the notebook's folder.",
                 )
             value = " ".join(_words(value, place))
             other, held = file.parent / value, holds or "c" in option[:3]
@@ -143,18 +143,18 @@ def _flat(
 
 
 def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers; continued ones are one."""
+    """Yield the lines with content and their numbers; continued lines are joined."""
     why = ""
     try:
         if file.exists() and not file.is_file():
-            why = "it is no file"
+            why = "it is not a file"
         elif file.stat().st_size > _LARGE:
             why = "it is larger than a megabyte"
         else:
             text = file.read_bytes().decode("utf-8-sig")
-            why = "it is no text" if "\0" in text else ""
+            why = "it is not text" if "\0" in text else ""
     except (OSError, UnicodeDecodeError) as error:
-        why = str(error.strerror) if isinstance(error, OSError) else "it is no text"
+        why = str(error.strerror) if isinstance(error, OSError) else "it is not text"
     if why:
         raise SourceError(
             f"{shown(name)} cannot be read: {why}.",
@@ -163,7 +163,7 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
     number, rest = 0, ""
     for raw in text.splitlines():
         number += 1
-        if _REMARK.match(raw):  # it is never continued, and ends what was
+        if _REMARK.match(raw):  # a comment is never continued, and ends a continued line
             raw = f" {raw}"
         elif raw.endswith("\\"):
             rest += raw[:-1]
@@ -176,13 +176,13 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
 
 
 def _name(line: str) -> str:
-    """The name that a line begins with, in the form in which names are compared (PEP 503)."""
+    """Return the package name at the start of a line, normalized for comparison (PEP 503)."""
     found = re.match(r"[A-Za-z0-9][\w.-]*", line)
     return re.sub(r"[-_.]+", "-", found[0]).strip("-").lower() if found else ""
 
 
 def _option(line: str) -> tuple[str, str]:
-    """The option that a line begins with and what stands behind it; "" where it is a package."""
+    """Return the option of a line and its value; for a package, "" and the line."""
     if not line.startswith("-"):
         return "", line
     if not line.startswith("--"):
@@ -192,64 +192,64 @@ def _option(line: str) -> tuple[str, str]:
 
 
 def _words(value: str, place: str) -> list[str]:
-    """What stands behind an option, as pip takes it apart."""
+    """Split the value of an option as pip does."""
     try:
         return shlex.split(value) or [""]
     except ValueError:
         raise SourceError(
-            f"{place}: a quote has no end.", "A backslash stands before one that is part of a name."
+            f"{place}: a quote is not closed.", "Write a backslash before a quote in a name."
         ) from None
 
 
 def shown(line: str) -> str:
-    """A line for a message, without the users, passwords and tokens in it."""
+    """Return a line for a message, without users, passwords and tokens."""
     return _LOGIN.sub("…@", masked(line))
 
 
 def _remote(line: str) -> bool:
-    """Whether a line names an address that other machines reach, too."""
+    """Return whether a line names an address that other machines can reach too."""
     return "://" in line and not re.search(r"\bfile:", line)
 
 
 def _editable(said: str, place: str, remote: bool) -> SourceError:
     if remote:
         return SourceError(
-            f"{place}: {said} is editable, and pip would keep it on this machine.",
+            f"{place}: {said} is editable, so pip would keep it on this machine.",
             "Name it without -e, as a package: `repo @ git+https://…`.",
         )
     return SourceError(
-        f"{place}: {said} lies on this machine, and replicas may be elsewhere.",
-        "Modules beside the notebook go along by themselves; %files takes other folders.",
+        f"{place}: {said} is a local path; replicas may run on other machines.",
+        "Modules beside the notebook are included automatically; use %files for other folders.",
     )
 
 
 def _check(line: str, place: str, *, strict: bool = False) -> None:
-    """See that a line names a package as another machine understands it.
+    """Check that a line names a package that other machines can install too.
 
     Args:
-        line: As pip takes it.
-        place: Where it stands.
-        strict: It stands in a cell: it becomes part of the program and of the job's header.
+        line: The line, as pip reads it.
+        place: The place of the line, for messages.
+        strict: The line is in a cell: it becomes part of the program and of the job's header.
     """
     if strict and line.startswith("-"):
         raise SourceError(
-            f"{place} takes packages, and {shown(line)} is an option of pip.",
-            "Options stand in a file: %requirements=requirements.txt.",
+            f"{place} accepts packages, but {shown(line)} is an option of pip.",
+            "Write options in a file: %requirements=requirements.txt.",
         )
     if strict and masked(line) != line:
         raise SourceError(
-            f"{place} names a user or a password, and the cell's text goes where the job goes.",
-            "Keep them in ~/.netrc or in pip's own configuration, and name the address alone.",
+            f"{place} names a user or a password, but the cell's text is sent with the job.",
+            "Put them into ~/.netrc or into pip's own configuration, and write only the address.",
         )
     if _remote(line):
         return
     if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
         raise SourceError(
-            f"{place}: {shown(line)} is a path on this machine, and replicas may be elsewhere.",
-            "Name a package of an index, or let `--find-links FOLDER` stand in the file.",
+            f"{place}: {shown(line)} is a local path; replicas may run on other machines.",
+            "Name a package of an index, or write `--find-links FOLDER` in a requirements file.",
         )
     if not _NAMED.match(line):
         raise SourceError(
-            f"{place}: {shown(line)!r} is no package.",
-            "Write each without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
+            f"{place}: {shown(line)!r} is not a package.",
+            "Write each package without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
         )

@@ -1,7 +1,7 @@
-"""The replicas of a metric, few or many: what is drawn and said of them all.
+"""Aggregates a metric over all replicas, for the plot and its legend.
 
-Few replicas have a curve each. Of many there is the median and the span of them all: nobody
-can tell 64 curves apart.
+Few replicas have a curve each. For many replicas, the median and the range of all are shown:
+nobody can tell 64 curves apart.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ciao_kernel.model import Replica
 Replicas = Mapping[Replica, Series]
 
 FEW = 8
-"""Replicas that have a curve each."""
+"""Maximum number of replicas that have a curve each."""
 _PARTS = 120
-"""Of the axis, in each of which many replicas are put together."""
+"""Parts of the axis; the values of many replicas are aggregated in each part."""
 
 
 def ordered(curves: Replicas) -> Replicas:
-    """The replicas that have points, in an order that does not hang on who wrote first."""
+    """Return the replicas that have points, in an order independent of who wrote first."""
     return {who: curves[who] for who in sorted(curves) if curves[who].x}
 
 
 def together(curves: Replicas) -> Iterator[tuple[float, float, float, float]]:
-    """Place, lowest, median and highest of all replicas, where at least half of them are.
+    """Yield position, lowest, median and highest value, if at least half of the replicas have one.
 
-    Replicas may write at different steps: between two of its points each is on a straight line.
+    Replicas may write at different steps: values between two points are interpolated linearly.
     """
     first = min(series.x[0] for series in curves.values())
     last = max(series.x[-1] for series in curves.values())
@@ -59,7 +59,7 @@ def together(curves: Replicas) -> Iterator[tuple[float, float, float, float]]:
 
 
 def _parts(series: Series, first: float, part: float) -> dict[int, list[float]]:
-    """The values in each part of the axis; none where all are no numbers."""
+    """Return the finite values in each part of the axis."""
     parts: dict[int, list[float]] = {}
     for x, y in zip(series.x, series.y, strict=True):
         values = parts.setdefault(round((x - first) / part), [])
@@ -69,7 +69,7 @@ def _parts(series: Series, first: float, part: float) -> dict[int, list[float]]:
 
 
 def summary(curves: Replicas) -> list[str]:
-    """How many replicas stand now: the middle, and who is at the ends."""
+    """Describe the last values of many replicas: the median, the lowest and the highest."""
     last = {who: series.y[-1] for who, series in curves.items()}
     numbers = {who: y for who, y in last.items() if not math.isnan(y)}
     if not numbers:

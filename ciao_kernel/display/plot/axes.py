@@ -1,4 +1,4 @@
-"""Axes of a plot: where ticks stand, what they say, and where a value lies between two ends."""
+"""Axes of a plot: positions and labels of ticks, and positions of values between two ends."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from dataclasses import dataclass
 
 _STEPS = (1, 2, 2.5, 5, 10)
 _LARGE = 1e7
-"""From here on numbers are written with a power of ten."""
+"""Numbers from here on are written with a power of ten."""
 _DECADES = 3
-"""From so many powers of ten on values are shown on a logarithmic axis."""
+"""Values that span at least this many powers of ten get a logarithmic axis."""
 _TINY = 1e-300
-"""Nearer to 0 values are 0: there is nothing left to divide."""
+"""Values closer to 0 count as 0: too little is left to divide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis; values from ``low`` to ``high`` lie from 0 to 1."""
+    """One axis; values from ``low`` to ``high`` have positions from 0 to 1."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
     step: float = 0.0
-    """Between two ticks; 0 on a logarithmic axis."""
+    """Distance between two ticks; 0 on a logarithmic axis."""
     whole: bool = False
-    """Whether it counts: its ticks are whole numbers."""
+    """True if the axis counts something: its ticks are whole numbers."""
 
     def at(self, value: float) -> float:
-        """Where a value lies."""
+        """Return the position of a value."""
         if not self.step:
             span = math.log10(self.high) - math.log10(self.low)
             return (math.log10(value) - math.log10(self.low)) / span
         return (value - self.low) / (self.high - self.low)
 
     def label(self, tick: float) -> str:
-        """What stands at a tick."""
+        """Return the label of a tick."""
         if self.whole:
             return count(tick)
         return number(tick, self.step) if self.step else f"{tick:g}"
 
 
 def fits(value: float) -> bool:
-    """Whether a value can stand on an axis: not if it is no number, or near the end of floats."""
+    """Return whether an axis can show a value: it is a number, and not close to infinity."""
     return abs(value) < 1e300
 
 
 def number(value: float, step: float = 0.0) -> str:
-    """Write a number as a reader wants it: ``0.312``, ``12,000``, ``1.2e-05``.
+    """Format a number for readers: ``0.312``, ``12,000``, ``1.2e-05``.
 
     Args:
         value: Any float.
-        step: What it is a multiple of; 0 for four significant digits.
+        step: The value is a multiple of this step; 0 for four significant digits.
     """
     if not math.isfinite(value):
         return str(value)
@@ -71,18 +71,18 @@ def number(value: float, step: float = 0.0) -> str:
 
 
 def count(value: float) -> str:
-    """Write what counts something, such as steps: whole numbers in full."""
+    """Format a count, such as a number of steps: whole numbers in full."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else number(value)
 
 
 def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
-    """Make an axis for values, of which there is at least one.
+    """Make an axis for at least one value.
 
     Args:
-        values: What has to fit; each :func:`fits`.
-        ticks: About how many ticks; never more than one more.
-        whole: The values count something, such as steps: the axis ends where they do, does not
-            go below 0 for them, and where all of them are whole numbers so are the ticks.
+        values: Values to show; each :func:`fits`.
+        ticks: Approximate number of ticks; at most one more.
+        whole: The values count something, such as steps: the axis ends at the values, is not
+            extended below 0, and has whole numbers as ticks if all values are whole numbers.
     """
     several = [value if abs(value) >= _TINY else 0.0 for value in values]
     low, high = min(several), max(several)
@@ -104,7 +104,7 @@ def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
 
 
 def fitting(values: Iterable[float], ticks: int) -> Axis:
-    """Make an axis: logarithmic where all values are positive and far apart."""
+    """Make an axis: logarithmic if all values are positive and far apart."""
     several = list(values)
     low, high = min(several), max(several)
     if low <= _TINY or math.log10(high) - math.log10(low) < _DECADES:
@@ -116,13 +116,13 @@ def fitting(values: Iterable[float], ticks: int) -> Axis:
 
 
 def _nice(step: float) -> float:
-    """The next larger of 1, 2, 2.5, 5 and their tenfolds."""
+    """Return the next larger of 1, 2, 2.5, 5 and their multiples by powers of ten."""
     size = 10.0 ** math.floor(math.log10(step))
     return next((one * size for one in _STEPS if one * size >= step * (1 - 1e-9)), 10 * size)
 
 
 def _digits(step: float) -> int:
-    """Digits behind the point that multiples of a step differ in."""
+    """Return the number of decimals in which multiples of a step differ."""
     for digits in range(9):
         size = step * 10**digits
         if round(size) >= 1 and abs(size - round(size)) < 1e-6 * size:

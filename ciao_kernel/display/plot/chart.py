@@ -1,4 +1,4 @@
-"""Curves of a job's metrics: from points to shapes."""
+"""Draws the curves of a job's metrics: turns points into shapes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ciao_kernel.display.plot.svg import Area, Line, Picture, Point, Shape, Text
 
 WIDTH = 720
 _PANEL = 200
-"""Height between the axes of one metric."""
+"""Height of the area between the axes of one metric."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 28, 38, 44
 _ROW = 18
 _COLORS = ("#2f86c6", "#d55e00", "#009e73", "#c46a9b", "#a8780a", "#7a6fd0")
-"""At least 3:1 on white and on black, and told apart by those who see fewer colours."""
+"""Contrast of at least 3:1 on white and on black; distinguishable for colour-blind readers."""
 _DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4))
 PANELS = 12
-"""Metrics that are drawn; the others are in words."""
+"""Maximum number of metrics that are drawn; the others are described as text."""
 _POINTS = 12_000
-"""Points in all: what has many curves is not sharper for more, and slow."""
+"""Maximum number of points in all: more points make many curves slower, but not sharper."""
 _MARKS = 20
 _WIDE = 80
-"""What a label below the axis may take; of wider ones there are fewer."""
+"""Maximum width of a label below the axis; an axis with wider labels has fewer ticks."""
 
 
 def draw(metrics: Metrics, title: str) -> Picture:
@@ -34,7 +34,7 @@ def draw(metrics: Metrics, title: str) -> Picture:
     most = _POINTS // max(1, sum(len(some) for _, some in drawn[:PANELS] if len(some) <= FEW))
     panels = [_Panel(name, _thinned(some, most)) for name, some in drawn[:PANELS]]
     left = max((panel.left for panel in panels), default=0.0)
-    # What counts the same has the same axis: a loss of a validation stands below the training's.
+    # Metrics with the same unit share an axis: a validation loss lines up with the training's.
     places: dict[str, list[float]] = {}
     for panel in panels:
         places.setdefault(panel.kind, []).extend(panel.places)
@@ -63,16 +63,16 @@ class _Panel:
         self.places = [x for series in curves.values() for x in series.x]
         kinds = [series.axis for series in curves.values()]
         self.kind = max(sorted(set(kinds)), key=kinds.count)
-        """What the axis below counts."""
+        """Unit that the horizontal axis counts."""
         self._up = fitting(finite or [0.0, 1.0], 5)
 
     @property
     def left(self) -> float:
-        """The room that the labels beside the axis take."""
+        """Width of the labels next to the vertical axis."""
         return max(_LEFT, *(_length(self._up.label(tick)) + 14 for tick in self._up.ticks))
 
     def draw(self, top: float, left: float, across: Axis, shapes: list[Shape]) -> float:
-        """Add the shapes, from a place on; return the height."""
+        """Add the shapes below ``top``; return their height."""
         name, curves = self._name, self._curves
         many = len(curves) > FEW
         entries = (
@@ -99,14 +99,14 @@ def _across(places: Sequence[float]) -> Axis:
 
 
 def _length(label: str) -> float:
-    """How long a label may be; a front end has letters of its own."""
+    """Return the maximum length of a label; each front end has its own font."""
     return 1.1 * length(label, 12)
 
 
 def _legend(
     entries: Sequence[str], first: float, start: float, *, many: bool
 ) -> tuple[list[Shape], int]:
-    """Each entry behind a piece of its line; returns the further rows that they need too."""
+    """Return each entry with a sample of its line, and the number of extra rows."""
     shapes: list[Shape] = []
     left, row = start, 0
     for place, entry in enumerate(entries):
@@ -129,14 +129,14 @@ def _moved(points: Sequence[Point], down: float) -> list[Point]:
 
 
 class _Frame:
-    """The axes of one metric, and where values lie between them."""
+    """Axes of one metric, and positions of values between them."""
 
     def __init__(self, across: Axis, up: Axis, top: float, left: float) -> None:
         self._across, self._up = across, up
         self._top, self._bottom, self._left = top, top + _PANEL, left
 
     def grid(self, label: str) -> list[Shape]:
-        """Ticks, light lines, and what the axis below counts."""
+        """Return ticks, light lines, and the label of the horizontal axis."""
         shapes: list[Shape] = []
         right = WIDTH - _RIGHT
         for tick in self._up.ticks:
@@ -154,7 +154,7 @@ class _Frame:
         return shapes
 
     def lines(self, curves: Replicas) -> Iterator[Shape]:
-        """A curve for each replica, broken where a value is no number, and a dot at its end."""
+        """Yield a curve for each replica, broken at NaN and infinity, with a dot at its end."""
         for place, series in enumerate(curves.values()):
             color = _color(place)
             piece: list[Point] = []
@@ -173,7 +173,7 @@ class _Frame:
                     yield from self._cross(self._x(x), color)
 
     def span(self, curves: Replicas) -> list[Shape]:
-        """The median of many replicas, and the area that all of them lie in."""
+        """Return the median of many replicas, and the area that contains all of them."""
         points = list(together(curves))
         top = [(self._x(x), self._y(high)) for x, _, _, high in points]
         bottom = [(self._x(x), self._y(low)) for x, low, _, _ in points]
@@ -187,7 +187,7 @@ class _Frame:
         ]
 
     def _cross(self, x: float, color: str) -> Iterator[Shape]:
-        """Marks at the top what has no place: no number, or infinite."""
+        """Mark a value without a position (NaN or infinite) at the top."""
         y = self._top + 4
         yield Line(((x - 3, y - 3), (x + 3, y + 3)), color, 1.5)
         yield Line(((x - 3, y + 3), (x + 3, y - 3)), color, 1.5)

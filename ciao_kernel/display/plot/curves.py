@@ -1,4 +1,4 @@
-"""What a display keeps of a job whose cell says ``%plot``; for other jobs it is not imported."""
+"""Curves of a job whose cell contains ``%plot``; not imported for other jobs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ciao_kernel.display.plot.svg import Picture
 from ciao_kernel.model import Job, Output
 
 _SHARE = 0.25
-"""Part of the time that reading may take; of replicas that write faster only some is read."""
+"""Maximum share of time for reading; if replicas write faster, only a sample is read."""
 _BURST = 1.0
 _SAMPLE = 4096
-"""Bytes of an output that are read where time is short."""
+"""Bytes of an output that are read if time is short."""
 _SELDOM = 20
-"""A metric that no more lines of an output name is read in each of them all the same."""
+"""A metric named in at most this many lines of an output is still read in each of them."""
 _EPOCH = re.compile(rb"^\W{0,20}epoch\b[^\n]{0,200}", re.I | re.M)
 
 
 class Curves:
-    """The metrics of a job that is followed.
+    """Metrics of a job that is followed.
 
     Args:
         job: The job.
-        wishes: The metrics that it asks for.
+        wishes: The requested metrics.
         clock: Seconds, monotonic.
     """
 
@@ -36,7 +36,7 @@ class Curves:
         self, job: Job, wishes: tuple[str, ...], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.stale = False
-        """Whether something changed since the last :meth:`picture`."""
+        """True if something changed since the last :meth:`picture`."""
         self._metrics = Metrics(wishes)
         self._job = job
         self._clock = clock
@@ -46,7 +46,7 @@ class Curves:
         self._lines = self._left_out = 0
 
     def output(self, event: Output) -> None:
-        """Read what a replica wrote, and the bar that it is just drawing."""
+        """Read the output of a replica, including its unfinished progress bar."""
         started = self._clock()
         self._credit = min(_BURST, self._credit + _SHARE * (started - self._counted))
         data = event.data
@@ -62,30 +62,30 @@ class Curves:
         self._credit -= self._counted - started
 
     def picture(self) -> Picture | None:
-        """The curves as they are now; None while there is no point."""
+        """Return the current curves, or None as long as there is no point."""
         self.stale = False
         names = [name for name in self._metrics.wishes if name not in self._metrics.missing]
         title = f"{' and '.join(names)} of {self._job.name}"
         return draw(self._metrics, title) if names else None
 
     def lines(self) -> list[str]:
-        """The curves in words, one line each."""
+        """Return the curves as text, one line each."""
         return describe(self._metrics)
 
     def waiting(self) -> str:
-        """What stands in the picture's place before there is one."""
+        """Return the text that is shown before the first picture."""
         wishes = self._metrics.wishes
         return f"%plot: {' and '.join(wishes)} {'are' if wishes[1:] else 'is'} drawn here"
 
     def summary(self) -> str:
-        """One line for front ends that never replace what stands in the picture's place."""
+        """Return one line for front ends that never replace the first text by the picture."""
         words = brief(self._metrics)
         drawn = len(self._metrics.wishes) - len(self._metrics.missing)
         more = f"%plot: the first {PANELS} of {drawn} metrics are drawn.\n"
         return (f"%plot: {words}\n" if words else "") + (more if drawn > PANELS else "")
 
     def closing_words(self) -> str:
-        """What else to say when the job is over, with line feeds; "" if all was seen and read."""
+        """Return final remarks, with line feeds; "" if every line and metric was read."""
         words = ""
         if self._left_out > 0:
             read = self._lines - self._left_out
@@ -95,9 +95,9 @@ class Curves:
 
 
 def _sample(data: bytes, wishes: tuple[tuple[bytes, ...], ...]) -> bytes:
-    """The last lines, and of those before the few that name what other lines do not.
+    """Return the last lines, and the few earlier lines that contain a rarely named metric.
 
-    Each behind the line before it, and the last one that says which epoch they belong to.
+    Each earlier line follows the line before it, and the last line that names its epoch.
     """
     cut = data.find(b"\n", len(data) - _SAMPLE) + 1
     epochs = [match.span() for match in _EPOCH.finditer(data, 0, cut)]
@@ -121,7 +121,7 @@ def _sample(data: bytes, wishes: tuple[tuple[bytes, ...], ...]) -> bytes:
 
 
 def _ends(data: bytes, word: bytes) -> list[int]:
-    """Where the lines end in which a word begins; of many only the first ones."""
+    """Return the ends of lines in which a word begins; of many lines, only the first ones."""
     ends: list[int] = []
     at = data.find(word)
     while at >= 0 and len(ends) <= _SELDOM:

@@ -1,7 +1,7 @@
-"""Numbers in one line that a replica writes: ``step 20 loss 0.31``.
+"""Finds the numbers in one line of a replica: ``step 20 loss 0.31``.
 
-:func:`read` knows the usual forms: plain text, JSON, Keras' and tqdm's progress bars.
-:mod:`ciao_kernel.display.plot.metrics` makes curves of what it finds.
+:func:`read` supports the usual forms: plain text, JSON, progress bars of Keras and tqdm.
+:mod:`ciao_kernel.display.plot.metrics` turns the numbers into curves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-_FARTHEST = 1e15  # steps that one may count
+_FARTHEST = 1e15  # upper limit of a step
 
 _SETS = {
     **dict.fromkeys(("train", "training"), "train_"),
@@ -18,23 +18,23 @@ _SETS = {
     **dict.fromkeys(("eval", "evaluation", "evaluating"), "eval_"),
     **dict.fromkeys(("test", "testing"), "test_"),
 }
-"""Words that tell of what data a number is, and how names that say so begin."""
+"""Words that name the data set of a number, and the prefix of metric names for it."""
 _PREFIXES = tuple(set(_SETS.values()))
 _OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
-"""Names that mean the same whatever data the line is about."""
+"""Names whose meaning does not depend on the data set of the line."""
 _STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
-"""Names of a count of steps, the best first."""
+"""Names of step counters, the best first."""
 _NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
-"""How names of two words begin that tell of no epoch that runs: ``best epoch 1``."""
+"""Prefixes of two-word names that are not the current epoch: ``best epoch 1``."""
 _OF_MANY = ("over_", "per_")
-"""The same where a mark follows: ``accuracy over epoch: 0.79``."""
+"""Same, if a mark follows: ``accuracy over epoch: 0.79``."""
 
-# All quantifiers that could meet are possessive: a line may hold anything.
+# All quantifiers that could overlap are possessive: a line may contain anything.
 _WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
 """Digits, or groups of three as in 1,000."""
 _NUMBER = rf"[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:inity)?)"
 _AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE})"
-"""What may stand before the mark: ``loss (for 1 batch) at step 0: 131.3``."""
+"""Text that may precede the mark: ``loss (for 1 batch) at step 0: 131.3``."""
 _PAIR = re.compile(
     rf"""
       (?<![\w./@]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
@@ -50,7 +50,7 @@ _PAIR = re.compile(
     re.X | re.I,
 )
 _DAY = r"\d\d?/\d\d?,?[ \t]\d\d:\d\d"
-"""A date, as in ``01/15 12:00``. A bar may have a time behind it too, with one digit first."""
+"""A date, as in ``01/15 12:00``. A time after a progress bar begins with a single digit."""
 _PROGRESS = re.compile(
     rf"""
       (?<![\w./]) (?<!\d,) (?!{_DAY}) (?P<done>{_WHOLE})
@@ -65,16 +65,16 @@ _INDEX = re.compile(
     """,
     re.X,
 )
-"""What stands behind a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
+"""Text after a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
 _DECIMALS = re.compile(r",\d")
 _NO_WORD = re.compile(r"\W+")
 
 
 @functools.lru_cache(1000)
 def fold(name: str) -> str:
-    """Fold a metric's name to the form in which names are compared.
+    """Return a metric's name in the form in which names are compared.
 
-    ``Validation/Loss`` is val_loss, and so is ``Loss/val``.
+    ``Validation/Loss`` becomes val_loss, and so does ``Loss/val``.
     """
     plain = _NO_WORD.sub("_", name).strip("_").lower()
     first, line, rest = plain.partition("_")
@@ -86,26 +86,26 @@ def fold(name: str) -> str:
 
 @dataclass(slots=True)
 class Reading:
-    """What one line says."""
+    """Content of one line."""
 
     values: dict[str, float] = field(default_factory=dict)
-    """By folded name."""
+    """Values by folded name."""
     longer: dict[str, float] = field(default_factory=dict)
-    """The same by names of two words, where another word stands before: ``learning rate: 1``."""
+    """Values by names of two words, if a word precedes the name: ``learning rate: 1``."""
     of: str = ""
-    """The data that the line is about, such as ``val_``; "" is training, or several."""
+    """Data set of the line, such as ``val_``; "" is training, or several data sets."""
     step: float | None = None
     total: float | None = None
-    """How many steps there are, where a bar says so."""
+    """Total number of steps, if a progress bar shows it."""
     epoch: float | None = None
     opens: bool = False
-    """Whether the line does nothing but open an epoch: ``Epoch 1/3``."""
+    """True if the line only opens an epoch: ``Epoch 1/3``."""
     marked: bool = False
-    """Whether the numbers stand behind ``:`` or ``=``; else it may be prose."""
+    """True if the numbers follow ``:`` or ``=``; otherwise the line may be prose."""
 
 
 def read(line: str) -> Reading:
-    """Read the numbers of a line; what is no number behind a name is passed over."""
+    """Read the numbers that follow names in a line; ignore everything else."""
     found = Reading()
     of = stem = ""
     kinds: set[str] = set()
@@ -142,7 +142,7 @@ def read(line: str) -> Reading:
                 bar = value, total
         elif name and not _misleads(line, match):
             found.marked |= match["mark"] is not None
-            if total:  # "Accuracy: 9900/10000" is a share.
+            if total:  # "Accuracy: 9900/10000" is a fraction.
                 value /= total
             kind = _kind(name, of)
             if kind is not None:
@@ -164,13 +164,13 @@ def read(line: str) -> Reading:
 
 
 def _misleads(line: str, match: re.Match[str]) -> bool:
-    """Whether a number is no value: the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``."""
+    """Return whether a number is not a value: the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``."""
     if match["total"]:
         return False
     whole = match["number"].lstrip("+-").isdigit()
     if whole and _DECIMALS.match(line, match.end()):
         return True
-    # A value may stand in brackets behind a space: "best loss (0.31): saved".
+    # A value may be in brackets after a space: "best loss (0.31): saved".
     may_be = whole or match.start("open") == match.end("name")
     inside = match["mark"] is None and match["open"]
     return bool(may_be and inside and _INDEX.match(line, match.end()))
@@ -181,14 +181,14 @@ def _float(digits: str) -> float:
 
 
 def _kind(name: str, of: str) -> str | None:
-    """The data that a number is about: as its name says, else the words before; None if none."""
+    """Return the data set of a number, by its name, else by the words before; None if none."""
     if name in _OF_NO_DATA:
         return None
     return next((prefix for prefix in _PREFIXES if name.startswith(prefix)), of)
 
 
 def _longer(line: str, start: int, name: str) -> str:
-    """The name with the word before it; "" where none stands there."""
+    """Return the name with the word before it; "" if there is no such word."""
     if start < 2 or line[start - 1] not in " \t" or not line[start - 2].isalpha():
         return ""
     word = line[max(0, start - 65) : start].split()[-1]

@@ -1,7 +1,7 @@
-"""Numbers in the lines that replicas write: ``step 20 loss 0.31`` becomes a point of a curve.
+"""Turns log lines of replicas into curves: ``step 20 loss 0.31`` becomes a point.
 
 log_line.py reads a line, series.py keeps the points.
-Nothing here knows how curves are drawn.
+This module does not draw the curves.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ciao_kernel.display.plot.log_line import Reading, fold, read
 from ciao_kernel.display.plot.series import Progress, Series
 from ciao_kernel.model import Replica
 
-_LONGEST = 8_000  # characters of a line that are read
+_LONGEST = 8_000  # maximum number of characters read of a line
 _MOST_NAMES = 200
-_CURIOUS = 5_000  # lines that are read for names alone, to tell what there is if a wish is not
+_CURIOUS = 5_000  # lines read only for names, to list them if a requested metric is missing
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.")
 _AGAIN = re.compile(r"[\r\x08]+")
 
 
 class Metrics:
-    """The curves of a job: for each metric that is asked for, one of each replica.
+    """Curves of a job: for each requested metric, one curve per replica.
 
     Args:
         wishes: Names of metrics, as the user writes them.
@@ -36,7 +36,7 @@ class Metrics:
         self._names: Counter[str] = Counter()
         self._progress: dict[Replica, Progress] = {}
         self._before: dict[Replica, tuple[Progress, dict[str, Series]]] = {}
-        """What was before the line that a replica has not finished."""
+        """State before the unfinished line of a replica."""
         self._curious = _CURIOUS
         words = {max(wish.split("_"), key=len) for wish in self.wishes}
         pattern = "|".join(map(re.escape, sorted(words | {"epoch"})))
@@ -44,15 +44,15 @@ class Metrics:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The metrics that no line had."""
+        """Requested metrics that no line contained."""
         return tuple(wish for wish, curves in self.curves.items() if not curves)
 
     def seen(self, most: int = 8) -> list[str]:
-        """Names that lines have, the frequent ones first."""
+        """Return the names found in lines, the most frequent first."""
         return [name for name, _ in self._names.most_common(most)]
 
     def add(self, replica: Replica, data: bytes) -> bool:
-        """Take whole lines of a replica; return whether a curve changed."""
+        """Read whole lines of a replica; return whether a curve changed."""
         text = data.decode("utf-8", "replace")
         if self._curious <= 0 and not self._worth.search(text):
             return False
@@ -65,8 +65,8 @@ class Metrics:
         return changed
 
     def peek(self, replica: Replica, tail: bytes) -> bool:
-        """Take the end of a line that is not finished, such as a bar; :meth:`add` takes it back."""
-        # What stands behind the last carriage return may be half a number.
+        """Read an unfinished line, such as a progress bar; :meth:`add` replaces its points."""
+        # The text after the last carriage return is left out: it may end in half a number.
         *_, first, part, _ = ("", "", *_AGAIN.split(tail[-2000:].decode("utf-8", "replace")))
         if not self._worth.search(part) or (not first and len(tail) > 2000):
             return False
@@ -84,7 +84,7 @@ class Metrics:
         return self._take(replica, found)
 
     def _take_back(self, replica: Replica) -> bool:
-        """Forget what an unfinished line said; return whether there was any."""
+        """Undo the points of an unfinished line; return whether there was an unfinished line."""
         if replica not in self._before:
             return False
         self._progress[replica], series = self._before.pop(replica)
@@ -106,14 +106,14 @@ class Metrics:
         place = progress.place(found)
         if place is None:
             return False
-        fills = not placed and not found.of  # a summary, maybe of a test
+        fills = not placed and not found.of  # a summary, possibly of a test
         changed = False
         for wish, (name, value) in wanted.items():
             changed |= self._append(wish, replica, name, place, value, fills=fills)
         return changed
 
     def _wanted(self, found: Reading) -> dict[str, tuple[str, float]]:
-        """What a line has of the wishes: its name there and its value."""
+        """Return the requested metrics of a line, each with its name in the line and its value."""
         values, longer = found.values, found.longer
         wanted = {}
         for wish in self.wishes:
@@ -133,14 +133,14 @@ class Metrics:
         *,
         fills: bool,
     ) -> bool:
-        """Put a point on a curve, unless another name or another axis feeds it.
+        """Add a point to a curve, unless the curve follows another name or another axis.
 
-        Where it only fills, a point that a step has by then stays.
+        With ``fills``, an existing point of the same step is kept.
         """
         series = self.curves[wish].setdefault(replica, Series())
         axis, x = place
         if series.name != name:
-            # One line of prose may have the wrong name; a summary at the end has too.
+            # One line of prose may have the wrong name, and so may a summary at the end.
             if series.name and (name != wish or len(series.x) > 1):
                 return False
             series.name = name
@@ -150,7 +150,7 @@ class Metrics:
                 return False
             series.axis = axis
             series.forget(-math.inf)
-        if axis == "line":  # counted here, for each metric alone
+        if axis == "line":  # counted here, for each metric separately
             x = series.x[-1] + 1 if series.x else 1.0
         if axis == "step" and fills and x in series.x[-1:]:
             return False
@@ -159,7 +159,7 @@ class Metrics:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The lines of a text, and what was written over within each, without escape sequences."""
+    """Yield the lines of a text, and the overwritten parts of each, without escape sequences."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     for line in text.split("\n"):

@@ -1,7 +1,7 @@
-"""The picture of a job's curves in a cell: drawn live as SVG, and kept as PNG too.
+"""Output of a cell with a job's curves: drawn live as SVG, and finally stored as PNG too.
 
-JupyterLab shows no SVG of a notebook that it does not trust, and neither do GitHub and PDFs:
-there the PNG of the same bundle is shown.
+JupyterLab shows no SVG in untrusted notebooks, and GitHub and PDFs show no SVG either: there the
+PNG of the same bundle is shown.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ciao_kernel.display.publisher import Publisher
 
 _TICK = 0.5
 _SHARE = 0.1
-"""Part of the time that drawing may take."""
+"""Maximum share of time for drawing."""
 
 
 class PlotOutput:
     """One output of a cell, which is replaced as curves grow.
 
     Args:
-        curves: What is drawn.
-        publisher: Carries it.
-        display_id: Names the output.
-        rate: Bytes a second that it may cost.
+        curves: Curves to draw.
+        publisher: Sends the output.
+        display_id: ID of the output.
+        rate: Maximum number of bytes per second.
     """
 
     def __init__(self, curves: Curves, publisher: Publisher, display_id: str, rate: float) -> None:
@@ -39,12 +39,12 @@ class PlotOutput:
         self._engraver: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Take the place in the cell, above the lines."""
+        """Reserve the place in the cell, above the lines."""
         data = {"text/plain": self.curves.waiting()}
         self._publisher.display(data, self._display_id, update=False)
 
     def draw_if_due(self) -> int:
-        """Draw what is new, once in a while; return the bytes that it took."""
+        """Draw the changes, from time to time; return the number of bytes sent."""
         if not self.curves.stale or time.monotonic() - self._drawn < self._pause:
             return 0
         began = time.monotonic()
@@ -56,13 +56,13 @@ class PlotOutput:
         return size
 
     def closing_words(self) -> str:
-        """What the lines end with. Some front ends never replace an output: there it is all."""
+        """Return the final lines. Front ends that never replace an output show only these."""
         return self.curves.summary() + self.curves.closing_words()
 
     async def keep(self) -> None:
-        """Draw the picture as it will stay.
+        """Draw the final picture.
 
-        After an interrupt the job has yet to be stopped: then the PNG comes by itself.
+        After an interrupt the job must still be stopped: then the PNG follows in the background.
         """
         data = self._bundle()
         drawn = "image/svg+xml" in data
@@ -87,6 +87,6 @@ class PlotOutput:
         assert picture is not None
         image = await asyncio.to_thread(png, picture)
         whole = {**data, "image/png": base64.b64encode(image).decode("ascii")}
-        # It has more dots than a screen of old: without a size it would be shown too large.
+        # The PNG may have two dots per CSS pixel: without a size it would be shown too large.
         size = {"image/png": {"width": picture.width, "height": picture.height}}
         self._publisher.display(whole, self._display_id, update=True, metadata=size)

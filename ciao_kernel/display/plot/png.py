@@ -1,6 +1,6 @@
-"""A picture as PNG, with nothing but the standard library.
+"""Draws a picture as PNG, with only the standard library.
 
-For those who show no SVG: notebooks that JupyterLab does not trust, GitHub, PDFs. It is drawn
+For places that show no SVG: untrusted notebooks in JupyterLab, GitHub, PDFs. The PNG is drawn
 once, when a job is over.
 """
 
@@ -16,16 +16,16 @@ from ciao_kernel.display.plot.stroke_font import length, strokes
 from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Point, Shape, Text
 
 _SCALE = 2
-"""Dots of a CSS pixel, for screens that have so many."""
+"""Dots per CSS pixel, for high-resolution screens."""
 _LONGEST = 400_000
-"""CSS pixels of lines from which on one dot of a pixel has to do: each takes its time."""
+"""Total length of lines, in CSS pixels, above which one dot per pixel is drawn, to save time."""
 _LEVELS = 16
-"""Degrees of opacity of each colour; 0 is none."""
+"""Levels of opacity of each colour; 0 is transparent."""
 _MOST_COLORS = 256 // _LEVELS
 
 
 def png(picture: Picture) -> bytes:
-    """Draw a picture; its ground is transparent."""
+    """Draw a picture; its background is transparent."""
     lines = (shape.points for shape in picture.shapes if isinstance(shape, Line))
     canvas = _Canvas(picture, 1 if sum(map(_length, lines)) > _LONGEST else _SCALE)
     for shape in picture.shapes:
@@ -34,7 +34,7 @@ def png(picture: Picture) -> bytes:
 
 
 class _Canvas:
-    """Dots, each a colour and an opacity: an index into the palette."""
+    """Dots; each has a colour and an opacity, as an index into the palette."""
 
     def __init__(self, picture: Picture, scale: int) -> None:
         self._scale = scale
@@ -51,7 +51,7 @@ class _Canvas:
             self._line(shape.points, shape.color, shape.width, shape.opacity, shape.dash)
 
     def file(self) -> bytes:
-        """The canvas as a PNG file (W3C PNG 3) with a palette."""
+        """Return the canvas as a PNG file (W3C PNG 3) with a palette."""
         rows = range(0, len(self._dots), self._width)
         data = b"".join(b"\0" + self._dots[start : start + self._width] for start in rows)
         palette = b"".join(bytes.fromhex(color[1:]) * _LEVELS for color in self._colors or [INK])
@@ -107,7 +107,7 @@ class _Canvas:
             self._stroke(start, end, base, half, most)
 
     def _stroke(self, start: Point, end: Point, base: int, half: float, most: float) -> None:
-        """Draw a piece of a line, column by column; a steep one row by row."""
+        """Draw a piece of a line, column by column; a steep piece row by row."""
         (x0, y0), (x1, y1) = start, end
         along, across, wide, high = 1, self._width, self._width, self._height
         if abs(y1 - y0) > abs(x1 - x0):
@@ -132,7 +132,7 @@ class _Canvas:
                 continue
             place = x * along + first * across
             if part == 1 and last - first > 1 and whole:
-                # Within, nothing is more opaque: one assignment, and the two edges.
+                # Inside the stroke, no dot is more opaque: one assignment, and the two edges.
                 inside = last - first - 1
                 under = place + (inside + 1) * across
                 dots[place + across : under : across] = whole[:inside]
@@ -175,14 +175,14 @@ def _length(points: Sequence[Point]) -> float:
 
 
 def _columns(points: Sequence[Point]) -> Iterator[tuple[int, float]]:
-    """Where a line from left to right is in each column."""
+    """Yield the position of a line from left to right in each column."""
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         for x in range(round(x0), round(x1)):
             yield x, y0 + (x - x0) / (x1 - x0) * (y1 - y0)
 
 
 def _dashed(points: Sequence[Point], dash: Sequence[float]) -> Iterator[tuple[Point, Point]]:
-    """The pieces of a line; of a dashed one those that are drawn."""
+    """Yield the pieces of a line; of a dashed line, only the drawn pieces."""
     lengths = dash or [math.inf]
     number, left = 0, lengths[0]
     for start, end in itertools.pairwise(points):

@@ -1,6 +1,6 @@
-"""One curve of a replica: its points, and where they stand.
+"""One curve of a replica: its points, and their positions on the axis.
 
-metrics.py fills curves from what log_line.py finds.
+metrics.py fills curves with the numbers that log_line.py finds.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from collections.abc import Iterable
 from ciao_kernel.display.plot.log_line import Reading
 
 MOST_POINTS = 500
-"""Points of a curve that are kept; a picture has no more columns to show them in."""
+"""Maximum number of points of a curve; a picture has no columns for more."""
 _RAW = 16
-"""Points of the newest column before it is thinned."""
+"""Maximum number of points in the newest column before it is thinned."""
 
 
 class Series:
-    """The points of one curve, at most :data:`MOST_POINTS`, from left to right.
+    """Points of one curve, at most :data:`MOST_POINTS`, from left to right.
 
-    Where there are more, the axis is cut into columns, and each keeps its lowest and its highest
-    point and one that is no number: a curve is as fine at its start as at its end.
+    If there are more, the axis is divided into columns. Each column keeps its lowest point, its
+    highest point and one that is not finite: a curve is as detailed at its start as at its end.
 
-    A point further left than the last one means that the training went back, to a checkpoint
-    or to its start: what it does again replaces what it did. So does the same line twice.
+    A point to the left of the last one means that the training went back, to a checkpoint or to
+    its start: new points replace the old points. The same applies to a repeated line.
     """
 
     def __init__(self, limit: int = MOST_POINTS) -> None:
         self.x: list[float] = []
         self.y: list[float] = []
         self.axis = ""
-        """What ``x`` counts: ``step``, ``epoch`` or ``line``."""
+        """Unit that ``x`` counts: ``step``, ``epoch`` or ``line``."""
         self.name = ""
-        """The name that log lines have for it, as metrics.py found it."""
+        """Name of the metric in log lines, as metrics.py found it."""
         self._limit = max(16, limit)
         self._width = 0.0
-        """Of a column; 0 while every point is kept."""
+        """Width of a column; 0 while every point is kept."""
         self._column: float | None = None
-        """The column of the last point, and where its points begin."""
+        """Column of the last point; ``_open`` is the index of its first point."""
         self._open = 0
 
     def add(self, x: float, y: float) -> None:
-        """Take a point; ``y`` may be no number, or infinite."""
+        """Add a point; ``y`` may be NaN or infinite."""
         if self.x and x <= self.x[-1]:
             self.forget(x)
         if self._width:
@@ -60,19 +60,19 @@ class Series:
             self._thin()
 
     def forget(self, x: float) -> None:
-        """Drop the points from a place on."""
+        """Drop the points from a position on."""
         cut = bisect_left(self.x, x)
         del self.x[cut:], self.y[cut:]
         self._column, self._open = None, cut
         if not cut:
             self._width = 0.0
-        elif self._width:  # the column that is cut into goes on
+        elif self._width:  # the column of the cut continues
             width = self._width
             self._column = self.x[-1] // width
             self._open = bisect_left(self.x, self._column, key=lambda at: at // width)
 
     def copy(self, limit: int = 0) -> Series:
-        """Another curve of the same points, or of fewer where there is a lower limit."""
+        """Return a curve with the same points, or with fewer points if the limit is lower."""
         twin = copy.copy(self)
         twin.x, twin.y = self.x[:], self.y[:]
         if limit and len(self.x) > limit:
@@ -81,7 +81,7 @@ class Series:
         return twin
 
     def _close(self) -> None:
-        """Thin the newest column; the first point of all stays."""
+        """Thin the newest column; the first point of the curve stays."""
         begin = max(1, self._open)
         if len(self.x) - begin > 3:
             kept = self._best(range(begin, len(self.x)))
@@ -89,7 +89,7 @@ class Series:
             self.y[begin:] = [self.y[place] for place in kept]
 
     def _thin(self) -> None:
-        """Make columns wider until a quarter of the points at least is gone."""
+        """Widen the columns until at least a quarter of the points is gone."""
         last = len(self.x) - 1
         self._width = 2 * self._width or (self.x[-1] - self.x[0]) * 3 / self._limit
         while True:
@@ -103,7 +103,7 @@ class Series:
         self._column, self._open = None, len(self.x)
 
     def _best(self, places: Iterable[int]) -> list[int]:
-        """Of some points the lowest, the highest and one that is no number."""
+        """Return the lowest, the highest and one non-finite of some points."""
         several = list(places)
         finite = [place for place in several if math.isfinite(self.y[place])]
         kept = set(itertools.islice((one for one in several if not math.isfinite(self.y[one])), 1))
@@ -113,14 +113,15 @@ class Series:
 
 
 class Progress:
-    """Where one replica is: its lines' steps and epochs on one axis that only grows.
+    """Progress of one replica: maps the steps and epochs of its lines to one growing axis.
 
-    Many programs count steps anew in each epoch; a bar of tqdm begins again. The steps are the
-    training's. A loop over other data that counts its own stands where the training is.
+    Many programs restart their step counter in each epoch, and so does a progress bar of tqdm. The
+    steps of the axis are the training's. A validation loop with its own step counter is drawn at
+    the training's current step.
 
     Args:
-        named: Whether the lines say what data they are about. If not, a second loop in an epoch
-            may be of any data, such as Keras' evaluation at the end.
+        named: The lines name their data set. If not, a second loop in an epoch may use any data,
+            such as Keras' evaluation at the end.
     """
 
     _MOST_EPOCHS = 10_000
@@ -129,34 +130,34 @@ class Progress:
         self._named = named
         self._epoch: float | None = None
         self._opened = False
-        """Whether a line opened the epoch since the last step."""
+        """True if a line opened the epoch since the last step."""
         self._starts: dict[int, float] = {}
-        """Where on the axis each epoch's steps begin."""
+        """Positions on the axis at which each epoch's steps begin."""
         self._at: int | None = None
-        """The epoch of the last step."""
+        """Epoch of the last step."""
         self._start = 0.0
         self._step = 0.0
         self._most = 0.0
-        """The greatest step of this epoch."""
+        """Greatest step of this epoch."""
         self._total: float | None = None
         self._place: float | None = None
         self._over = False
-        """Whether a loop runs that is not the epoch's first."""
+        """True while a loop runs that is not the epoch's first."""
         self._apart = False
-        """Whether a loop over other data runs, which counts its own steps."""
+        """True while a loop over other data runs that counts its own steps."""
         self._others: dict[str, Progress] = {}
-        """Of loops over other data, where no step of a training was seen."""
+        """Progress of loops over other data, if no training step was seen."""
 
     def note(self, reading: Reading) -> None:
-        """Take a line that says no more than which epoch begins."""
+        """Note the epoch of a line."""
         if reading.epoch is not None:
             self._epoch = reading.epoch
             self._opened |= reading.opens
 
     def place(self, reading: Reading) -> tuple[str, float] | None:
-        """Where a line's values stand: what the axis counts, and how many; ``line`` has none.
+        """Return the unit and the position of a line's values; ``line`` has no position.
 
-        None for a loop that is neither the training nor says of what data it is.
+        None for a loop that is not the training and does not name its data set.
         """
         self.note(reading)
         of, step = reading.of, reading.step
@@ -169,7 +170,7 @@ class Progress:
         return self._go(reading)
 
     def copy(self) -> Progress:
-        """Another one that is at the same place."""
+        """Return a copy at the same position."""
         twin = copy.copy(self)
         twin._starts = self._starts.copy()
         twin._others = {of: other.copy() for of, other in self._others.items()}
@@ -189,13 +190,13 @@ class Progress:
         return ("line", 0.0) if self._epoch is None else ("epoch", self._epoch)
 
     def _beside(self, step: float, total: float | None, place: float) -> float:
-        """Where a step of a loop over other data stands: it may count as the training does."""
+        """Return the position of a step over other data, which may share the training's counter."""
         if step < self._step or (total and self._total and total != self._total):
             self._apart = True
         return place if self._apart else self._start + step
 
     def _enter(self, step: float, total: float | None) -> None:
-        """Find the epoch that a step is in, and where that one begins."""
+        """Find the epoch of a step, and the position at which the epoch begins."""
         epoch, opened = 0 if self._epoch is None else int(self._epoch), self._opened
         another = bool(total and self._total and total != self._total)
         ended = step < self._step and self._step == self._total
@@ -207,14 +208,14 @@ class Progress:
                 self._begin(epoch, self._start + done)
             else:
                 self._over = True
-        elif epoch in self._starts:  # gone back
+        elif epoch in self._starts:  # went back
             self._starts = {one: at for one, at in self._starts.items() if one <= epoch}
             self._begin(epoch, self._starts[epoch])
         else:
             if not self._total and self._at is not None and step <= 0:
-                done += 1  # steps count from 0: the last one's place is taken
+                done += 1  # steps count from 0: the last position is taken
             if self._starts and epoch < next(iter(self._starts)):
-                self._starts.clear()  # begun again, before the first line that was seen
+                self._starts.clear()  # restarted, at an epoch before the first one seen
                 self._start = done = 0.0
             self._begin(epoch, self._start + (done if step <= self._most else 0.0))
 

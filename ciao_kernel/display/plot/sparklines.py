@@ -1,4 +1,4 @@
-"""Curves in words, where nothing is drawn: terminals, and front ends that show text alone."""
+"""Curves as text, for terminals and for front ends that show only text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK = 24
 _SHORT = 8
 _MOST = 4
-"""Metrics that one line names with their values."""
+"""Maximum number of metrics that one line shows with their values."""
 
 
 def describe(metrics: Metrics) -> list[str]:
-    """Say how each metric is, one line a curve: ``loss  worker-0  █▅▃▁  0.31 at step 20``."""
+    """Describe each metric, one line per curve: ``loss  worker-0  █▅▃▁  0.31 at step 20``."""
     lines = []
     for name, curves in metrics.curves.items():
         some = ordered(curves)
@@ -33,7 +33,7 @@ def describe(metrics: Metrics) -> list[str]:
 
 
 def brief(metrics: Metrics) -> str:
-    """Say in one line where the metrics are, ``loss █▅▃▁ 0.31 at step 20``; "" where none is."""
+    """Describe the metrics in one line, ``loss █▅▃▁ 0.31 at step 20``; "" if there are none."""
     parts = []
     for name, curves in metrics.curves.items():
         some = ordered(curves)
@@ -48,13 +48,13 @@ def brief(metrics: Metrics) -> str:
 
 
 def unseen(metrics: Metrics) -> str:
-    """Name the metrics that no line had, and those that lines have; "" where none is missing."""
+    """Name the metrics that no line contained, and the names found; "" if none is missing."""
     missing = metrics.missing
     if not missing:
         return ""
     names = " or ".join(f"`{name}`" for name in missing)
     known = ", ".join(metrics.seen())
-    return f"no line with {names} was seen" + (f"; seen were: {known}." if known else ".")
+    return f"no line with {names} was found" + (f"; names found: {known}." if known else ".")
 
 
 def _median_spark(curves: Replicas, most: int) -> str:
@@ -63,7 +63,7 @@ def _median_spark(curves: Replicas, most: int) -> str:
 
 
 def _spark(places: Sequence[float], values: Sequence[float], most: int) -> str:
-    """A curve as one row of blocks, each for an equal part of the axis."""
+    """Return a curve as one row of blocks, each for an equal part of the axis."""
     parts = min(most, len(values))
     apart = (places[-1] - places[0]) / parts
     ends = (bisect_right(places, places[0] + apart * part) for part in range(1, parts))

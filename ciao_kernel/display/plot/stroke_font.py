@@ -1,6 +1,7 @@
-"""Letters as strokes, for pictures that are made without any font.
+"""Letters as strokes, for pictures that are drawn without a font.
 
-A glyph is a list of strokes parted by ``|``; a stroke is points of two digits, across and up.
+A glyph is a list of strokes separated by ``|``; a stroke is a list of points, two digits each: x
+and y.
 The base line is 2, small letters end at 6 and capitals at 8; a stroke of one point is a dot.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from ciao_kernel.display.plot.svg import Point
 
 _ACROSS, _UP = 0.098, 0.119
-"""What one digit is, in sizes of the letters."""
+"""Length of one unit, relative to the font size."""
 _GAP = 1.9
 _SPACE = 3.2
 _BASE = 2
@@ -109,7 +110,7 @@ _UNKNOWN = "0208484202"
 
 
 def strokes(text: str, size: float) -> Iterator[list[Point]]:
-    """The strokes of a text that begins at the origin; up is negative, as on a screen."""
+    """Yield the strokes of a text that begins at the origin; up is negative, as on a screen."""
     left = 0.0
     for letter in text:
         if letter.isspace():
@@ -123,7 +124,7 @@ def strokes(text: str, size: float) -> Iterator[list[Point]]:
 
 
 def length(text: str, size: float) -> float:
-    """How long a text is."""
+    """Return the length of a text."""
     widths = (_SPACE if letter.isspace() else _width(letter) + _GAP for letter in text)
     return max(0.0, sum(widths) - _GAP) * size * _ACROSS
 

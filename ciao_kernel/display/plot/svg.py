@@ -1,7 +1,7 @@
-"""What a picture is made of, and how it is written as SVG.
+"""Shapes of a picture, and their form as SVG.
 
-A picture has no ground of its own and only colours that read on white and on black: it stands
-in notebooks of both kinds, where no style sheet reaches it.
+A picture has no background, and only colours that are readable on white and on black: it appears
+in light and dark notebooks, where no style sheet reaches it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 Point = tuple[float, float]
 
 INK = "#787878"
-"""Of texts and axes: 4.4:1 on white, 4.3:1 on JupyterLab's dark ground."""
+"""Colour of texts and axes: contrast 4.4:1 on white, 4.3:1 on JupyterLab's dark background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Picture:
     height: int
     shapes: Sequence[Shape]
     title: str
-    """For those who cannot see it."""
+    """Description for readers who cannot see the picture."""
 
 
 def svg(picture: Picture) -> str:
@@ -95,10 +95,10 @@ def _drawn(shape: Shape) -> str:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """Coordinates as numbers alone: nothing of a job's text gets here."""
+    """Format coordinates, as numbers only: no text of a job gets here."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _printable(text: str) -> str:
-    """XML takes no control characters, not even escaped."""
+    """Replace control characters: XML does not accept them, not even escaped."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

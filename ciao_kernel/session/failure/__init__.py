@@ -1,4 +1,4 @@
-"""Why a job failed: which replica, how it ended, its traceback, and what may mend it.
+"""Explains why a job failed: the replica, how it ended, its traceback, and a possible fix.
 
 The session calls :func:`judge` once a job is over, with the ends of the replicas' logs.
 """

@@ -1,4 +1,4 @@
-"""The error that the cell of a failed job ends with: who failed, how, and what it said."""
+"""Builds the error of a failed job: which replica failed, how, and its last output."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_t
 from ciao_kernel.session.failure import hints, tracebacks
 from ciao_kernel.session.failure.tracebacks import Trace
 
-# How many lines may be behind the traceback that a replica ended with. Python ends with exit code
-# 1 for one; another code is a program's own choice, and a signal of ours met one that still ran.
+# Maximum number of lines after the traceback that a replica ended with. Python exits with code 1
+# after a traceback; another code is the program's own choice, and a signal from ciao stopped a
+# program that still ran.
 _BEHIND = 50
 _BEHIND_ANOTHER_END = 10
 _MOST_LINES = 100
@@ -26,8 +27,8 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
     Args:
         job: The job that failed.
         status: Its last status.
-        tails: The end of each replica's log.
-        folder: Where the user works, to find files that the job missed.
+        tails: End of each replica's log.
+        folder: The user's working folder, to find files that the job missed.
     """
     ended = {one.replica: one for one in status.replicas}
     texts = {replica: tracebacks.log_lines(data) for replica, data in tails.items()}
@@ -56,7 +57,7 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
 
 
 def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
-    """The traceback that a replica ended with; None where it ended by other means."""
+    """Return the traceback that a replica ended with, or None if it ended in another way."""
     if one.state is State.SUCCEEDED:
         return None
     by_python = one.exit_code == 1 or (one.exit_code is None and one.state is State.FAILED)
@@ -64,7 +65,7 @@ def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
 
 
 def _culprit(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
-    """The replica to blame: the first that failed, unless it only fell because of another."""
+    """Return the replica to blame: the first that failed, unless another one caused that."""
     failed = [one.replica for one in status.replicas if one.state is State.FAILED]
     first = status.decided_by or (failed[0] if failed else None)
     if first is None or first not in found or not found[first].consequence:
@@ -78,14 +79,14 @@ def _culprit(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
 
 
 def _crashed(one: ReplicaStatus) -> bool:
-    """Whether a signal ended it that was not ours, which stops replicas by two of them."""
+    """Return whether a signal ended a replica, other than the two that ciao stops it with."""
     ours = (-signal.SIGTERM, -signal.SIGKILL) if one.state is State.STOPPED else ()
     return one.exit_code is not None and one.exit_code < 0 and one.exit_code not in ours
 
 
 def _how(one: ReplicaStatus) -> str:
     if one.reason == "OOMKilled":
-        return "was killed because it used more memory than it may (OOMKilled)"
+        return "was killed because it used too much memory (OOMKilled)"
     if one.exit_code is None and one.reason:
         return f"failed: {one.reason}"
     if one.exit_code is None or one.exit_code == 0:
@@ -96,7 +97,7 @@ def _how(one: ReplicaStatus) -> str:
 
 
 def _own_file(line: str, job: Job) -> str:
-    """Name the cell, not the file that it became: ``Cell, line 14, in train``."""
+    """Name the cell, not the file made from it: ``Cell, line 14, in train``."""
     name = Path(job.program).name
     line = line.replace(
         f'File "{job.program}"', "Cell" if name == CELL else f'File "{_users_name(name)}"'
@@ -105,7 +106,7 @@ def _own_file(line: str, job: Job) -> str:
 
 
 def _users_name(entry: str) -> str:
-    """The file that was run: a ``queue.py`` is delivered as ``ciao_queue.py``."""
+    """Return the user's name of a program: ``queue.py`` is delivered as ``ciao_queue.py``."""
     name = entry.removeprefix("ciao_")
     return name if entry_name(Path(name)) == entry else entry
 
@@ -115,7 +116,7 @@ def _short(line: str) -> str:
 
 
 def _middle_out(lines: tuple[str, ...]) -> list[str]:
-    """Cut a very long traceback in its middle: both of its ends say something."""
+    """Cut out the middle of a very long traceback: both of its ends are informative."""
     left_out = len(lines) - _MOST_LINES
     if left_out <= 0:
         return list(lines)

@@ -1,4 +1,4 @@
-"""What may mend a job that failed, told from the words at the end of a log."""
+"""Suggests fixes for a failed job, based on the text at the end of a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISSING = re.compile(
     r"No such file or directory:? (?:'([^'\n]+)'|\"([^\"\n]+)\")|(?<![^\s;])([^\s;]+); No such file"
 )
 _TAKEN = re.compile(r"(?i:Address already in use)|EADDRINUSE|errno: 98")
-# gRPC says why it has no port, and NCCL which call failed, in lines beside the traceback.
+# gRPC logs why it has no port, and NCCL which call failed, on lines next to the traceback.
 _TAKEN_BESIDE = re.compile(rf"{_TAKEN.pattern}|No address added out of total")
 _NETWORK = re.compile(
     r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|Dist\w*Error"
@@ -27,17 +27,17 @@ _LINES_BEFORE = 20
 
 
 def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path, job: Job) -> str:
-    """Return what may mend it; else where the whole log is.
+    """Return a possible fix, else the location of the whole log.
 
     Args:
-        lines: The log of the replica to blame, or the end of it.
-        trace: The traceback that it ended with. None: it has none.
-        one: How that replica ended.
-        folder: Where the user works, to find files that the job missed.
+        lines: Log of the replica to blame, or the end of it.
+        trace: Traceback that the replica ended with, or None.
+        one: Status of that replica.
+        folder: The user's working folder, to find files that the job missed.
         job: The job that failed.
     """
     text = "\n".join(lines[-_LINES:])
-    # Programs try a module or a port, and go on without it: only the end tells what was needed.
+    # Programs try a module or a port and continue without it: only the end shows what was needed.
     end = "\n".join(trace.said if trace else last(lines))
     found = (
         _missing_file(text, folder, job)
@@ -50,7 +50,7 @@ def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path
 
 
 def last(lines: list[str]) -> list[str]:
-    """The last lines of a log that say something."""
+    """Return the last lines of a log that are not blank."""
     return [line for line in lines if line.strip()][-_LAST_LINES:]
 
 
@@ -96,7 +96,7 @@ def _port(end: str, beside: list[str]) -> str:
 def _disk(text: str, job: Job) -> str:
     full = "No space left on device" in text or "Disk quota exceeded" in text
     with contextlib.suppress(OSError):
-        # On a full disk there is no room for the traceback either.
+        # A full disk has no room for the traceback either.
         full = full or shutil.disk_usage(job.files).free < 1024 * 1024
     if full:
         return "The disk is full. `%ciao delete --finished` removes old jobs and their files."

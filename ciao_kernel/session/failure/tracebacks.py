@@ -1,8 +1,8 @@
-"""Find tracebacks in the end of a replica's log.
+"""Finds tracebacks at the end of a replica's log.
 
-A log is what Python, TensorFlow, PyTorch, torchrun and the user's program wrote at once, and
-nothing marks where a traceback ends: patterns tell which lines belong to it. Nor does anything
-tell one that ended a program from one that was caught and logged, but how little is behind it.
+A log mixes the output of Python, TensorFlow, PyTorch, torchrun and the user's program, and
+nothing marks the end of a traceback: patterns decide which lines belong to it. A traceback that
+ended the program differs from a caught and logged one only by the few lines after it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# What a replica says when another one went away: the cause is to be found there.
+# Errors of a replica after another replica is gone: the cause is in the other replica.
 _CONSEQUENCE = re.compile(
     r"(?i:Connection ?(?:reset|closed|refused|aborted)|Broken ?pipe|Socket closed)"
     r"|UnavailableError|AbortedError|CancelledError|DistNetworkError|DistBackendError"
     r"|StoreTimeout|KeyboardInterrupt|SignalException"
 )
 
-# PyTorch writes a rank before each line of a traceback, though not before empty ones.
-# It does so for errors that nobody caught.
+# PyTorch writes a rank before each line of an uncaught error's traceback, except empty lines.
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _START = re.compile(
     r"^(?P<margin>(?:\[rank\d+\]: ?)?[\s|]*)Traceback \(most recent call last\):\s*$"
@@ -30,17 +29,17 @@ _GROUP_LINE = re.compile(r"^\s*[|+]")
 # ``my.module.Error``, ``main.<locals>.Error``: a class may be local to a function.
 _CLASS = r"[A-Za-z_][\w.]*(?:<locals>[\w.]*)*"
 _GROUP_ERROR = re.compile(rf"^\s*\| (?P<error>{_CLASS}: .*)$")
-# The start of a traceback anywhere in a line. It begins with a fixed character, so that a search
-# does not read a long line again and again.
+# The start of a traceback anywhere in a line. Each match begins with a fixed character, so that a
+# search does not read a long line again and again.
 _HEAD = re.compile(
     r"(?:\[rank\d+\]: *)?(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
 )
-# Where a traceback ends: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
-# come from threads and processes that write in between.
+# The end of a traceback: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
+# come from threads and processes that write at the same time.
 _ERROR = re.compile(rf"^{_CLASS}(?::\s.*|:)?$")
 _NOT_AN_ERROR = re.compile(r"^(?:DEBUG|INFO|WARNING|WARN|NOTE|I|W)\b")
 _MOST_OF_A_MESSAGE = 20
-# What is no part of the message that an error ends with, although it comes below it.
+# Lines below an error that are not part of its message.
 _NOT_THE_MESSAGE = re.compile(
     r"\[?(?:[DIWEF]\d{4} |\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)"  # loggers: E1121 14:02:28
     r"|\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b"
@@ -57,47 +56,47 @@ _ESCAPE = re.compile(
 )
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _CHAINED = ("During handling of the above exception, another exception occurred:", _CAUSED)
-# torchrun's own traceback, which only says that a child of it failed.
+# torchrun's own traceback, which only reports that a child process failed.
 _WRAPPER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
-# What comes before a traceback that ends no program.
+# Line before a traceback that does not end the program.
 _IGNORED = re.compile(r"Exception ignored |Error in (?:atexit|sys\.excepthook)")
-# What libraries say of an end that is under way, at any length.
+# Output of libraries while a program ends, of any length.
 _TEARDOWN = re.compile(
     r"\[?[DIWEF]\d{4} [^\]]*(?:\.(?:cc|cpp|h):\d+\]|torch[./]distributed)"
     r"|\d{4}-\d\d-\d\d [\d:.]+: [DIWEF] (?:tensorflow|external)/"
     r"|[^\s:]+:\d+:\d+ \[\d+\] NCCL |frame #\d+: |wandb: |(?:Current t|T)hread 0x"
 )
-# An indented line, most often of a stack, counts as a fourth of another one.
+# An indented line, usually part of a stack, counts as a quarter of another line.
 _COST, _COST_INDENTED = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A traceback, with those that it is chained to."""
+    """A traceback, with the tracebacks that it is chained to."""
 
     lines: tuple[str, ...]
     error: str
     """The line that names the exception."""
     said: tuple[str, ...]
-    """The error and its message, below those of the errors that caused it."""
+    """The error and its message, after those of the errors that caused it."""
     start: int
-    """Where it starts in the log, as the index of a line."""
+    """Index of its first line in the log."""
     rank: str
-    """Which process of its replica it is of, as PyTorch writes it; empty: not known."""
+    """Process of the replica that wrote it, as PyTorch marks it; empty: not known."""
 
     @property
     def consequence(self) -> bool:
-        """Whether it is what a replica says when another one went away."""
+        """Return whether the error is typical for a replica after another replica is gone."""
         return _CONSEQUENCE.search(self.error) is not None
 
     def same_as(self, other: Trace | None) -> bool:
-        """Whether two replicas say the same, but for addresses."""
+        """Return whether two tracebacks are equal except for addresses."""
         return other is not None and _without_addresses(self) == _without_addresses(other)
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One traceback in a log: lines from start to end, without what it is chained to."""
+    """One traceback in a log: lines from start to end, without chained tracebacks."""
 
     start: int
     end: int
@@ -107,19 +106,19 @@ class _Block:
 
 
 def log_lines(data: bytes) -> list[str]:
-    """A log as a terminal would show it, without colours."""
+    """Return a log as a terminal would show it, without colours."""
     text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
     return [part for line in lines for part in _apart(line)]
 
 
 def last_of(lines: list[str], room: int) -> Trace | None:
-    """The traceback that a replica ended with, with those that it is chained to.
+    """Return the traceback that a replica ended with, and those that it is chained to.
 
     Args:
-        lines: The end of its log.
-        room: How many lines may come behind it. Other tracebacks and what libraries say at an
-            end do not count.
+        lines: End of the replica's log.
+        room: Maximum number of lines after the traceback. Other tracebacks and the output of
+            libraries while a program ends do not count.
     """
     blocks = _blocks(lines)
     first = _near(lines, blocks, room)
@@ -131,7 +130,7 @@ def last_of(lines: list[str], room: int) -> Trace | None:
         and not (block.start and _IGNORED.match(lines[block.start - 1]))
     ]
     traces = _chains(lines, blocks)
-    # Of several processes, one fails by itself, and others for that it went away.
+    # Of several processes, one fails by itself, the others because that process is gone.
     last = {trace.rank: trace for trace in traces if trace.rank}
     ends = [trace for trace in traces if last.get(trace.rank) is trace] or traces[-1:]
     causes = [trace for trace in ends if not trace.consequence]
@@ -139,7 +138,7 @@ def last_of(lines: list[str], room: int) -> Trace | None:
 
 
 def _near(lines: list[str], blocks: list[_Block], room: int) -> int:
-    """From which line on a traceback must end to be one that ended the program."""
+    """Return the lowest end of a traceback, as a line index, that counts as the program's end."""
     within = {number for block in blocks for number in range(block.start, block.end)}
     left = room * _COST
     for number in range(len(lines) - 1, -1, -1):
@@ -153,7 +152,7 @@ def _near(lines: list[str], blocks: list[_Block], room: int) -> int:
 
 
 def _chains(lines: list[str], blocks: list[_Block]) -> list[Trace]:
-    """Each traceback, with those that it is chained to."""
+    """Return each traceback, with the tracebacks that it is chained to."""
     traces: list[Trace] = []
     end = 0
     for block in blocks:
@@ -171,7 +170,7 @@ def _chains(lines: list[str], blocks: list[_Block]) -> list[Trace]:
 
 
 def _link(between: list[str]) -> str:
-    """How two tracebacks are chained; empty: they are not."""
+    """Return the sentence that chains two tracebacks; empty: they are not chained."""
     said = [text for line in between if (text := _RANK.sub("", line).strip())]
     return said[0] if len(said) == 1 and said[0] in _CHAINED else ""
 
@@ -181,10 +180,10 @@ def _without_addresses(trace: Trace) -> list[str]:
 
 
 def _apart(line: str) -> list[str]:
-    """Start a traceback on a line of its own: a progress bar or a prompt leaves its line open."""
+    """Move a traceback to its own line: a progress bar or a prompt leaves its line open."""
     head = _HEAD.search(line)
     before = line[: head.start()] if head else ""
-    # Within a message PyTorch says "Original Traceback", which is no traceback by itself.
+    # "Original Traceback" is part of a message of PyTorch, and not a separate traceback.
     if not _RANK.sub("", before).strip(" \t|") or before.endswith("Original "):
         return [line]
     return [before, line[len(before) :]]
@@ -207,7 +206,7 @@ def _blocks(lines: list[str]) -> list[_Block]:
 
 
 def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
-    """A traceback from its first line to its error; None where it is cut off."""
+    """Return a traceback from its first line to its error, or None if it is cut off."""
     kept = [lines[start].removeprefix(margin)]
     for number in range(start + 1, len(lines)):
         if _START.match(lines[number]):
@@ -225,17 +224,18 @@ def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
 
 
 def _behind(margin: str, line: str) -> str | None:
-    """What a line says behind the margin; None where another rank or its launcher wrote it."""
+    """Return a line without the margin, or None if another rank or its launcher wrote it."""
     if _RANK.match(margin) and line.strip() and not line.startswith(margin):
         return None
     return line.removeprefix(margin)
 
 
 def _message(lines: list[str], start: int, margin: str) -> list[str]:
-    """The lines of an error's message below its first one.
+    """Return the lines of an error's message below its first line.
 
-    Nothing marks where it ends. So it goes on to what cannot be a part of it, or for some lines;
-    indented ones do not count, for TensorFlow puts the stack of a graph into its messages.
+    Nothing marks the end of a message. It is cut at the first line that cannot belong to it, or
+    after some lines; indented lines do not count, because TensorFlow puts the stack of a graph
+    into its messages.
     """
     kept: list[str] = []
     room = _MOST_OF_A_MESSAGE

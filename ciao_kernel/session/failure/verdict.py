@@ -1,4 +1,4 @@
-"""Whether the end of a job is an error of its cell, and which."""
+"""Decides whether the end of a job is an error of its cell, and which error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def judge(
     folder: Path,
     remains: Callable[[Job], str] | None,
 ) -> JobError | None:
-    """Return the error that a cell ends with, or None where its job went well.
+    """Return the error that a cell ends with, or None if its job succeeded.
 
     Args:
         job: The job, which is over.
         status: Its last status.
-        tails: The end of each replica's log.
-        folder: Where the user works, to find files that the job missed.
-        remains: Says what is left of the job; None: it and its logs are removed next.
+        tails: End of each replica's log.
+        folder: The user's working folder, to find files that the job missed.
+        remains: Describes what is left of the job; None: the job and its logs are removed next.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""

@@ -183,10 +183,10 @@ def test_cells_with_packages_and_modules(kernel: Kernel, team: Team) -> None:
     first, edited, same, without, appended = kernel.run(*texts, plain, append)
 
     assert first.lines() == ["1.5 ours below one"]
-    assert "bringing app==1.5, lib==2.0 …" in first.notices
+    assert "downloading app==1.5, lib==2.0 …" in first.notices
     assert first.sent > LARGE
     assert edited.lines() == ["1.5 ours below two"]
-    assert "bringing" not in edited.notices
+    assert "downloading" not in edited.notices
     assert edited.requests <= 9
     assert edited.sent < 10_000
     assert same.lines() == edited.lines()

@@ -160,7 +160,7 @@ def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
     ended = maker.run(CELL, "%dockerfile=Dockerfile", build_memory="200Mi")
 
     assert isinstance(ended.error, ClusterFault)
-    assert ended.error.message == "the build was killed, for it took more memory than it may."
+    assert ended.error.message == "the build was killed because it used more memory than allowed."
     assert "buildMemory" in ended.error.hint
     assert "line 30" in ended.error.hint
     assert maker.left() == []
@@ -174,7 +174,7 @@ def test_a_build_that_takes_longer_than_it_may(maker: Maker) -> None:
     ended = maker.run(CELL, "%dockerfile=Dockerfile", build_deadline=25.0)
 
     assert isinstance(ended.error, ClusterFault)
-    assert ended.error.message == "the build took longer than it may."
+    assert ended.error.message == "the build took longer than allowed."
     assert "buildDeadline" in ended.error.hint
     assert "The last lines of the build:\n" in ended.error.hint
     assert maker.left() == []
@@ -200,11 +200,11 @@ BUSY = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'
     ("at", "status", "body", "says", "helps"),
     [
         pytest.param(
-            asked, 405, b"Method not allowed\n", "takes no images: it is read-only", "%registry",
+            asked, 405, b"Method not allowed\n", "accepts no images: it is read-only", "%registry",
             id="read-only", marks=second,
         ),
         pytest.param(
-            asked, 429, BUSY, "takes no more requests for now", "in some minutes",
+            asked, 429, BUSY, "accepts no more requests for now", "in some minutes",
             id="busy", marks=second,
         ),
         pytest.param(

@@ -150,7 +150,7 @@ def test_who_may_not_is_told_which_role_it_takes(team: Team, local_cluster: Clus
     ended = maker.run("print(1)", "%apt=git")
 
     assert isinstance(ended.error, ClusterFault)
-    assert "not allowed are create pods, delete pods." in ended.error.message
+    assert "missing rights: create pods, delete pods." in ended.error.message
     assert "verbs: [create, delete]" in ended.error.hint
     assert os.environ["KUBECONFIG"] not in ended.error.hint
 

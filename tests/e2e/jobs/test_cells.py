@@ -120,7 +120,7 @@ def test_files_are_the_replicas_own(team: Team) -> None:
 def test_a_home_of_this_machine_is_no_place_in_a_pod(team: Team) -> None:
     ended = team.run("%framework=tensorflow\n%worker=1\n%python=~/venv/bin/python\nprint()\n")
     assert isinstance(ended.error, UsageError)
-    assert "means nothing in a pod" in ended.error.message
+    assert "is not valid in a pod" in ended.error.message
     assert team.left() == []
 
 

@@ -55,7 +55,7 @@ def test_a_job_that_is_suspended_waits_until_it_is_resumed(team: Team) -> None:
         await says(display, "worker-0")
         await patch(team, {"runPolicy": {"suspend": True}})
         await wait(lambda: display.status.reason == "Suspended", PATIENCE)
-        await wait(lambda: "pods go until it is resumed" in display.notices, PATIENCE)
+        await wait(lambda: "pods are deleted until it is resumed" in display.notices, PATIENCE)
         # Before they are gone the operator would take their end for a failure.
         await asyncio.to_thread(until, lambda: not pods(team), "the pod to be gone", 60)
         await wait(lambda: display.status.replicas[0].reason == "deleted", PATIENCE)

@@ -199,7 +199,7 @@ def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:
     team.user.allow(*some, Rule(["configmaps"], ["get"]))
     ended = team.run(HEAD + "print()\n")
     assert isinstance(ended.error, ClusterFault)
-    assert "not allowed are create configmaps." in ended.error.message
+    assert "missing rights: create configmaps." in ended.error.message
     assert "kubectl apply -f -" in ended.error.hint
     assert "resources: [configmaps]" in ended.error.hint
     assert team.left() == []

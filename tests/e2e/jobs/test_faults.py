@@ -210,7 +210,7 @@ def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figur
     ended = team.run(text, during=during, follow_patience=3.0)
     assert isinstance(ended.error, ClusterFault)
     name = ended.job.name
-    assert f"{name} may well run on." in ended.error.message
+    assert f"{name} may still be running." in ended.error.message
     assert f"`%ciao attach {name}`" in ended.error.hint
 
     async def attach() -> Recorder:

@@ -267,7 +267,7 @@ def test_without_an_api_server_while_the_job_is_made(
         await interrupted(work)
         proxy.pass_on()
         if "may exist" in display.notices:
-            await said(display, "is removed again.")
+            await said(display, "is removed.")
         elif "has not answered yet" in display.notices:
             await said(display, "is stopped; it is deleted from")
         await asyncio.to_thread(until, lambda: not team.left(), "everything to be gone", 60)
@@ -301,8 +301,8 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
         proxy.pass_on()
         said += process.communicate(timeout=60)[0].decode()
     assert process.returncode == 130, said
-    assert "may exist, for the API server has not answered yet" in said
-    assert "is removed again." in said
+    assert "may exist: the API server has not answered yet" in said
+    assert "is removed." in said
     # What hangs from the job is collected behind it.
     until(lambda: not team.left(), f"everything to be gone, after {said!r}", 60)
 

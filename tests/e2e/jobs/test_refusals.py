@@ -34,7 +34,7 @@ def test_a_job_that_no_quota_has_room_for_is_refused_as_a_whole(team: Team) -> N
     policies.put_quota(team.namespace, limits_cpu="500m", requests_memory="1Gi", pods="5")
     error = refused(team, CELL, UsageError)  # one pod of it would fit
     assert "the quota quota of the namespace" in error.message
-    assert "limits.cpu: it asks for 600m, and 0 of 500m are used" in error.message
+    assert "limits.cpu: the job asks for 600m, and 0 of 500m are used" in error.message
     assert "memory" not in error.message
     fits = team.run(CELL.replace("300m", "200m"))
     assert fits.error is None, fits.error
@@ -135,7 +135,7 @@ def test_a_namespace_that_does_not_exist_is_named(
     error = team.run("%namespace=no-such-team\n" + CELL).error
     assert isinstance(error, ClusterFault)
     assert "in the namespace no-such-team" in error.message
-    assert "if there is one" in error.message
+    assert "or the namespace does not exist" in error.message
     monkeypatch.setenv("KUBECONFIG", team.namespace.cluster.environment["KUBECONFIG"])
     error = team.run("%namespace=no-such-team\n" + CELL).error  # as somebody who may know
     assert isinstance(error, ClusterFault)
@@ -147,7 +147,7 @@ def test_a_namespace_that_goes_with_the_kernel_is_said(
 ) -> None:
     monkeypatch.setenv("KERNEL_ID", "1234-5678")
     ended = team.run(CELL.replace("%worker", "%detach\n%worker"))
-    assert "goes with it" not in ended.display.notices
+    assert "is deleted with it" not in ended.display.notices
     monkeypatch.setenv("KERNEL_POD_NAME", team.namespace.name)
     ended = team.run(CELL)
     said = f"the namespace {team.namespace.name} was made for this kernel"
@@ -177,7 +177,7 @@ def test_a_client_certificate_is_enough(team: Team, monkeypatch: pytest.MonkeyPa
          "is not trusted"),
         (lambda c: c["clusters"][0]["cluster"].pop("certificate-authority-data"), "is not trusted"),
         (lambda c: c["clusters"][0]["cluster"].update(server="https://no-such-host.invalid"),
-         "nobody knows that name"),
+         "the host name cannot be resolved"),
     ],
     ids=["token", "name", "authority", "host"],
 )  # fmt: skip

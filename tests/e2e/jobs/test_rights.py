@@ -67,7 +67,7 @@ def test_without_any_one_verb_a_cell_says_which_and_who_can_help(team: Team) -> 
             error = team.run(CELL.format(framework)).error
             right = f"{verb} {resource}" + (f".{group}" if group else "")
             assert isinstance(error, ClusterFault), right
-            assert error.message.endswith(f"not allowed are {right}.")
+            assert error.message.endswith(f"missing rights: {right}.")
             assert "apply -f -" in error.hint
     assert team.left() == []
 
@@ -79,7 +79,7 @@ def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it
     team.user.allow(*without(*taken))
     error = team.run(CELL.format("tensorflow")).error
     assert isinstance(error, ClusterFault)
-    assert "not allowed are delete tfjobs.kubeflow.org, watch pods, get pods/log." in error.message
+    assert "missing rights: delete tfjobs.kubeflow.org, watch pods, get pods/log." in error.message
     shown = error.hint.partition("\n\n")[2]
     role, binding = yaml.safe_load_all(shown)
     assert [(r["apiGroups"], r["resources"], r["verbs"]) for r in role["rules"]] == [
@@ -103,7 +103,7 @@ def test_without_events_nobody_tells_what_happened_to_a_job(team: Team) -> None:
     team.user.allow(*without(("", "events", "list")))
     found = team.details()
     assert not found.incidents
-    assert "not allowed is list events" in found.missing
+    assert "you may not list events" in found.missing
     ended = team.run(CELL.format("tensorflow"))
     assert ended.error is None, ended.error
 

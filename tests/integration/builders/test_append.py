@@ -103,7 +103,7 @@ def kernel(serve: Serve, index: Index, tmp_path: Path) -> Kernel:
 
 def test_packages_and_cell_are_layers_of_their_own(kernel: Kernel) -> None:
     first = kernel.run("print(1)", "app")
-    assert "bringing app==1.0, lib==2.0 …" in kernel.said
+    assert "downloading app==1.0, lib==2.0 …" in kernel.said
     kernel.requests()
 
     second = kernel.run("print(2)", "app")
@@ -164,7 +164,7 @@ def test_the_replicas_interpreter_counts(kernel: Kernel, python: str, finds: boo
     if finds:
         assert kernel.run("print(1)", "app", python=python)
         return
-    with pytest.raises(SourceError, match=f"has no {python} that could be found"):
+    with pytest.raises(SourceError, match=f"no {python} was found in "):
         kernel.run("print(1)", "app", python=python)
 
 
@@ -266,7 +266,7 @@ def test_what_no_config_map_holds_goes_into_an_image(
     else:
         assert len(kernel.image(kernel.run("print(1)", files=files))["layers"]) == 3
         assert kernel.said[0] == (
-            "code and files are too large for a ConfigMap: they travel in an image (append)."
+            "code and files are too large for a ConfigMap: they are put into an image (append)."
         )
 
 

@@ -166,7 +166,7 @@ def test_a_digest_that_got_lost_is_asked_for(kernel: Kernel) -> None:
     kernel.pods.ends = [PodEnd(0, "no digest")]
     assert kernel.run(apt=("git",)).image
     kernel.pods.ends, kernel.pods.pushes = [PodEnd(0, "no digest")], False
-    with pytest.raises(RegistryFault, match="the build ended well, and there is no"):
+    with pytest.raises(RegistryFault, match="the build succeeded, but there is no"):
         kernel.run(apt=("gcc",))
 
 
@@ -315,5 +315,5 @@ def test_s2i_reads_labels_and_builds_once(kernel: Kernel) -> None:
 
 def test_who_has_no_place_to_build(kernel: Kernel) -> None:
     kernel.pods = None  # type: ignore[assignment]
-    with pytest.raises(SpecError, match="lends no place"):
+    with pytest.raises(SpecError, match="has no place to build"):
         kernel.run(apt=(secrets.token_hex(3),))

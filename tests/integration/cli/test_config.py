@@ -102,7 +102,7 @@ def test_a_variable_that_wins_is_named(ciao: User) -> None:
     ("words", "says"),
     [
         (["colr=never"], "Did you mean color?"),
-        (["color=blue"], "one of auto, always, never was expected"),
+        (["color=blue"], "expected one of auto, always, never"),
         (["stopGrace=-1"], "number"),
         (["color"], "Write key=value"),
         (["color", "=", "never"], "Write key=value"),

@@ -106,5 +106,5 @@ def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Kernel) -> 
     assert done.error == "DirectiveError"
     shown = "\n".join(done.reply["content"]["traceback"])
     assert "line 4: %input=sizes" in shown
-    assert "input is one of %files, and %input makes a folder of that name." in shown
+    assert "%files includes a file named input, but %input creates a folder of that name." in shown
     assert kernel.place.job_folders() == before

@@ -526,7 +526,7 @@ def test_a_replica_starts_with_pythons_own_signals(jobs: Place) -> None:
 
 def test_what_binds_on_a_cluster_only_is_said(jobs: Place) -> None:
     text = "%framework=tensorflow\n%worker=1;%cpu=2;%memory=4Gi\nprint()\n"
-    assert "bind on a cluster only" in jobs.run(text).display.notices
+    assert "apply to clusters only" in jobs.run(text).display.notices
     assert "bind" not in jobs.run("%framework=tensorflow\nprint()\n").display.notices
 
 

@@ -186,7 +186,7 @@ def test_a_leftover_that_cannot_be_removed_hinders_no_job(
 
     def stays(folder: Folder) -> None:
         if folder.path == old:
-            raise BackendError(f"{old} cannot be removed as a whole.")
+            raise BackendError(f"{old} cannot be removed completely.")
         remove(folder)
 
     monkeypatch.setattr(store, "remove", stays)
@@ -289,7 +289,7 @@ def test_a_job_of_another_machine_is_seen_and_left_alone(jobs: Place) -> None:
             assert [found.state for _, found in await there.jobs()] == [State.LOST]
             with pytest.raises(JobLost, match="on a-host gives no sign of life"):
                 await there.attach(name, Recorder())
-            with pytest.raises(JobLost, match="this machine was started again"):
+            with pytest.raises(JobLost, match="this machine was restarted"):
                 await session_on(jobs, "a-host 3").attach(name, Recorder())
             # On its own machine it is known to live, whatever the name of that is now.
             assert (await session_on(jobs, "new-name 1").find(name))[2].state is State.RUNNING

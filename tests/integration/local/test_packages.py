@@ -55,7 +55,7 @@ def test_what_only_an_image_could_have_is_said(jobs: Place) -> None:
     ended = jobs.run(text)
 
     assert shown(ended) == "here\n"
-    assert ended.display.notices.count("%apt, %dockerfile mean nothing on this machine") == 1
+    assert ended.display.notices.count("%apt, %dockerfile have no effect on this machine") == 1
 
 
 def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> None:
@@ -129,7 +129,7 @@ def test_what_is_no_python_is_told(jobs: Place, index: Index) -> None:
     ended = jobs.run(cell(index, "%packages=app\n%python=/bin/echo"))
 
     assert isinstance(ended.error, EnvironmentFault)
-    assert "/bin/echo does not answer as a Python does" in ended.error.message
+    assert "/bin/echo does not answer like Python" in ended.error.message
     assert not jobs.leftovers()
 
 

@@ -44,8 +44,8 @@ REGISTRIES = [
     ),
     (
         PUSH + "dial tcp: lookup reg on 10.96.0.10:53: server misbehaving",
-        "does not find the registry: reg",
-        "by the name",
+        "cannot resolve the name of the registry: reg",
+        "as written in the cell",
     ),
     (
         "error pushing image: failed to push: dial tcp 1.2.3.4:5: connect: connection refused",
@@ -92,12 +92,12 @@ REGISTRIES = [
     (
         BUILD + "GET https://index.docker.io/v2/x/manifests/1: TOOMANYREQUESTS: You have reached "
         "your pull rate limit",
-        "the registry index.docker.io takes no more requests for now",
+        "the registry index.docker.io accepts no more requests for now",
         "%pushSecret",
     ),
     (
         PUSH + "POST https://x/v2/: unexpected status code 429 Too Many Requests",
-        "the registry reg.example.com:5000 takes no more",
+        "the registry reg.example.com:5000 accepts no more",
         "some minutes",
     ),
     (
@@ -126,7 +126,7 @@ def test_what_a_registry_says(line: str, says: str, helps: str) -> None:
         ("Evicted", 2, "Pod ephemeral local storage usage exceeds 200Mi. ", "exceeds 200Mi."),
         ("Deleted", None, "Eviction API: evicting", "removed from team-a: Eviction API: evicting."),
         ("Terminated", 2, "Pod was terminated in response to imminent node shutdown.", "shutdown."),
-        ("", None, "", "nobody says why"),
+        ("", None, "", "no reason given"),
     ],
 )
 def test_what_the_cluster_did(reason: str, code: int | None, message: str, says: str) -> None:
@@ -163,19 +163,19 @@ EXIT = BUILD + "error building stage: failed to execute command: waiting for pro
         (
             ["WARNING: [Errno -3] Temporary failure in name resolution",
              "ERROR: No matching distribution found for app", EXIT + "exit status 1"],
-            "does not reach the package index",
+            "cannot reach the package index",
         ),
         (["ERROR: No matching distribution found for x", EXIT + "exit status 1"], "finds no x in"),
-        (["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"], "who asks"),
+        (["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"], "requires authentication"),
         (
             [f'{LOG}"RUN python3 -m pip install app"', "User for 10.0.0.1: ",
              EXIT + "exit status 2"],
-            "who asks",
+            "requires authentication",
         ),
         (
             [f'{LOG}"RUN /opt/s2i/assemble"', "Looking in indexes: https://a.b", "Collecting app",
              "ERROR: HTTP error 403 Client Error", EXIT + "exit status 1"],
-            "who asks",
+            "requires authentication",
         ),
         (
             [f'{LOG}"RUN pip install    app"', "WARNING: No matching distribution found for x",

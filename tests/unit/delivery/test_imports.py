@@ -236,7 +236,7 @@ def test_the_whole_folder_comes_without_environments_and_repositories(tree: Path
 def test_an_environment_stays_whatever_names_it(tree: Path, pattern: str) -> None:
     error = refused(tree, pattern)
     assert error.message == (
-        f"%files cannot take {pattern.lstrip('!')}: a virtual environment never goes along."
+        f"%files cannot take {pattern.lstrip('!')}: a virtual environment is never delivered."
     )
     assert "%packages" in error.hint
 
@@ -262,7 +262,7 @@ def test_a_missing_file_is_named_with_the_nearest(tree: Path) -> None:
     assert "data/tran.csv" in error.message
     assert error.hint == "Did you mean data/train.csv?"
     assert refused(tree, "zzz/qqq.csv").hint == "Paths are relative to the folder of the notebook."
-    assert "nothing of that name" in refused(tree, "*.parquet").message
+    assert "matches it" in refused(tree, "*.parquet").message
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_words_that_are_no_paths(tree: Path, pattern: str) -> None:
 
 def test_an_empty_folder_and_a_pipe_are_refused(tree: Path) -> None:
     (tree / "empty").mkdir()
-    assert "no file in that folder" in refused(tree, "empty").message
+    assert "the folder contains no files" in refused(tree, "empty").message
     os.mkfifo(tree / "pipe")
     assert "neither a file nor a folder" in refused(tree, "pipe").message
 
@@ -297,8 +297,8 @@ def test_what_lies_in_a_folder_is_refused_by_its_name(readable: Path) -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (bind, "it is neither a file nor a folder but a socket"),
         (lambda: os.mkfifo(path), "it is neither a file nor a folder but a pipe"),
-        (lambda: path.symlink_to("odd"), "it is a link that leads back to itself"),
-        (lambda: path.symlink_to("gone"), "it is a link that leads nowhere"),
+        (lambda: path.symlink_to("odd"), "it is a link to itself"),
+        (lambda: path.symlink_to("gone"), "it is a broken link"),
         (lambda: path.touch(0), "Permission denied"),
         (lambda: path.mkdir(0), "Permission denied"),
     ]
@@ -311,7 +311,7 @@ def test_what_lies_in_a_folder_is_refused_by_its_name(readable: Path) -> None:
                 assert error.hint
         (readable / ".gitignore").write_text("odd\n")
         with as_nobody():  # a line leaves it out, and then nothing is left
-            assert "all of it stays at home by .gitignore" in refused(readable, "data").message
+            assert "every match is excluded by .gitignore" in refused(readable, "data").message
         (readable / ".gitignore").unlink()
         path.rmdir() if path.is_dir() else path.unlink()
 
@@ -319,7 +319,7 @@ def test_what_lies_in_a_folder_is_refused_by_its_name(readable: Path) -> None:
 def test_a_name_of_odd_bytes_is_refused_and_can_be_shown(tree: Path) -> None:
     (tree / "data" / os.fsdecode(b"\xff\n.csv")).touch()
     error = refused(tree, "data")
-    assert error.message == r"%files cannot take data/\xff\n.csv: its name is no UTF-8."
+    assert error.message == r"%files cannot take data/\xff\n.csv: its name is not UTF-8."
 
 
 def test_an_unreadable_folder_is_no_traceback(readable: Path) -> None:
@@ -431,8 +431,8 @@ def test_a_link_is_as_secret_as_what_it_leads_to(
     (home / ".aws" / "credentials").write_text("hunter2")
     (tmp_path / "plain.txt").symlink_to(home / ".aws" / "credentials")
     (tmp_path / "folder").symlink_to(home / ".aws")
-    assert "plain.txt: such files" in refused(tmp_path, "plain.txt").message
-    assert "folder/credentials: such files" in refused(tmp_path, "folder").message
+    assert "plain.txt: files like this" in refused(tmp_path, "plain.txt").message
+    assert "folder/credentials: files like this" in refused(tmp_path, "folder").message
 
 
 @pytest.fixture
@@ -460,10 +460,10 @@ def test_of_a_folder_stays_what_its_files_say(ignoring: Path) -> None:
         "data/notes.txt",
     ]
     assert source.notes == (
-        "left at home by .gitignore: build/, .hidden, [1].csv and 2 more",
-        "left at home by .s2iignore: notes.txt",
-        "left at home by .dockerignore: data/a.log",
-        "left at home by data/.gitignore: data/train.csv",
+        "excluded by .gitignore: build/, .hidden, [1].csv and 2 more",
+        "excluded by .s2iignore: notes.txt",
+        "excluded by .dockerignore: data/a.log",
+        "excluded by data/.gitignore: data/train.csv",
     )
 
 
@@ -490,10 +490,8 @@ def test_what_is_written_out_goes_all_the_same(
 def test_what_stays_as_a_whole_is_an_error_that_says_by_which_file(ignoring: Path) -> None:
     (ignoring / "data" / "own file.csv").touch()
     error = refused(ignoring, "data/own*.csv")
-    assert error.message == (
-        "%files names data/own*.csv, and all of it stays at home by .gitignore."
-    )
-    assert error.hint == "Write %files=!'data/own*.csv' to take it all the same."
+    assert error.message == "%files names data/own*.csv, but every match is excluded by .gitignore."
+    assert error.hint == "Write %files=!'data/own*.csv' to include it anyway."
     assert words("!'data/own*.csv'") == ("!data/own*.csv",)
     assert files(ignoring, "!data/own*.csv") == ["data/own file.csv"]
 
@@ -513,7 +511,7 @@ def test_a_repository_begins_above_the_notebook(tree: Path) -> None:
     (tree.parent / ".gitignore").write_text("b\n")  # outside of the repository
     source = gather("", work, (".",))
     assert [file.path for file in source.files] == ["b", "in/secret"]
-    assert source.notes == (f"left at home by {tree}/.gitignore: a.tmp, secret",)
+    assert source.notes == (f"excluded by {tree}/.gitignore: a.tmp, secret",)
 
 
 def test_the_notebooks_own_folder_is_asked_for_by_name(tmp_path: Path) -> None:
@@ -531,8 +529,8 @@ def test_the_notebooks_own_folder_is_asked_for_by_name(tmp_path: Path) -> None:
 def test_no_hint_takes_the_whole_folder_with_its_keys(tree: Path, pattern: str) -> None:
     (tree / ".gitignore").write_text("*\n")
     error = refused(tree, pattern)
-    assert "all of it stays at home by .gitignore" in error.message
-    assert error.hint == "Name the files or folders that are meant."
+    assert "every match is excluded by .gitignore" in error.message
+    assert error.hint == "Name the files or folders that you need."
 
 
 def test_local_modules_go_whatever_git_says(tmp_path: Path) -> None:
@@ -545,7 +543,7 @@ def test_an_ignore_file_that_cannot_be_read(readable: Path) -> None:
     (readable / "data").mkdir()
     (readable / "data" / "x").touch()
     (readable / "data" / ".gitignore").touch(0)
-    with as_nobody(), pytest.raises(SourceError, match=r"\.gitignore, which says what stays"):
+    with as_nobody(), pytest.raises(SourceError, match=r"ignore file .*/data/\.gitignore cannot"):
         gather("", readable, ("data",))
 
 

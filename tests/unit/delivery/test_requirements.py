@@ -89,7 +89,7 @@ def test_places_may_have_spaces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["-f", "-r"])
 def test_a_quote_without_an_end_is_told(tmp_path: Path, option: str) -> None:
-    with pytest.raises(SourceError, match=r"requirements\.txt, line 2: a quote has no end"):
+    with pytest.raises(SourceError, match=r"requirements\.txt, line 2: a quote is not closed"):
         of_file(tmp_path, f"a\n{option} it's\n")
 
 
@@ -114,17 +114,17 @@ def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"\x00\x01\x02", "requirements.txt cannot be read: it is no text"),
-        (b"\xff\xfe", "requirements.txt cannot be read: it is no text"),
+        (b"\x00\x01\x02", "requirements.txt cannot be read: it is not text"),
+        (b"\xff\xfe", "requirements.txt cannot be read: it is not text"),
         (b"#" * (1 << 21), "larger than a megabyte"),
-        ("a\n-e .\n", "requirements.txt, line 2: . lies on this machine"),
-        ("./lib\n", "line 1: ./lib is a path"),
-        ("lib @ file:///srv/lib.whl\n", "is a path"),
-        ("lib-1.0-py3-none-any.whl", "is a path"),
-        ("-r https://example.com/x.txt", "from this machine alone"),
+        ("a\n-e .\n", "requirements.txt, line 2: . is a local path"),
+        ("./lib\n", "line 1: ./lib is a local path"),
+        ("lib @ file:///srv/lib.whl\n", "is a local path"),
+        ("lib-1.0-py3-none-any.whl", "is a local path"),
+        ("-r https://example.com/x.txt", "only from this machine"),
         ("-r gone.txt", "gone.txt cannot be read: No such file"),
         ("two words", None),
-        ("== 2", "line 1: '== 2' is no package"),
+        ("== 2", "line 1: '== 2' is not a package"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str | bytes, says: str | None) -> None:
@@ -141,7 +141,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(SourceError, match="it is no file"):
+        with pytest.raises(SourceError, match="it is not a file"):
             read(BuildSpec(requirements=name), tmp_path)
 
 
@@ -157,11 +157,11 @@ def test_a_file_may_hold_and_ask_for_the_same(tmp_path: Path) -> None:
         ("-e git+https://me:hunter2@a.b/repo.git@main#egg=repo", "git+https://…@a.b/repo.git@main"),
         ("-e git+https://hunter2@a.b/repo.git", "git+https://…@a.b/repo.git is editable"),
         ("--editable=https://a.b/t/hunter2/team/x.zip", "https://a.b/t/…/team/x.zip is editable"),
-        ("-e git+file://me:hunter2@a.b/repo", "git+file://…@a.b/repo lies on this machine"),
-        ("-e me:hunter2@a.b/repo", "line 1: …@a.b/repo lies on this machine"),
-        ("foo @ file://me:hunter2@a.b/x", "foo @ file://…@a.b/x is a path"),
-        ("me:hunter2@a.b/x.whl", "line 1: …@a.b/x.whl is a path"),
-        ("me:hunt@er2@a.b/x", "line 1: '…@a.b/x' is no package"),
+        ("-e git+file://me:hunter2@a.b/repo", "git+file://…@a.b/repo is a local path"),
+        ("-e me:hunter2@a.b/repo", "line 1: …@a.b/repo is a local path"),
+        ("foo @ file://me:hunter2@a.b/x", "foo @ file://…@a.b/x is a local path"),
+        ("me:hunter2@a.b/x.whl", "line 1: …@a.b/x.whl is a local path"),
+        ("me:hunt@er2@a.b/x", "line 1: '…@a.b/x' is not a package"),
         ("-r me:hunter2@a.b/x.txt", "…@a.b/x.txt cannot be read"),
     ],
 )
@@ -175,7 +175,7 @@ def test_no_message_has_a_password(tmp_path: Path, line: str, says: str) -> None
 def test_how_to_name_what_is_editable_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is editable") as raised:
         of_file(tmp_path, "lib\n-e git+https://a.b/repo.git@main#egg=repo\n")
-    assert "lies on this machine" not in raised.value.message
+    assert "is a local path" not in raised.value.message
     assert "`repo @ git+https://…`" in raised.value.hint
 
 
@@ -218,12 +218,12 @@ def test_a_comment_is_never_continued(tmp_path: Path) -> None:
     ("word", "says"),
     [
         ("--pre", "--pre is an option of pip"),
-        (">=2", "is no package"),
-        ("pandas,numpy", "is no package"),
-        ("../lib", "is a path on this machine"),
+        (">=2", "is not a package"),
+        ("pandas,numpy", "is not a package"),
+        ("../lib", "is a local path"),
         ("x @ https://jane:hunter2@example.com/x.whl", "names a user or a password"),
         ("-ihttps://jane:hunter2@example.com", "-ihttps://…@example.com is an option of pip"),
-        ("jane:hunter2@example.com/x.whl", "…@example.com/x.whl is a path"),
+        ("jane:hunter2@example.com/x.whl", "…@example.com/x.whl is a local path"),
     ],
 )
 def test_bad_words(tmp_path: Path, word: str, says: str) -> None:

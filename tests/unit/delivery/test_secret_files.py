@@ -54,7 +54,7 @@ def test_data_that_a_repository_keeps_for_its_links(tmp_path: Path, own: str) ->
     kept.write_text(KEY)
     assert secret_files.reason(link) == "it holds a private key"
     (tmp_path / ".env").symlink_to(kept)
-    assert "as a rule" in secret_files.reason(tmp_path / ".env")
+    assert "usually" in secret_files.reason(tmp_path / ".env")
     (tmp_path / own / "config").touch()
     (tmp_path / "plain.txt").symlink_to(tmp_path / own / "config")
-    assert "own folder" in secret_files.reason(tmp_path / "plain.txt")
+    assert "a .git folder" in secret_files.reason(tmp_path / "plain.txt")

@@ -29,26 +29,26 @@ def refused(names: list[str], variables: dict[str, Any] | None) -> SpecError:
 
 def test_a_name_that_no_cell_made_offers_the_nearest() -> None:
     error = refused(["labls"], {"labels": 1, "_labls": 2})
-    assert error.message == "%input names labls, and there is no variable of that name."
+    assert error.message == "%input names labls, but there is no variable of that name."
     assert error.hint == "Did you mean labels?"
-    assert refused(["df"], {}).hint == "Run the cell that makes it first."
+    assert refused(["df"], {}).hint == "First run the cell that creates it."
 
 
 def test_a_command_line_has_no_variables() -> None:
     error = refused(["df"], None)
-    assert error.message == "%input names variables of a notebook, and here is none."
+    assert error.message == "%input names variables of a notebook, but there is no notebook here."
     assert "%files" in error.hint
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (object(), "no file holds a value of type object"),
-        ({1, 2}, "no file holds a value of type set"),
-        (np.longdouble(1), "no file holds a value of type longdouble."),
-        (np.datetime64("2026-11-22", "ns"), "no file holds a value of type datetime64."),
+        (object(), "no file format supports values of type object"),
+        ({1, 2}, "no file format supports values of type set"),
+        (np.longdouble(1), "no file format supports values of type longdouble."),
+        (np.datetime64("2026-11-22", "ns"), "no file format supports values of type datetime64."),
         (np.array([object()]), "a ndarray: Object arrays cannot be saved"),
-        (np.ma.masked_array([1], [True]), "a MaskedArray: numpy's files do not keep a mask"),
+        (np.ma.masked_array([1], [True]), "a MaskedArray: numpy files cannot store a mask"),
         (
             pd.DataFrame({"a": [1, "b"]}),
             "a DataFrame: Could not convert 'b' with type str: tried to convert to int64. "
@@ -75,10 +75,10 @@ def test_what_has_no_file_is_named_with_its_type(value: Any, told: str) -> None:
         (np.datetime64("2026"), "Name a variable that holds str(x), or"),
         (PurePath("a"), "Name a variable that holds str(x), or"),
         (pd.Categorical(["a"]), "Name a variable that holds x.to_numpy(), or"),
-        (len, "Take what pandas, numpy or JSON hold, or"),
+        (len, "Use a type that pandas, numpy or JSON can store, or"),
         (pd.DataFrame({"a": [1, "b"]}), "Give each column one type, or"),
-        ({"w": {1}}, "Put list(x['w']) in its place, or"),
-        ({"w": [0, np.zeros(2)]}, "Make it a variable of its own, and name that too, or"),
+        ({"w": {1}}, "Replace it with list(x['w']), or"),
+        ({"w": [0, np.zeros(2)]}, "Make it a separate variable, and name that too, or"),
     ],
 )
 def test_the_hint_fits_the_type(value: Any, hint: str) -> None:
@@ -91,15 +91,15 @@ def test_what_is_inside_another_value_is_named_with_its_place() -> None:
 
     for value, place in (({"a": (0, {1})}, "x['a'][1]"), ([pd.Series([1])], "x[0]")):
         said = refused(["x"], {"x": value}).message
-        assert "no file holds a value of type" in said
-        assert said.endswith(f" inside another, and {place} is one.")
-    assert "x[0] is one" in refused(["x"], {"x": [{1}, endless]}).message
+        assert "no file format supports values of type" in said
+        assert said.endswith(f" inside another value, such as {place}.")
+    assert "such as x[0]." in refused(["x"], {"x": [{1}, endless]}).message
 
 
 def test_an_array_whose_type_the_file_would_lose_is_refused() -> None:
     halves = np.dtype((np.int32, {"low": (np.int16, 0), "high": (np.int16, 2)}))
     message = refused(["x"], {"x": np.zeros(2, halves)}).message
-    assert "numpy's files do not keep the type" in message
+    assert "numpy files cannot store the type" in message
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_array_whose_type_the_file_would_lose_is_refused() -> None:
 def test_a_key_that_would_become_text_is_refused(value: Any) -> None:
     error = refused(["x"], {"x": value})
     assert error.message.startswith("%input cannot take x, a ")
-    assert "JSON has only text as keys" in error.message
+    assert "JSON allows only text as keys" in error.message
     assert "%files" in error.hint
 
 
@@ -123,7 +123,7 @@ def test_a_file_of_the_same_place_is_not_hidden() -> None:
     source = Source(SOURCE.entry, files=(SourceFile("input/x.json", b"1"),))
     with pytest.raises(SpecError) as caught:
         deliver(source, ["x"], {"x": 2})
-    assert caught.value.message == "input/x.json is one of %files too."
+    assert caught.value.message == "%files already includes input/x.json."
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused() -> None:
@@ -131,7 +131,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused() -> None:
     with pytest.raises(SpecError) as caught:
         deliver(source, ["x"], {"x": 2})
     assert caught.value.message == (
-        "input is one of %files, and %input makes a folder of that name."
+        "%files includes a file named input, but %input creates a folder of that name."
     )
     assert caught.value.hint == "Rename the file."
     assert caught.value.directive == "input"

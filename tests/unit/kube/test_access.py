@@ -102,7 +102,7 @@ def test_a_name_that_is_no_file_is_a_slip_and_no_wish_to_run_here(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "typo"))
     assert access.configured()
-    assert f"KUBECONFIG names {tmp_path}/typo, and there is no such file" in fault()
+    assert f"KUBECONFIG names {tmp_path}/typo, but there is no such file" in fault()
 
 
 def test_dev_null_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +135,10 @@ def test_of_several_files_the_first_that_says_something_wins(put: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it holds no kubeconfig"),
-        ("- a\n- b\n", "it holds no kubeconfig"),
-        ("a: [\nb: }", "line 2 is no YAML"),
-        ("\0", "is no YAML"),
+        ("", "it is not a kubeconfig"),
+        ("- a\n- b\n", "it is not a kubeconfig"),
+        ("a: [\nb: }", "line 2 is not YAML"),
+        ("\0", "is not YAML"),
         ("current-context: x\ncontexts: [{context: {}}]\n", "cannot be used"),
         ("current-context: x\ncontexts: [7]\n", "cannot be used"),
         ("current-context: x\ncontexts: {x: 1}\n", "cannot be used"),
@@ -339,7 +339,7 @@ LONG = "A1b2" * 20
         (answer(), "neither a token nor a certificate"),
         (answer(clientCertificateData="PEM"), "neither a token nor a certificate"),
         (answer(token=TOKEN, expirationTimestamp="2020-01-01T00:00:00Z"),
-         "what it gave ended at 2020-01-01"),
+         "its credentials expired at 2020-01-01"),
         (answer(token=TOKEN).replace("k8s.io/v1", "k8s.io/v1beta1"), "another version"),
     ],
 )  # fmt: skip

@@ -63,7 +63,7 @@ def test_the_words_of_a_refusal(data: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"7", b"null", b"{", b"\xff", b"<html></html>"])
 def test_what_is_no_object(data: bytes) -> None:
-    with pytest.raises(ClusterFault, match="no Kubernetes object"):
+    with pytest.raises(ClusterFault, match="did not return a Kubernetes object"):
         answers.object_of(data, "/x")
 
 
@@ -111,11 +111,11 @@ def test_a_list_drops_what_is_no_object() -> None:
 @pytest.mark.parametrize(
     ("error", "said", "patient"),
     [
-        (ConnectionRefusedError(111, "refused"), "nobody listens there", True),
+        (ConnectionRefusedError(111, "refused"), "nothing listens there", True),
         (TimeoutError(), "no answer in time", True),
         (ConnectionResetError(104, "reset by peer"), "reset by peer", True),
-        (socket.gaierror(-2, "Name or service not known"), "nobody knows that name", False),
-        (ValueError("Bearer s3cret"), "cannot be asked: ValueError", False),
+        (socket.gaierror(-2, "Name not known"), "the host name cannot be resolved", False),
+        (ValueError("Bearer s3cret"), "no request can be sent to the cluster", False),
     ],
 )
 def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None:
@@ -146,27 +146,27 @@ def unreached(kind: type[aiohttp.ClientConnectorError], error: OSError) -> Excep
 
 
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('10.0.0.1', 443)")
-ON_THE_WAY = "the proxy on the way"
+ON_THE_WAY = "the proxy"
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (by_proxy(407, "Who?"), f"{ON_THE_WAY} wants a user and a password that it knows (407)"),
-        (by_proxy(403, "Forbidden"), f"{ON_THE_WAY} does not let us through (403 Forbidden)"),
-        (by_proxy(502, "by\n" + PROXY), f"{ON_THE_WAY} does not let us through "
+        (by_proxy(407, "Who?"), f"{ON_THE_WAY} requires a valid user and password (407)"),
+        (by_proxy(403, "Forbidden"), f"{ON_THE_WAY} did not open the connection (403 Forbidden)"),
+        (by_proxy(502, "by\n" + PROXY), f"{ON_THE_WAY} did not open the connection "
          "(502 by http://…@proxy:3128)"),
-        (by_proxy(503, ""), f"{ON_THE_WAY} does not let us through (503)"),
+        (by_proxy(503, ""), f"{ON_THE_WAY} did not open the connection (503)"),
         (unreached(aiohttp.ClientProxyConnectionError, REFUSED),
-         f"{ON_THE_WAY} cannot be reached: connection refused, nobody listens there"),
+         f"{ON_THE_WAY} cannot be reached: connection refused, nothing listens there"),
         (unreached(aiohttp.ClientConnectorError, REFUSED),
-         "connection refused, nobody listens there"),
+         "connection refused, nothing listens there"),
         (unreached(aiohttp.ClientConnectorError, OSError(113, "Connect call failed")),
          "No route to host"),
         (unreached(aiohttp.ClientConnectorError, OSError("Multiple exceptions: a, b")),
          "Multiple exceptions: a, b"),
         (unreached(aiohttp.ClientConnectorDNSError, socket.gaierror(-3, "Try again")),
-         "nobody knows that name: Try again"),
+         "the host name cannot be resolved: Try again"),
         (unreached(aiohttp.ClientConnectorCertificateError,
                    ssl.SSLCertVerificationError(1, "[SSL] certificate verify failed")),
          "it is not trusted: its certificate is not valid"),
@@ -181,8 +181,8 @@ ON_THE_WAY = "the proxy on the way"
         (aiohttp.InvalidURL("http://ada:s3/cret@proxy:3128"), "InvalidURL"),
         (ValueError("Bearer s3cret"), "ValueError"),
         (UnicodeEncodeError("latin-1", "s3cret€", 6, 7, "no such letter"), "UnicodeEncodeError"),
-        (answers.Unclear("/x answered with no list"), "/x answered with no list"),
-        (json.JSONDecodeError("Expecting value", "s3cret", 0), "what it sends is no JSON"),
+        (answers.Unclear("/x did not return a list"), "/x did not return a list"),
+        (json.JSONDecodeError("Expecting value", "s3cret", 0), "its answer is not JSON"),
         (ClusterFault(f"no way by {PROXY}.", "Hint."), "no way by http://…@proxy:3128."),
         (Refused("etcd is away", code=500), "etcd is away"),
         (RecursionError(), "RecursionError"),
@@ -196,9 +196,9 @@ def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> 
 @pytest.mark.parametrize(
     ("code", "hint", "patient"),
     [
-        (407, "Put them into the proxy-url of the kubeconfig", False),
-        (403, "The proxy-url of the kubeconfig names the proxy", False),
-        (502, "The proxy-url of the kubeconfig names the proxy", True),
+        (407, "Put both into the proxy-url of the kubeconfig", False),
+        (403, "The proxy-url of the kubeconfig, or else HTTPS_PROXY, names the proxy", False),
+        (502, "The proxy-url of the kubeconfig, or else HTTPS_PROXY, names the proxy", True),
     ],
 )
 def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:

@@ -94,7 +94,7 @@ def test_input_is_cut_into_messages_and_its_end_is_told() -> None:
 
 def test_an_old_server_that_cannot_be_told_the_end_is_an_error() -> None:
     channel = Channel(None, protocol="v4.channel.k8s.io")
-    with pytest.raises(ClusterFault, match="cannot be told that the input ends"):
+    with pytest.raises(ClusterFault, match="cannot signal the end of input"):
         run(channel, input=pieces(b"x"))
 
 

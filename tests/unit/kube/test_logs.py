@@ -298,7 +298,7 @@ def test_an_ended_log_that_does_not_come_is_given_up(body: bytes) -> None:
     ]
     text, (gap,) = here.read()
     assert text == "a1"
-    assert "after 00:00:01 UTC may be lost: the cluster does not hand it out (no answer)" in gap
+    assert "after 00:00:01 UTC may be lost: the cluster does not return the log (no answer)" in gap
 
 
 def test_an_ended_log_that_no_longer_begins_as_it_did_is_given_up_too() -> None:

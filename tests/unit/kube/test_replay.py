@@ -400,9 +400,7 @@ def test_a_new_file_that_shows_nothing_yet_may_have_cost_lines() -> None:
     assert not replay.end()
     (gap,) = replay.finish()
     assert isinstance(gap, Gap)
-    assert gap.text == (
-        "Lines after 22:13:20 UTC may be lost: the node began a new log file meanwhile."
-    )
+    assert gap.text == ("Lines after 22:13:20 UTC may be lost: the node rotated its log file.")
     assert not replay.finish(), "it is said once"
 
 

@@ -31,7 +31,7 @@ def fail(text: str) -> UsageError:
         ("%workers=2", "%workers", "unknown directive %workers.", "Did you mean %worker?"),
         ("%worker=2;%cpus=1", "%cpus", "unknown directive %cpus.", "Did you mean %cpu?"),
         ("%xyzzy=2", "%xyzzy", "unknown directive %xyzzy.", "`%ciao magics` lists"),
-        ("%worker=2;%", "%", "a directive has no name here.", "`%ciao magics` lists"),
+        ("%worker=2;%", "%", "a directive has no name.", "`%ciao magics` lists"),
         # No value, or not one of its kind.
         ("%worker=", "%worker=", "%worker has no value: expected a whole number", "%worker=1"),
         ("%worker", "%worker", "%worker has no value: expected a whole number", "%worker=1"),
@@ -51,7 +51,7 @@ def fail(text: str) -> UsageError:
         ("%worker=٣", "٣", "%worker cannot be '٣'", "%worker=1"),
         ("%worker=1 2", "1 2", "%worker cannot be '1 2': expected a whole number", "%worker=1"),
         ("%worker='2", "'2", "expected a closing quote", "%worker=1"),
-        ("%worker=2\\", "2\\", "expected a character behind \\", "%worker=1"),
+        ("%worker=2\\", "2\\", "expected a character after \\", "%worker=1"),
         ("%worker=2;cpu=1", "2;cpu=1", "%worker cannot be", "%worker=2;%cpu=…"),
         ("%worker=2 %ps=1", "2 %ps=1", "%worker cannot be", "%worker=2;%ps=…"),
         ("%worker=2, ps=1", "2, ps=1", "%worker cannot be", "%worker=2;%ps=…"),
@@ -86,7 +86,7 @@ def fail(text: str) -> UsageError:
         ("%backend=lokal", "lokal", "one of auto, local", "%backend=local?"),
         ("%builder=floder", "floder", "one of auto, folder", "%builder=folder?"),
         # Things that do not go together.
-        ("%cpu=1;%worker=2", "%cpu=1", "%cpu stands in front of %worker", "to all roles"),
+        ("%cpu=1;%worker=2", "%cpu=1", "%cpu must follow the role", "to all roles"),
     ],
 )
 def test_a_wrong_directive(line: str, marked: str, message: str, hint: str) -> None:
@@ -105,7 +105,7 @@ def test_a_wrong_directive(line: str, marked: str, message: str, hint: str) -> N
         ("%framework=tensorfow\nx", 1, "tensorfow", "one of tensorflow, pytorch", "=tensorflow?"),
         ("%framework=jax\nx", 1, "jax", "%framework cannot be 'jax'", "%framework=tensorflow"),
         ("%framework=\nx", 1, "%framework=", "%framework has no value", "tensorflow"),
-        ("\n%worker=2\nx", 2, "%worker=2", "the header names no framework.", "%framework=NAME"),
+        ("\n%worker=2\nx", 2, "%worker=2", "the header has no %framework.", "%framework=NAME"),
         (PT + "%ps=1\nx", 2, "%ps=1", "pytorch has no role ps.", "master, worker"),
         (PT + "%chief=1;%cpu=1\nx", 2, "%chief=1", "pytorch has no role chief.", "master"),
         ("%ps=1\n" + PT + "x", 1, "%ps=1", "pytorch has no role ps.", "master, worker"),
@@ -134,42 +134,42 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
     ("text", "line", "column", "message", "hint"),
     [
         # No code.
-        (TF, 1, 0, "directives and no code", "training code"),
-        (TF + "\n# later\n", 3, 0, "directives and no code", "training code"),
-        (TF + "%ps=1\r\n\r\n", 3, 0, "directives and no code", "training code"),
+        (TF, 1, 0, "directives but no code", "training code"),
+        (TF + "\n# later\n", 3, 0, "directives but no code", "training code"),
+        (TF + "%ps=1\r\n\r\n", 3, 0, "directives but no code", "training code"),
         # IPython's lines, in the header and in the body.
-        (TF + "!pip install x\nx", 2, 0, "!pip is for IPython", "Install packages"),
-        (TF + "%pip install x\nx", 2, 0, "%pip is for IPython", "Install packages"),
-        (TF + "%matplotlib inline\nx", 2, 0, "%matplotlib is for IPython", "a plain cell"),
-        (TF + "  %cd data\nx", 2, 2, "%cd is for IPython", "a plain cell"),
-        (TF + "%wroker 2\nx", 2, 0, "%wroker is for IPython", "Did you mean %worker=…?"),
+        (TF + "!pip install x\nx", 2, 0, "!pip is IPython syntax", "Install packages"),
+        (TF + "%pip install x\nx", 2, 0, "%pip is IPython syntax", "Install packages"),
+        (TF + "%matplotlib inline\nx", 2, 0, "%matplotlib is IPython syntax", "a plain cell"),
+        (TF + "  %cd data\nx", 2, 2, "%cd is IPython syntax", "a plain cell"),
+        (TF + "%wroker 2\nx", 2, 0, "%wroker is IPython syntax", "Did you mean %worker=…?"),
         (TF + "% worker=2\nx", 2, 0, "the name of a directive is missing", "%worker=…?"),
         (TF + "%\nx", 2, 0, "the name of a directive is missing", "`%ciao magics`"),
-        ("%%time\n" + TF + "x", 1, 0, "%%time is for IPython", "a plain cell"),
-        ("%%capture\n" + TF + "x", 1, 0, "%%capture is for IPython", "a plain cell"),
-        ("%%debug\n" + TF + "x", 1, 0, "%%debug is for IPython", "a plain cell"),
-        ("%%prun\n" + TF + "x", 1, 0, "%%prun is for IPython", "a plain cell"),
-        ("%%timeit\n" + TF + "x", 1, 0, "%%timeit is for IPython", "a plain cell"),
-        (TF + "%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
-        ("%%ciao\n%%bash\nls", 2, 0, "%%bash is for IPython", "a plain cell"),
-        ("%%ciao run\n" + TF + "x", 1, 0, "takes nothing on its line", "%worker=2"),
-        (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is for IPython", "a plain cell"),
-        (TF + "x = 1\n%time f()\n", 3, 0, "%time is for IPython", "a plain cell"),
-        (TF + "x = 1\n    %worker=2\n", 3, 4, "%worker is for IPython", "first column"),
-        (TF + "x = 1\n%worker 2\n", 3, 0, "%worker is for IPython", "first column"),
-        (TF + "x = 1\n!echo 'a\n", 3, 0, "!echo is for IPython", "a plain cell"),
-        (TF + "x = 1\n?print\n", 3, 0, "?print is for IPython", "a plain cell"),
-        (TF + "x = 1\nprint??\n", 3, 5, "?? is for IPython", "a plain cell"),
-        (TF + "x = !ls\n", 2, 4, "!ls is for IPython", "a plain cell"),
-        (TF + "x = %pwd\n", 2, 4, "%pwd is for IPython", "a plain cell"),
+        ("%%time\n" + TF + "x", 1, 0, "%%time is IPython syntax", "a plain cell"),
+        ("%%capture\n" + TF + "x", 1, 0, "%%capture is IPython syntax", "a plain cell"),
+        ("%%debug\n" + TF + "x", 1, 0, "%%debug is IPython syntax", "a plain cell"),
+        ("%%prun\n" + TF + "x", 1, 0, "%%prun is IPython syntax", "a plain cell"),
+        ("%%timeit\n" + TF + "x", 1, 0, "%%timeit is IPython syntax", "a plain cell"),
+        (TF + "%%bash\nls", 2, 0, "%%bash is IPython syntax", "a plain cell"),
+        ("%%ciao\n%%bash\nls", 2, 0, "%%bash is IPython syntax", "a plain cell"),
+        ("%%ciao run\n" + TF + "x", 1, 0, "must be alone on its line", "%worker=2"),
+        (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is IPython syntax", "a plain cell"),
+        (TF + "x = 1\n%time f()\n", 3, 0, "%time is IPython syntax", "a plain cell"),
+        (TF + "x = 1\n    %worker=2\n", 3, 4, "%worker is IPython syntax", "first column"),
+        (TF + "x = 1\n%worker 2\n", 3, 0, "%worker is IPython syntax", "first column"),
+        (TF + "x = 1\n!echo 'a\n", 3, 0, "!echo is IPython syntax", "a plain cell"),
+        (TF + "x = 1\n?print\n", 3, 0, "?print is IPython syntax", "a plain cell"),
+        (TF + "x = 1\nprint??\n", 3, 5, "?? is IPython syntax", "a plain cell"),
+        (TF + "x = !ls\n", 2, 4, "!ls is IPython syntax", "a plain cell"),
+        (TF + "x = %pwd\n", 2, 4, "%pwd is IPython syntax", "a plain cell"),
         # Wrong Python.
-        (TF + "x = (1,\ny = 2\n", 2, 4, "", "Python cannot read"),
-        (TF + "def f(:\n    pass\n", 2, 6, "", "Python cannot read"),
-        (TF + "x = 1\n  y = 2\n", 3, None, "indent", "Python cannot read"),
-        (TF + "x = 'a\n!ls\n", 2, 4, "unterminated string", "Python cannot read"),
-        (TF + "return 5\n", 2, None, "outside function", "Python cannot read"),
-        (TF + "import os\nawait os\n", 3, None, "outside function", "Python cannot read"),
-        (TF + "x = 1\x01\n", 2, None, "non-printable character", "Python cannot read"),
+        (TF + "x = (1,\ny = 2\n", 2, 4, "", "Python cannot compile"),
+        (TF + "def f(:\n    pass\n", 2, 6, "", "Python cannot compile"),
+        (TF + "x = 1\n  y = 2\n", 3, None, "indent", "Python cannot compile"),
+        (TF + "x = 'a\n!ls\n", 2, 4, "unterminated string", "Python cannot compile"),
+        (TF + "return 5\n", 2, None, "outside function", "Python cannot compile"),
+        (TF + "import os\nawait os\n", 3, None, "outside function", "Python cannot compile"),
+        (TF + "x = 1\x01\n", 2, None, "non-printable character", "Python cannot compile"),
         # What no file can hold.
         (TF + "x = '\0'", 2, 5, "a null byte", "Delete it"),
         ("%\0", 1, 1, "a null byte", "Delete it"),
@@ -178,9 +178,9 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         (TF + "#" * body.MAX_BYTES, 0, 0, "1,048,598 bytes; 1,048,576 is", "%files"),
         (TF + "#" + "é" * (body.MAX_BYTES // 2), 0, 0, "1,048,576 is the limit", "%files"),
         # Encodings.
-        ("# coding: latin-1\n" + TF + "x", 1, 0, "encoding is latin-1", "Delete this line"),
-        (TF + "#-*- coding=klingon\nx", 2, 0, "encoding is klingon", "Delete this line"),
-        (TF + "%args=--encoding=cp1252\nx", 2, 0, "Python would take this line", "third line"),
+        ("# coding: latin-1\n" + TF + "x", 1, 0, "encoding latin-1", "Delete this line"),
+        (TF + "#-*- coding=klingon\nx", 2, 0, "encoding klingon", "Delete this line"),
+        (TF + "%args=--encoding=cp1252\nx", 2, 0, "Python would read this line", "third line"),
     ],
 )
 def test_a_wrong_body(text: str, line: int, column: int | None, message: str, hint: str) -> None:
@@ -213,7 +213,7 @@ def test_what_only_looks_wrong(text: str) -> None:
 
 def test_python_s_error_comes_before_a_magic_further_down() -> None:
     assert fail(TF + "x = )\n!ls\n").message != ""
-    assert fail(TF + "x = )\n!ls\n").hint.startswith("Python cannot read")
+    assert fail(TF + "x = )\n!ls\n").hint.startswith("Python cannot compile")
 
 
 def test_no_framework_in_a_cell_without_directives() -> None:
@@ -243,7 +243,7 @@ def test_how_an_error_is_shown() -> None:
         "line 3:  %worker=2;%cpu=two",
         "                        ^^^",
         "DirectiveError: %cpu cannot be 'two': "
-        "expected processors as Kubernetes writes them, such as 2, 0.5 or 500m.",
+        "expected processors in Kubernetes' notation, such as 2, 0.5 or 500m.",
         "For example: %worker=2;%cpu=2",
     ]
 
@@ -283,7 +283,7 @@ def test_the_line_that_follows_what_is_not_there_is_shown() -> None:
 )
 def test_ipythons_own_magics_are_no_slips_of_directives(name: str) -> None:
     error = fail(TF + f"%{name} x\nx")
-    assert error.message == f"%{name} is for IPython, and a job is plain Python."
+    assert error.message == f"%{name} is IPython syntax; a job runs plain Python."
     assert "Did you mean" not in error.hint
 
 
@@ -313,7 +313,7 @@ def test_an_option_that_follows_what_is_not_there_is_to_blame_itself() -> None:
         ("%envvar=T=HUNTER %ps=1", "%envvar=…", "…", "%envvar takes KEY=value"),
         ("%env-vra=T=HUNTER", "%env-vra=…", "%env-vra", "unknown directive"),
         ("%worker=2 %envvar=HUNTER", "%worker=2 %envvar=…", "2 %envvar=…", "be '2 %envvar=…'"),
-        ("%env T=HUNTER", "%env …", "%", "%env is for IPython"),
+        ("%env T=HUNTER", "%env …", "%", "%env is IPython syntax"),
         ("%xyzzy=1;%envvar=T=HUNTER", "%xyzzy=1;%envvar=…", "%xyzzy", "unknown directive"),
         ("%envvar=;%envvar=T=HUNTER", "%envvar=;%envvar=…", "%envvar=", "%envvar has no value"),
     ],

@@ -26,10 +26,10 @@ def at(marked: str, style: Style = Style.CELL) -> str | None:
 def test_help_of_a_role() -> None:
     assert at("%framework=tensorflow\n%wor|ker=2;%cpu=1\nx") == (
         "%worker=…\n"
-        "How many workers.\n"
+        "Number of workers.\n"
         "\n"
         "Value:   a whole number from 0 to 1000\n"
-        "Place:   a line of its own; what the role gets may follow: %worker=1;%cpu=2\n"
+        "Place:   a separate line; resources of the role may follow: %worker=1;%cpu=2\n"
         "For:     tensorflow, pytorch\n"
         "Example: %worker=1"
     )
@@ -38,9 +38,9 @@ def test_help_of_a_role() -> None:
 @pytest.mark.parametrize(
     ("marked", "row"),
     [
-        ("%gp|u", "Place:   behind a role, for that role; in a line of its own, for all roles"),
-        ("%ar|gs", "Place:   a line of its own, or behind another directive and ;"),
-        ("%ar|gs", "Several: more lines add to it"),
+        ("%gp|u", "Place:   after a role, for that role; on a separate line, for all roles"),
+        ("%ar|gs", "Place:   a separate line, or after another directive and ;"),
+        ("%ar|gs", "Several: the lines add up"),
         ("%back|end=local", "Default: auto"),
         ("%ps|", "For:     tensorflow"),
     ],
@@ -108,12 +108,12 @@ def test_overview_names_all_and_fits_a_terminal() -> None:
 def test_overview_is_in_groups_with_defaults_and_wraps_under_its_texts() -> None:
     lines = overview(TABLE).splitlines()
     titles = [line for line in lines[6:] if line and not line.startswith(" ")]
-    assert titles == ["Framework and replicas", "What each replica gets", "The job"]
+    assert titles == ["Framework and replicas", "Resources of each replica", "The job"]
     texts = [line for line in lines[6:] if line.startswith(" ")]
     width = len("  ") + max(len(f"%{entry.name}=…") for entry in TABLE.entries) + len("  ")
     assert all(line[width] != " " and line[width - 2 : width] == "  " for line in texts)
-    assert any(line.endswith("Where the job runs. Default: auto.") for line in lines)
-    assert any(line.endswith("  How many workers.") for line in lines)
+    assert any(line.endswith("Backend that runs the job. Default: auto.") for line in lines)
+    assert any(line.endswith("  Number of workers.") for line in lines)
 
 
 @pytest.mark.parametrize("write", [markdown, reference])
@@ -149,7 +149,7 @@ def test_a_stale_table_is_found_and_only_it_is_replaced(
     readme.write_text("a\n<!-- directives -->\nold\n<!-- /directives -->\nb\n", encoding="utf-8")
     found = generate.stale(tmp_path)
     assert list(found) == [readme]
-    assert found[readme].startswith("a\n<!-- directives -->\n\n| For example |")
+    assert found[readme].startswith("a\n<!-- directives -->\n\n| Example |")
     assert found[readme].endswith(" |\n\n<!-- /directives -->\nb\n")
     readme.write_text(found[readme], encoding="utf-8")
     assert generate.stale(tmp_path) == {}

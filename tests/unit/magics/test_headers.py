@@ -271,7 +271,7 @@ def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
         parse.parse("#%framework=pytorch\n%worker=2\nx = 1\n", TABLE, style=Style.FILE)
     assert caught.value.line == 2
     assert "#%worker=" in caught.value.hint
-    with pytest.raises(SourceError, match="%worker is for IPython"):
+    with pytest.raises(SourceError, match="%worker is IPython syntax"):
         parse.parse("#%framework=pytorch\nx = 1\n%worker=2\n", TABLE, style=Style.FILE)
     assert not parse.is_job("%%ciao\nx = 1\n", TABLE, Style.FILE)
 
@@ -386,7 +386,7 @@ def test_what_options_lack_or_say_twice_is_in_no_line() -> None:
     with pytest.raises(UsageError) as lacking:
         build_spec.read(parse.option_tokens({"worker": ["1"]}), TABLE, None)
     assert not isinstance(lacking.value, DirectiveError)
-    assert lacking.value.message == "no framework is named."
+    assert lacking.value.message == "no framework is given."
     with pytest.raises(DirectiveError) as twice:
         build_spec.read(parse.option_tokens({"envvar": ["A=1", "A=2"]}), TABLE, "pytorch")
     assert twice.value.message == "A is given two values."
@@ -436,7 +436,7 @@ def test_another_interpreter_compiles_for_itself() -> None:
     assert parse.parse(HEAD + "print 'old'\n", TABLE, check_syntax=False)
     text = HEAD + "%python=python2\nprint 'old'\n"
     assert parse.parse(text, TABLE).spec.python == "python2"
-    with pytest.raises(SourceError, match="for IPython"):
+    with pytest.raises(SourceError, match="IPython syntax"):
         parse.parse(text + "%matplotlib inline\n", TABLE)
 
 

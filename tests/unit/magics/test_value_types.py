@@ -280,7 +280,7 @@ def test_words_are_a_shells_words(text: str) -> None:
     try:
         expected = tuple(shlex.split(text))
     except ValueError:
-        with pytest.raises(ValueError, match=r"a (closing quote|character behind \\)"):
+        with pytest.raises(ValueError, match=r"a (closing quote|character after \\)"):
             words(text)
     else:
         assert words(text) == expected

@@ -226,9 +226,9 @@ def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"worker": ["0"]}, "nothing would run", "Ask for workers, as with --worker=2."),
+        ({"worker": ["0"]}, "nothing would run", "Add workers, for example --worker=2."),
         ({"chief": ["2"]}, "at most one chief", "Write --chief=1, and --worker for the others."),
-        ({"nproc-per-node": ["2"]}, "torchrun's", "Ask for more workers with --worker."),
+        ({"nproc-per-node": ["2"]}, "are for torchrun", "Ask for more workers with --worker."),
         ({"envvar": ["A"]}, "--envvar takes KEY", "--envvar=\"EPOCHS=3 MODE='very fast'\""),
         ({"detach": ["maybe"]}, "--detach cannot be", "For example: --detach"),
         ({"follow": ["ps"]}, "no role or replica 'ps'", "It has worker (worker-0 to worker-1)."),
@@ -299,7 +299,7 @@ def test_no_server_can_be_asked_about_a_job_of_this_machine(tmp_path: Path) -> N
         async def end(self) -> None: ...
 
     cell = "%framework=tensorflow\n%backend=local\n%dryrun=server\nprint()\n"
-    with pytest.raises(DirectiveError, match="no server to ask") as caught:
+    with pytest.raises(DirectiveError, match="no server for a dry run") as caught:
         asyncio.run(session().run(cell, Nothing(), tmp_path))
     assert caught.value.line == 3
 

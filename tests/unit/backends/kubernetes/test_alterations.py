@@ -20,14 +20,14 @@ def test_nothing_is_said_of_what_is_the_same_or_no_object() -> None:
 
 def test_each_change_is_a_sentence() -> None:
     assert between(job(2), job(3)) == ["worker was scaled from 2 to 3"]
-    assert between(job(), job(image="b")) == ["the template of worker is another one"]
+    assert between(job(), job(image="b")) == ["the pod template of worker was changed"]
     assert between(job(), job(suspend=True)) == [
-        "it is suspended, and its pods go until it is resumed"
+        "it is suspended, and its pods are deleted until it is resumed"
     ]
     assert between(job(suspend=True), job(suspend=False)) == ["it is resumed"]
-    assert between(job(), job(backoffLimit=3)) == ["backoffLimit is 3, and was unset"]
+    assert between(job(), job(backoffLimit=3)) == ["backoffLimit was changed from unset to 3"]
     assert between({"spec": {"x": 1}}, {"spec": {"x": "y" * 100}}) == [
-        "x is " + "y" * 59 + "…, and was 1"
+        "x was changed from 1 to " + "y" * 59 + "…"
     ]
 
 

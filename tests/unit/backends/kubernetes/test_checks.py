@@ -103,14 +103,14 @@ def judge(made: Objects, *items: Any) -> str:
     ("hard", "used", "said"),
     [
         ({"limits.cpu": "1"}, {"limits.cpu": "500m"},
-         "%cpu the quota q of the namespace team has no room for this job: limits.cpu: it asks "
-         "for 1, and 500m of 1 is used."),
+         "%cpu the quota q of the namespace team has no room for this job: limits.cpu: the job "
+         "asks for 1, and 500m of 1 is used."),
         ({"cpu": "900m"}, {}, "%cpu"),
-        ({"requests.memory": "3Gi"}, {"requests.memory": "2Gi"}, "it asks for 2Gi, and 2Gi of 3Gi"),
+        ({"requests.memory": "3Gi"}, {"requests.memory": "2Gi"}, "asks for 2Gi, and 2Gi of 3Gi"),
         ({"pods": "5"}, {"pods": "4"}, "%worker"),
         ({"count/tfjobs.kubeflow.org": "1"}, {"count/tfjobs.kubeflow.org": "1"}, "%worker"),
-        ({"configmaps": "3"}, {"configmaps": "3"}, "configmaps: it asks for 1"),
-        ({"services": "1"}, {}, "services: it asks for 2"),
+        ({"configmaps": "3"}, {"configmaps": "3"}, "configmaps: the job asks for 1"),
+        ({"services": "1"}, {}, "services: the job asks for 2"),
         ({"requests.nvidia.com/gpu": "3"}, {"requests.nvidia.com/gpu": "2"}, "%gpu"),
         ({"limits.cpu": "1", "pods": "10", "secrets": "1"}, {"secrets": "1"}, ""),
         ({"limits.cpu": "garbage"}, {}, ""),

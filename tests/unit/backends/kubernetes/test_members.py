@@ -149,7 +149,7 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
         return said[0]
 
     said = asyncio.run(main())
-    assert said == "the lines of worker-0 are not read any more: the disk of the node is gone"
+    assert said == "reading the log of worker-0 failed: the disk of the node is gone"
 
 
 def test_the_log_of_an_earlier_pod_is_waited_for_though_its_successor_runs(

@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_set_aside(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "rename", busy)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-        with pytest.raises(BackendError, match="/a cannot be removed as a whole"):
+        with pytest.raises(BackendError, match="/a cannot be removed completely"):
             asyncio.run(jobs.delete(job))
         assert (tmp_path / "a").exists()
     asyncio.run(jobs.delete(job))
