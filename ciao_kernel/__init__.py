@@ -1,7 +1,7 @@
 """ciao: a Jupyter kernel whose cells train on many replicas.
 
-Importing the package costs nothing: every face (kernel, IPython extension, command line)
-imports what it needs when it is used.
+Importing the package costs nothing: the kernel, the IPython extension and the command line import
+other modules at their first use.
 """
 
 from __future__ import annotations

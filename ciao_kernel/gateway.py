@@ -1,4 +1,4 @@
-"""The gateway's client by the name that settings of Jupyter Servers have for it."""
+"""Alias of the gateway's client: settings of Jupyter Servers contain this path."""
 
 from __future__ import annotations
 

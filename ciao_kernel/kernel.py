@@ -1,4 +1,4 @@
-"""The kernel's class by the name that kernel specs of Enterprise Gateway give to its launcher."""
+"""Alias of the kernel's class: kernelspecs of Enterprise Gateway give this path to its launcher."""
 
 from __future__ import annotations
 

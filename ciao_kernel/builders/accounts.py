@@ -24,7 +24,7 @@ second."""
 
 
 class Accounts:
-    """Credentials shared by all cells that name the same Secret in the same namespace.
+    """Credentials of all cells that name the same Secret of a namespace; no other cell uses them.
 
     Args:
         plain: Registries that use plain http.
@@ -69,7 +69,7 @@ class Accounts:
             raise SpecError(
                 f"the Secret {self.name} holds no registry passwords: it has no readable "
                 f"{DOCKER_KEY}.",
-                "`kubectl create secret docker-registry` makes one that does.",
+                "`kubectl create secret docker-registry` creates a suitable Secret.",
                 directive="pushSecret",
             ) from None
         if self._config != found:

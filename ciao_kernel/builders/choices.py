@@ -226,7 +226,7 @@ async def run(
         platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
     markers = {
         "implementation_name": "cpython",
-        # The lowest possible version: packages that only newer versions include are installed too.
+        # The lowest possible version: with it, backports for newer versions are installed too.
         "implementation_version": f"{target.python}.0",
         "os_name": "posix",
         "platform_machine": machine,

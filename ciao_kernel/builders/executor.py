@@ -46,7 +46,7 @@ class Recipe:
     dockerfile: str
     files: tuple[File, ...] = ()
     name: str = ""
-    why: str = "what the cell asks for"
+    why: str = "the cell's environment"
 
 
 class Executor:

@@ -43,7 +43,7 @@ _REGISTRY = (
      "the build's pod cannot resolve the name of the registry: {1}.",
      "Nodes and pods must be able to resolve the registry's name as written in the cell."),
     (r"connection refused|connection reset|broken pipe|i/o timeout|no route to host|EOF",
-     "the registry {0} does not answer the build.", "Is it up, and may pods reach it?"),
+     "the registry {0} does not answer the build.", "Is it up, and can pods reach it?"),
 )  # fmt: skip
 _PUSHING = re.compile(r"push permission|error pushing")
 _HOST = (re.compile(r"https?://([^/\s\"]+)/v2/"), re.compile(r"https?://([^/\s\"]+)"))

@@ -27,7 +27,6 @@ CACHES = frozenset(
 _ENVIRONMENT = "pyvenv.cfg"
 """File that marks a virtual environment, which works only in its original place."""
 _ANYWAY = "!"
-_LISTED = 3
 _LINK = {
     errno.ENOENT: "it is a broken link",
     errno.ELOOP: "it is a link to itself",
@@ -173,9 +172,9 @@ class _Search:
         """Yield one sentence for each reason why files were left out."""
         for origin, paths in self._stay.items():
             if left := [path for path in dict.fromkeys(paths) if path not in self.files]:
-                yield f"excluded by {origin}: {_some(left)}"
+                yield f"excluded by {origin}: {listed(left)}"
         if self._links:
-            yield f"links to folders are not followed: {_some(self._links)}"
+            yield f"links to folders are not followed: {listed(self._links)}"
 
     def _below(self, top: Path, named: str, anyway: bool) -> Iterator[Path]:
         """Yield a file, or the files in a folder, without caches and excluded files."""
@@ -296,9 +295,10 @@ def _written(pattern: PurePosixPath) -> str:
     return "/".join(parts)
 
 
-def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
-    return ", ".join(map(shown, paths[:_LISTED])) + more
+def listed(paths: Sequence[str], most: int = 3) -> str:
+    """Return the first few paths as text, and the number of the others."""
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(map(shown, paths[:most])) + more
 
 
 def shown(path: str) -> str:

@@ -9,11 +9,16 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import files
+from ciao_kernel.delivery import files, secret_files
+from ciao_kernel.delivery.ignore_files import Home
 from ciao_kernel.errors import SourceError
+from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Source, SourceFile
 
 CELL = "ciao_cell.py"
@@ -41,20 +46,35 @@ def gather(code: str, folder: Path, words: tuple[str, ...] = (), entry: str = CE
 
     Raises:
         SpecError: A word of ``%files`` names nothing, or something that cannot be delivered.
-        SourceError: A local module cannot be read.
+        SourceError: A local module cannot be read, or may hold passwords or keys.
     """
     data = code.encode()
     imports = _Imports(folder)
     imports.follow(code)
     named = files.find(words, folder, entry)
-    modules, taken = imports.modules, named.files
+    taken = named.files
+    modules = {p: m for p, m in imports.modules.items() if p not in taken and p != entry}
+    for path in sorted(modules):
+        _refuse_secrets(folder / path, path)
     return Source(
         SourceFile(entry, data, size=len(data)),
-        tuple(modules[path] for path in sorted(modules) if path not in taken and path != entry),
+        tuple(modules[path] for path in sorted(modules)),
         tuple(taken[path] for path in sorted(taken)),
         frozenset(imports.names),
-        named.notes,
+        (*imports.notes(taken), *named.notes),
     )
+
+
+def _refuse_secrets(file: Path, path: str) -> None:
+    try:
+        secret = secret_files.reason(file)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if secret:
+        raise SourceError(
+            f"the code imports {files.shown(path)}, which cannot be delivered: {secret}.",
+            f"Rename the module. To include it anyway, write %files=!{quote(path)}.",
+        )
 
 
 # ------------------------------------------------------------------------- local modules
@@ -69,12 +89,37 @@ class _Imports:
     modules: dict[str, SourceFile] = field(default_factory=dict)
     _unread: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
     """Code that is still to be read, each piece with its package."""
+    _excluded: dict[str, tuple[Path, str]] = field(default_factory=dict)
+    """Modules of packages that an ignore file excludes, by their dotted names, with that file."""
+    _imported: set[str] = field(default_factory=set)
+    """Dotted names that some code imports."""
+
+    @cached_property
+    def _home(self) -> Home:
+        return Home(self.folder)
 
     def follow(self, code: str) -> None:
         """Find the modules that a program imports, and the modules that those import."""
         self._unread.append((code, ()))
         while self._unread:
             self._read(*self._unread.pop())
+            if not self._unread:
+                # An import by its name includes a module that is excluded, such as generated code.
+                for name in self._imported & self._excluded.keys():
+                    self._add(self._excluded.pop(name)[0])
+
+    def notes(self, taken: Collection[str]) -> Iterator[str]:
+        """Yield one sentence for each ignore file that excludes modules.
+
+        Args:
+            taken: Paths of files that are delivered anyway.
+        """
+        left: dict[str, list[str]] = {}
+        for file, origin in self._excluded.values():
+            if (path := file.relative_to(self.folder).as_posix()) not in taken:
+                left.setdefault(origin, []).append(path)
+        for origin, paths in left.items():
+            yield f"modules excluded by {origin}: {files.listed(paths)}"
 
     def _read(self, code: str | bytes, package: tuple[str, ...]) -> None:
         try:
@@ -86,11 +131,14 @@ class _Imports:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
+                    self._imported.add(alias.name)
                     self._module(tuple(alias.name.split(".")))
             elif isinstance(node, ast.ImportFrom):
                 base = tuple(node.module.split(".")) if node.module else ()
                 if node.level:
                     base = package[: max(0, len(package) - node.level + 1)] + base
+                self._imported.add(".".join(base))
+                self._imported.update(".".join((*base, alias.name)) for alias in node.names)
                 self._module(base)
 
     def _module(self, parts: tuple[str, ...]) -> None:
@@ -105,11 +153,37 @@ class _Imports:
         # Python's own order: a package, then a module, then a folder without __init__.py.
         if module.is_file() and not (package / "__init__.py").is_file():
             self._add(module)
-        elif package.is_dir():
+        elif (package / "__init__.py").is_file() or (
+            package.is_dir() and not self._installed(parts[0])
+        ):
             # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
                 if file.suffix == ".py":
-                    self._add(file)
+                    self._add_of_package(file, parts[0])
+
+    def _installed(self, name: str) -> bool:
+        """Return whether Python finds a module or package of this name outside the folder.
+
+        Python prefers it to a folder without ``__init__.py``: a folder ``datasets`` with data does
+        not hide the installed package ``datasets``.
+        """
+        path = [entry for entry in sys.path if Path(entry).absolute() != self.folder.absolute()]
+        for finder in sys.meta_path:
+            try:
+                found = finder.find_spec(name, path if finder is PathFinder else None)
+            except Exception:  # a third party's finder
+                continue
+            if found is not None and found.origin is not None:
+                return True
+        return False
+
+    def _add_of_package(self, file: Path, package: str) -> None:
+        path = file.relative_to(self.folder)
+        if origin := self._home.keeps(path.as_posix(), named=package):
+            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            self._excluded[name] = file, origin
+        else:
+            self._add(file)
 
     def _add(self, file: Path) -> None:
         path = file.relative_to(self.folder).as_posix()
@@ -118,9 +192,13 @@ class _Imports:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise SourceError(
-                f"{path}, which the code imports, cannot be read: {error.strerror}.",
-                "Fix its permissions, or remove the import.",
-            ) from None
+            raise _unreadable(path, error) from None
         self.modules[path] = SourceFile(path, origin=file, size=len(data))
         self._unread.append((data, PurePosixPath(path).parts[:-1]))
+
+
+def _unreadable(path: str, error: OSError) -> SourceError:
+    return SourceError(
+        f"{path}, which the code imports, cannot be read: {error.strerror}.",
+        "Fix its permissions, or remove the import.",
+    )

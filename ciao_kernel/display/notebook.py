@@ -29,7 +29,7 @@ _TABLE_TICK = 0.25
 _REDRAWN = 60_000
 """Maximum bytes per second of the table, and of the plot: a table of 64 rows is drawn rarely."""
 _SHARE = 1 / 4
-"""Maximum share of the table in the output rate, and of the plot; the rest is for the lines."""
+"""Maximum share of the output rate for the table, and for the plot; the lines get the rest."""
 
 
 class NotebookDisplay:

@@ -1,1 +1,1 @@
-"""Ciao in Jupyter: the kernel, the extension for other kernels, SoS, the gateway's client."""
+"""Ciao in Jupyter: the kernel, the extension for other kernels, SoS, the gateway client."""

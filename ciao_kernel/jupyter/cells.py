@@ -1,7 +1,7 @@
-"""What the kernel and the IPython extension ask about a cell.
+"""Handling of cells, shared by the kernel and the IPython extension.
 
-One place for both, so that a cell means the same in the ciao kernel and in any other IPython
-after ``%load_ext ciao_kernel``.
+A cell therefore means the same in the ciao kernel and in any other IPython after
+``%load_ext ciao_kernel``.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
 _UNDER_CURSOR = re.compile(r"%%?ciao\b")
 _IPYTHON_HELPS = contextlib.suppress(Exception)
-"""Whatever fails while the user writes, the key that was pressed has IPython's answer."""
+"""Suppresses every error while the user types: IPython answers the key instead."""
 
 
 @functools.cache
 def registry() -> Registry:
-    """The plug-ins of this process."""
+    """Return the plug-in registry of this process."""
     return Registry()
 
 
 def is_job(code: str) -> bool:
-    """Whether a cell is a job."""
+    """Return whether the cell is a job."""
     return parse.is_job(code, registry().table)
 
 
 def command(code: str) -> list[str] | None:
-    """The words of a cell that is one ``%ciao …`` line, else None."""
+    """Return the words of a cell that is a single ``%ciao …`` line, else None."""
     match = _COMMAND.fullmatch(code)
     if match is None:
         return None
@@ -58,13 +58,13 @@ def command(code: str) -> list[str] | None:
 
 
 def session(words: list[str] | None = None) -> Session:
-    """The session of this process, so that ``%ciao config`` changes one thing for all cells.
+    """Return the session of this process; ``%ciao config`` thus applies to all cells.
 
     Args:
-        words: The command that is to run, if any. Some help while a setting is wrong.
+        words: The command to run, if any. Some commands work even with an invalid setting.
 
     Raises:
-        SettingError: A setting is wrong. The next call reads the settings again.
+        SettingError: A setting is invalid. The next call reads the settings again.
     """
     from ciao_kernel import config
     from ciao_kernel.commands import WITHOUT_SETTINGS
@@ -88,7 +88,7 @@ def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
     from ciao_kernel.session.session import Session
 
-    # A terminal has nobody who shuts it down behind an interrupt, and waits for a stop.
+    # In a terminal no shutdown follows an interrupt, and the shell waits for a stop.
     ends = shutdown.lifetime if _in_a_kernel() else None
     return Session(registry(), Owner(_label(), os.getpid()), settings, ends)
 
@@ -113,37 +113,37 @@ def _earlier() -> Earlier:
 
 
 async def close() -> None:
-    """Close what this process holds open; its kernel ends."""
+    """Close the open connections of this process, because its kernel ends."""
     await registry().close()
 
 
 def here() -> Path:
-    """Where the user works: the kernel's working directory, which Jupyter sets to the notebook's.
+    """Return the kernel's working directory, which Jupyter sets to the notebook's folder.
 
     Raises:
-        EnvironmentFault: Someone has removed it.
+        EnvironmentFault: The folder was removed.
     """
     try:
         return Path.cwd()
     except FileNotFoundError:
         raise EnvironmentFault(
-            "the folder of this notebook is gone.", "Change to one that exists: %cd ~"
+            "the folder of this notebook no longer exists.", "Change to an existing folder: %cd ~"
         ) from None
 
 
 async def run_job(
     code: str, session: Session, display: Display, variables: Mapping[str, Any]
 ) -> JobResult | None:
-    """Run a cell that is a job; the first one says what runs from before.
+    """Run a job cell; the first cell also reports jobs that an earlier kernel left running.
 
     Args:
         code: The cell.
-        session: Runs it.
-        display: Where events go.
-        variables: Those of the plain cells.
+        session: Runs the job.
+        display: Shows the events.
+        variables: Variables of the plain cells.
 
     Raises:
-        CiaoError: As :meth:`Session.run`.
+        CiaoError: Same errors as :meth:`Session.run`.
     """
     async with _earlier().told(session, display):
         return await session.run(code, display, here(), variables=variables)
@@ -152,10 +152,10 @@ async def run_job(
 async def run_command(
     words: list[str], session: Session, display: Display, write: Callable[[str], Any]
 ) -> JobResult | None:
-    """Run ``%ciao VERB …`` and return the job that it followed, if any.
+    """Run ``%ciao VERB …`` and return the job that the command followed, if any.
 
     Raises:
-        CiaoError: The words are wrong, or what they ask for failed.
+        CiaoError: The words are invalid, or the command failed.
     """
     from ciao_kernel.commands import Face, execute
 
@@ -164,12 +164,12 @@ async def run_command(
 
 
 def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:
-    """Complete in a header; None where IPython knows better.
+    """Return completions in a header, or None if IPython should answer.
 
     Args:
         code: The cell.
         cursor: Offset of the cursor.
-        variables: The user's, for ``%input``.
+        variables: The user's variables, for ``%input``.
     """
     if "%" not in code:
         return None
@@ -178,7 +178,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     from ciao_kernel.magics import completion
 
     with _IPYTHON_HELPS:
-        # IPython's own lists of cells and results would travel too.
+        # In and Out are IPython's own lists of cells and results.
         names = (name for name in travelling(variables) if name not in ("In", "Out"))
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
@@ -187,7 +187,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
 
 
 def explain(code: str, cursor: int) -> str | None:
-    """Help for what the cursor is on; None where IPython knows better."""
+    """Return help for the text at the cursor, or None if IPython should answer."""
     if "%" not in code:
         return None
     from ciao_kernel.magics import directive_help
@@ -203,7 +203,7 @@ def explain(code: str, cursor: int) -> str | None:
 
 
 def is_complete(code: str) -> dict[str, Any] | str:
-    """An answer for a header, or the code to ask IPython about."""
+    """Return the answer for a header, or the code that IPython should check."""
     with _IPYTHON_HELPS:
         if "%" in code and is_job(code):
             from ciao_kernel.magics import completeness

@@ -1,7 +1,7 @@
 """``%load_ext ciao_kernel``: the same cells and commands in any IPython.
 
-There the magics are ordinary ones, which block; the session runs on a thread of its own, so
-that Ctrl-C and the stop button reach it as they reach any cell.
+There the magics are ordinary, blocking magics. The session runs on its own thread, so that
+Ctrl-C and the stop button work as in any other cell.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MATCHER = "ciao_kernel.directives"
 
 
 def register(shell: InteractiveShell) -> None:
-    """Add ``%ciao`` and ``%%ciao`` to a shell. The rest is imported when one is used."""
+    """Add ``%ciao`` and ``%%ciao`` to a shell. Other modules are imported at the first use."""
 
     def ciao(line: str, cell: str | None = None) -> None:
         """Run a job (``%%ciao``, directives in the lines below) or a command (``%ciao jobs``)."""
@@ -45,27 +45,27 @@ def register(shell: InteractiveShell) -> None:
             from ciao_kernel.display.errors import colored, uncolored
 
             lines = colored if _kernel(shell) or sys.stdout.isatty() else uncolored
-            # IPython asks an error how it looks: the user's lines matter, not this package's.
+            # IPython renders the error with this method: the user needs no lines of this package.
             error.__dict__["_render_traceback_"] = functools.partial(lines, error)
             raise
 
-    # IPython wraps this method in a way that leads mypy astray.
+    # IPython wraps this method in a way that mypy does not understand.
     shell.register_magic_function(ciao, "line_cell", "ciao")  # type: ignore[arg-type]
     kernel = _kernel(shell)
     if kernel is not None and kernel.implementation == "ciao":
-        return  # it completes directives, and sees to jobs at its end, by itself
+        return  # the ciao kernel completes directives and handles its shutdown itself
     _complete_directives(shell)
     if kernel is not None:
         _watch_shutdown(kernel)
 
 
 def _kernel(shell: InteractiveShell) -> Any:
-    """The kernel that a shell is in; None in a terminal."""
+    """Return the kernel of a shell, or None in a terminal."""
     return getattr(shell, "kernel", None)
 
 
 def _complete_directives(shell: InteractiveShell) -> None:
-    """Let Tab offer directives and their values in ``%%ciao`` cells, once however often asked."""
+    """Offer directives and their values on Tab in ``%%ciao`` cells. May be called repeatedly."""
 
     def directives(context: CompletionContext) -> SimpleMatcherResult:
         code, found = context.full_text, None
@@ -76,8 +76,8 @@ def _complete_directives(shell: InteractiveShell) -> None:
             found = cells.complete(code, cursor, shell.user_ns)
         if found is None:
             return SimpleMatcherResult(completions=[], suppress=False)
-        # IPython replaces up to the cursor: what stands behind it stays. Where there is nothing
-        # to offer, what is typed is offered: else IPython would offer its own.
+        # IPython replaces text up to the cursor and keeps the text after it. If there is nothing
+        # to offer, offer the typed text: otherwise IPython would add its own completions.
         typed, behind = code[found.start : cursor], code[cursor : found.end]
         offered = [match.removesuffix(behind) for match in found.matches] or [typed]
         return SimpleMatcherResult(
@@ -92,7 +92,7 @@ def _complete_directives(shell: InteractiveShell) -> None:
 
 
 def _watch_shutdown(kernel: Any) -> None:
-    """Tell waiting jobs of another kernel's shutdown, which begins as the stop button does."""
+    """Report another kernel's shutdown to waiting jobs; like a stop, it begins with an interrupt."""
     theirs = kernel.do_shutdown
 
     async def do_shutdown(restart: bool) -> Any:
@@ -107,7 +107,7 @@ def _watch_shutdown(kernel: Any) -> None:
 
 
 def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
-    """Run what stands behind ``%ciao``, or in a ``%%ciao`` cell, to its end."""
+    """Run a ``%ciao`` command or a ``%%ciao`` cell to its end."""
     from ciao_kernel.jupyter import cells
 
     words = (cells.command(f"%ciao {line}") or []) if cell is None else None
@@ -118,8 +118,8 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
         work = cells.run_command(words, session, display, _write)
     elif line.strip():
         raise UsageError(
-            f"%%ciao takes nothing behind it, and {line.strip()!r} stands there.",
-            "Put directives on lines of their own below it.",
+            f"%%ciao takes no arguments, but {line.strip()!r} follows it.",
+            "Put each directive on its own line below %%ciao.",
         )
     else:
         work = cells.run_job(f"%%ciao\n{cell}", session, display, shell.user_ns)
@@ -169,12 +169,13 @@ class _ShellPublisher:
 
 
 def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine from a thread whose own loop may be running; Ctrl-C cancels it.
+    """Run a coroutine from a thread whose own event loop may be running; Ctrl-C cancels it.
 
-    The first Ctrl-C waits for the coroutine's clean-up, a second one leaves that to itself.
+    The first Ctrl-C waits for the coroutine's clean-up; after a second Ctrl-C the clean-up
+    continues in the background.
 
     Raises:
-        KeyboardInterrupt: It was interrupted.
+        KeyboardInterrupt: The coroutine was interrupted.
     """
     from ciao_kernel.jupyter import shutdown
 
@@ -193,10 +194,10 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
             work.close()
             done.set_exception(KeyboardInterrupt())
 
-    # An interrupt may be the beginning of a shutdown, which must not overtake the clean-up.
+    # An interrupt may begin a shutdown, which must wait for the clean-up.
     with shutdown.lifetime.held():
         try:
-            # The context carries the cell that output belongs to.
+            # The context identifies the cell that the output belongs to.
             loop.call_soon_threadsafe(start, context=contextvars.copy_context())
             task = done.result()
         except KeyboardInterrupt:
@@ -211,9 +212,9 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """A loop on a thread of its own, for as long as the process lives.
+    """Return an event loop on its own thread, which runs as long as the process lives.
 
-    A stopped job may go on stopping after its cell has ended.
+    The stop of a job may continue after its cell has ended.
     """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()

@@ -1,18 +1,18 @@
-"""An opt-in setting for a Jupyter Server that is a client of Enterprise Gateway.
+"""Opt-in connection class for a Jupyter Server that is a client of Enterprise Gateway.
 
-The server greets a browser without a sub-protocol, which Chromium does not put up with. JupyterLab
-tries again with the same session, to which the gateway does not answer any more: a fresh kernel
+The server accepts a browser's connection without a sub-protocol, which Chromium rejects.
+JupyterLab tries again with the same session, but the gateway no longer answers it: a new kernel
 stays "unknown" for ever. With this class the server speaks the browser's protocol to the browser,
-and the gateway's to the gateway. Binary buffers, which widgets send, pass in both directions: at
-the first of them the server's own class would stop reading::
+and the gateway's protocol to the gateway. Binary buffers, which widgets send, pass in both
+directions; the server's own class would stop reading at the first buffer::
 
     jupyter lab --GatewayClient.url=http://…
         --ServerApp.kernel_websocket_connection_class=ciao_kernel.gateway.GatewayConnection
 
-Nothing else of ciao imports this module, and it needs nothing of ciao.
+No other part of ciao imports this module, and this module imports no other part of ciao.
 
-Both framings are described in Jupyter Client's documentation, "Messaging": the older one in "wire
-protocol over WebSocket", the newer as ``v1.kernel.websocket.jupyter.org``.
+Both framings are described in Jupyter Client's documentation, "Messaging": the older framing in
+"wire protocol over WebSocket", the newer framing as ``v1.kernel.websocket.jupyter.org``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jupyter_server.services.kernels.connection import base
 from tornado.websocket import WebSocketClosedError
 from traitlets import Unicode
 
-# Without types.
+# These functions have no type annotations.
 _unpack: Any = base.deserialize_msg_from_ws_v1
 _pack: Any = base.serialize_msg_to_ws_v1
 _unpack_older: Any = base.deserialize_binary_message
@@ -38,19 +38,19 @@ _PARTS = ("header", "parent_header", "metadata", "content")
 
 
 class GatewayConnection(GatewayWebSocketConnection):
-    """One browser's connection to one kernel, over the gateway."""
+    """Connection of one browser to one kernel, through the gateway."""
 
     kernel_ws_protocol = Unicode("v1.kernel.websocket.jupyter.org", allow_none=True, config=True)
 
     # ------------------------------------------------------------------- to the gateway
 
     def handle_incoming_message(self, message: Any) -> None:
-        """Pass a message of the browser on in the framing that the gateway expects."""
+        """Forward a message of the browser in the framing that the gateway expects."""
         if self.ws is None and self.ws_future is not None:
-            # There is no connection yet. It is kept as it is, and comes here again.
+            # Not connected yet: the message is kept unchanged, and passes here again later.
             super().handle_incoming_message(message)
             return
-        # Who speaks no sub-protocol may send bytes too, in the gateway's own framing.
+        # A client without a sub-protocol may send bytes too, in the gateway's own framing.
         if isinstance(message, bytes) and self.websocket_handler.selected_subprotocol:
             channel, parts = _unpack(message)
             content = {name: json.loads(part) for name, part in zip(_PARTS, parts, strict=False)}
@@ -59,7 +59,7 @@ class GatewayConnection(GatewayWebSocketConnection):
         super().handle_incoming_message(message)
 
     def _write_message(self, message: Any) -> None:
-        """Send to the gateway; what begins as JSON is text, though it came as bytes."""
+        """Send to the gateway; bytes that start like JSON are sent as text."""
         if isinstance(message, str) or message[:1] == b"{":
             super()._write_message(message)  # type: ignore[no-untyped-call]
         elif self.ws is not None and not self.disconnected:
@@ -69,7 +69,7 @@ class GatewayConnection(GatewayWebSocketConnection):
     # ----------------------------------------------------------------- from the gateway
 
     def _connection_done(self, fut: Any) -> None:
-        """Let messages with buffers through the server's loop, which expects text."""
+        """Convert messages with buffers to text, which the server's loop expects."""
         super()._connection_done(fut)  # type: ignore[no-untyped-call]
         if self.ws is None:
             return
@@ -82,7 +82,7 @@ class GatewayConnection(GatewayWebSocketConnection):
         self.ws.read_message = read_text  # type: ignore[method-assign, assignment]
 
     def handle_outgoing_message(self, incoming_msg: str, *args: Any) -> None:
-        """Pass a message of the gateway on in the protocol that the browser has asked for."""
+        """Forward a message of the gateway in the protocol that the browser requested."""
         message = json.loads(incoming_msg)
         buffers = [base64.b64decode(one) for one in message.get("buffers") or ()]
         if self.websocket_handler.selected_subprotocol:
@@ -98,7 +98,7 @@ class GatewayConnection(GatewayWebSocketConnection):
 
 
 def _as_text(data: bytes) -> str:
-    """A message with buffers as JSON that has them as base64."""
+    """Return a message with buffers as JSON, with the buffers in base64."""
     message = _unpack_older(data)
     message["buffers"] = [base64.b64encode(one).decode() for one in message["buffers"]]
     return json.dumps(message, default=json_default)

@@ -1,7 +1,7 @@
-"""The cells that a kernel runs now, and what an interrupt does to each.
+"""The running cells of a kernel, and the effect of an interrupt on each.
 
 ipykernel lets SIGINT raise KeyboardInterrupt wherever the main thread happens to be. That suits
-plain code; in a cell that waits it would surface in the event loop and end the kernel.
+plain code; if a cell waits, the exception would surface in the event loop and end the kernel.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _PATIENCE = 3.0
-"""Seconds in which a further interrupt of the same cell does nothing: it is being cleaned up."""
+"""Seconds in which further interrupts of a cell are ignored, because it is being cleaned up."""
 
 
 class RunningCells:
-    """The cells that run now, and what an interrupt does to each.
+    """The running cells, and the effect of an interrupt on each.
 
-    While a cell is handled on the main thread, SIGINT is collected here and cancels a job's
-    task. It raises KeyboardInterrupt only within plain code. Jobs on subshells' threads, which
-    get no signals, are cancelled by message.
+    While the main thread handles a cell, SIGINT is collected here and cancels the task of a job.
+    It raises KeyboardInterrupt only within plain code. Jobs on the threads of subshells, which
+    receive no signals, are cancelled by message.
 
     Args:
-        terminated: Called in the main thread when SIGTERM comes while a job runs there. It has
-            to end the process.
+        terminated: Called in the main thread if SIGTERM arrives while a job runs there. It must
+            end the process.
     """
 
     def __init__(self, terminated: Callable[[], Any]) -> None:
         self._terminated = terminated
         self.on_main: dict[str, Any] | None = None
-        """The request that the main thread's job cell belongs to."""
+        """The request of the job cell on the main thread; None if no job runs there."""
         self._main_task: asyncio.Task[Any] | None = None
         self._interrupted = False
         self._in_line: set[asyncio.Task[Any]] = set()
@@ -44,13 +44,13 @@ class RunningCells:
         self._cancelled = weakref.WeakKeyDictionary()
 
     def collect(self) -> Any:
-        """A cell comes on the main thread: note interrupts from now on.
+        """Collect interrupts from now on, because a cell begins on the main thread.
 
         Returns:
-            What handled SIGINT before.
+            The previous handler of SIGINT.
 
         Raises:
-            ValueError: This is another thread, which gets no signals.
+            ValueError: The current thread is another one, which receives no signals.
         """
         before = signal.signal(signal.SIGINT, self._collected)
         self._interrupted = False
@@ -63,7 +63,7 @@ class RunningCells:
             self._cancel(self._main_task)
 
     def _cancel(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a task, but not again at once: that would cut its clean-up short."""
+        """Cancel a task, unless it was just cancelled: that would cut its clean-up short."""
         now = time.monotonic()
         if now - self._cancelled.get(task, -_PATIENCE) >= _PATIENCE:
             self._cancelled[task] = now
@@ -71,7 +71,7 @@ class RunningCells:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Let SIGINT raise KeyboardInterrupt, as plain code expects it."""
+        """Let SIGINT raise KeyboardInterrupt, as plain code expects."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -85,7 +85,7 @@ class RunningCells:
 
     @contextlib.contextmanager
     def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
-        """Make a task the one that interrupts cancel."""
+        """Let interrupts cancel this task during the body."""
         if threading.current_thread() is not threading.main_thread():
             with self._lock:
                 self._elsewhere.add(task)
@@ -101,7 +101,7 @@ class RunningCells:
             one.cancel()
         if self._interrupted:
             task.cancel()
-        # Only while a job runs: plain code may be deep in C, where no handler is called.
+        # Only while a job runs: plain code may be in a C function, where no handler is called.
         before = signal.getsignal(signal.SIGTERM)
         if before is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, lambda *_: self._terminated())
@@ -115,11 +115,11 @@ class RunningCells:
     def cancel_elsewhere(self) -> None:
         """Cancel the jobs on other threads."""
         for task in self._heard_elsewhere():
-            with contextlib.suppress(RuntimeError):  # its subshell was deleted in this very moment
+            with contextlib.suppress(RuntimeError):  # its subshell was just deleted
                 self._cancel(task)
 
     async def end(self, within: float) -> None:
-        """Cancel all jobs' cells, and wait until they have ended, so long at most."""
+        """Cancel the cells of all jobs, and wait at most this many seconds for their end."""
         self.cancel_elsewhere()
         if (task := self._main_task) is not None:
             self._cancel(task)
@@ -130,16 +130,16 @@ class RunningCells:
             await asyncio.sleep(0.02)
 
     def _heard_elsewhere(self) -> set[asyncio.Task[Any]]:
-        """Tasks of other threads; a subshell that is deleted takes its loop along, and theirs."""
+        """Return the tasks of other threads; those of a deleted subshell ended with its loop."""
         with self._lock:
             self._elsewhere = {one for one in self._elsewhere if not one.get_loop().is_closed()}
             return self._elsewhere.copy()
 
     async def turn(self, lock: asyncio.Lock) -> bool:
-        """Wait in line for the main thread, but not behind a job.
+        """Wait for the main thread's lock, but not for a job.
 
         Returns:
-            Whether the caller has the lock now. If not, a job runs.
+            True if the caller now has the lock; False if a job runs.
         """
         task = asyncio.current_task()
         assert task is not None

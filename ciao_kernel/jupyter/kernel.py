@@ -1,9 +1,9 @@
-"""The Jupyter kernel: IPython, and cells that are jobs.
+"""The Jupyter kernel: IPython with job cells.
 
-A cell whose header holds directives runs as a job in an asyncio task; every other cell is
-ipykernel's own business. What is particular here is what ipykernel does not do for a cell
-that waits: interrupts that cancel it and nothing else (:mod:`ciao_kernel.jupyter.interrupts`), and
-answers to other requests meanwhile (:mod:`ciao_kernel.jupyter.side_requests`).
+A cell whose header contains directives runs as a job in an asyncio task; ipykernel runs every
+other cell. This module adds two features that ipykernel lacks for a waiting cell: interrupts that
+cancel only this cell (:mod:`ciao_kernel.jupyter.interrupts`), and answers to other requests in the
+meantime (:mod:`ciao_kernel.jupyter.side_requests`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
 
 _CLOSING = 0.5
-"""Seconds that connections get to be closed when the kernel ends."""
+"""Seconds that connections may take to close when the kernel ends."""
 
 
 class CiaoKernel(AnsweringKernel):
@@ -43,7 +43,7 @@ class CiaoKernel(AnsweringKernel):
 
     @property
     def banner(self) -> str:
-        """What `jupyter console` greets with."""
+        """Greeting of `jupyter console`."""
         hint = "`%ciao magics` lists the directives of job cells"
         return f"ciao {__version__}: {hint}\n{super().banner}"
 
@@ -60,7 +60,7 @@ class CiaoKernel(AnsweringKernel):
         cell_meta: dict[str, Any] | None = None,
         cell_id: str | None = None,
     ) -> dict[str, Any]:
-        """Run a cell: ours as a job, any other as ipykernel does."""
+        """Run a job or a ``%ciao`` command here, and any other cell as ipykernel does."""
         parent = self.get_parent("shell")
         try:
             if self._is_ours(code):
@@ -79,7 +79,7 @@ class CiaoKernel(AnsweringKernel):
                 )
             return reply
         except KeyboardInterrupt:
-            # Not in the user's code, which IPython guards, but just before or behind it.
+            # Raised just before or after the user's code, in which IPython catches it.
             # ipykernel would send no reply, and the cell would seem to run for ever.
             return self._reply(messages.interrupted(), parent)
         except Exception:  # without a reply the cell would seem to run for ever
@@ -93,23 +93,22 @@ class CiaoKernel(AnsweringKernel):
         return cells.is_job(code) or cells.command(code) is not None
 
     def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
-        """Front-ends and SoS probe in this way, and a job is never a side effect."""
+        """Reply without starting a job: front-ends and SoS send these requests as probes."""
         from ciao_kernel.errors import UsageError
 
         if silent:
             return self._reply(messages.ok(), parent)
-        # Who wanted a job must not take it for one that has succeeded.
+        # A sender that expects a job must not believe that the job has succeeded.
         error = UsageError(
-            "nothing was run: this program runs cells beside the history (store_history=False), "
-            "and no job starts in that way.",
-            "Have it run the cell with store_history=True.",
+            "nothing was run: the request had store_history=False.",
+            "The program that runs the cells must send store_history=True.",
         )
         return self._reply(messages.refusal(error), parent)
 
     async def _run_cell(
         self, code: str, user_expressions: dict[str, str], parent: dict[str, Any]
     ) -> dict[str, Any]:
-        """Run a cell of ours as a task that interrupts cancel, and nothing else does."""
+        """Run a job or a ``%ciao`` command as a task that only interrupts cancel."""
         self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
         task = asyncio.get_running_loop().create_task(self._run(code, parent))
         with self._cells.running(task, parent):
@@ -117,14 +116,14 @@ class CiaoKernel(AnsweringKernel):
             try:
                 outcome = await task
             except asyncio.CancelledError:
-                outcome = messages.interrupted()  # before the task's first step
+                outcome = messages.interrupted()  # cancelled before the task's first step
         self.shell.execution_count += 1
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
         return self._reply(outcome, parent)
 
     async def _run(self, code: str, parent: dict[str, Any]) -> dict[str, Any]:
-        """Run a job or a ``%ciao`` command; every way out is an outcome."""
+        """Run a job or a ``%ciao`` command; return an outcome even after an error."""
         from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
         from ciao_kernel.jupyter import cells
@@ -146,11 +145,11 @@ class CiaoKernel(AnsweringKernel):
         except CiaoError as error:
             return messages.refusal(error)
         except (Exception, SystemExit):
-            return messages.fault()  # SystemExit too: out of a task it would end the kernel.
+            return messages.fault()  # SystemExit too: raised by a task, it would end the kernel.
         return messages.ok()
 
     def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
-        """Make the content of an execute_reply; an error is shown in the cell, too."""
+        """Return the content of an execute_reply; also show an error in the cell."""
         if outcome["status"] == "error":
             self._send("error", {k: outcome[k] for k in ("ename", "evalue", "traceback")}, parent)
         base = {
@@ -161,7 +160,7 @@ class CiaoKernel(AnsweringKernel):
         return {**base, **outcome}
 
     def _send(self, kind: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
-        """Publish to the cell that a request belongs to, whatever else runs meanwhile."""
+        """Publish a message to the cell of a request, whatever else runs meanwhile."""
         if self.session is not None:
             self.session.send(
                 self.iopub_socket, kind, content, parent=parent, ident=self._topic(kind)
@@ -170,11 +169,11 @@ class CiaoKernel(AnsweringKernel):
     # ------------------------------------------------------------------ interrupt and end
 
     def start(self) -> None:
-        """Start the kernel, and let signals wake its loop.
+        """Start the kernel, and let signals wake its event loop.
 
-        ipykernel's handler for an awaiting cell leaves a callback for the loop, which sleeps
-        in select() and sees it when the next timer fires: `await asyncio.sleep(20)` would be
-        interrupted after 20 seconds.
+        ipykernel's handler for an awaiting cell schedules a callback, but the loop sleeps in
+        select() until the next timer fires: `await asyncio.sleep(20)` would be interrupted
+        after 20 seconds.
         """
         super().start()
         reader, writer = socket.socketpair()
@@ -188,28 +187,28 @@ class CiaoKernel(AnsweringKernel):
         if self._wake is not None and threading.current_thread() is threading.main_thread():
             other = signal.set_wakeup_fd(self._wake[1].fileno(), warn_on_full_buffer=False)
             if other not in (-1, self._wake[1].fileno()):
-                # The user's `loop.add_signal_handler` needs its own, which wakes the loop too.
+                # Keep the one of the user's `loop.add_signal_handler`, which also wakes the loop.
                 signal.set_wakeup_fd(other)
 
     def pre_handler_hook(self) -> None:
-        """Say what SIGINT does to the request that comes now."""
+        """Set the SIGINT handler for the request that begins now."""
         if self.get_parent("shell")["header"]["msg_type"] != "execute_request":
             super().pre_handler_hook()
             return
-        # In place of ipykernel's handler, which raises: before do_execute no reply would be sent,
-        # and within this hook the kernel would end.
+        # This replaces ipykernel's handler, which raises KeyboardInterrupt: no reply would be
+        # sent if it were raised before do_execute, and within this hook it would end the kernel.
         self.saved_sigint_handler = self._cells.collect()
         self._wake_on_signals()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Interrupt by message: jobs on subshells too, which ipykernel's SIGINT never reaches."""
+        """Interrupt by message; this also stops jobs on subshells, which SIGINT never reaches."""
         try:
             self._cells.cancel_elsewhere()
         finally:
             await super().interrupt_request(stream, ident, parent)
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
-        """End what runs: jobs that may outlive this kernel run on, others are stopped before."""
+        """Shut down: jobs that may outlive this kernel keep running, others are stopped first."""
         await self._wind_up()
         reply = super().do_shutdown(restart)
         if inspect.isawaitable(reply):
@@ -218,9 +217,9 @@ class CiaoKernel(AnsweringKernel):
         return result
 
     async def _wind_up(self) -> None:
-        """Tell jobs that an interrupt before was the beginning of the end, and see them end.
+        """Tell jobs that the last interrupt began a shutdown, and wait for the end of their cells.
 
-        Runs in the control thread on a shutdown, in the main one on SIGTERM.
+        Runs in the control thread on a shutdown, in the main thread on SIGTERM.
         """
         from ciao_kernel.jupyter import cells, shutdown
 
@@ -228,14 +227,14 @@ class CiaoKernel(AnsweringKernel):
         until = time.monotonic() + shutdown.LAST_WORK
         await self._cells.end(shutdown.LAST_WORK)
         await shutdown.lifetime.settled(until - time.monotonic())
-        # Connections belong to the main loop, which user's code may hold up.
+        # Connections belong to the main loop, which the user's code may block.
         closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_CLOSING):
                 await asyncio.wrap_future(closing)
 
     def _terminated(self) -> None:
-        """Take SIGTERM, which comes while a job runs, as a shutdown."""
+        """Treat a SIGTERM during a job as a shutdown."""
 
         async def end() -> None:
             try:
@@ -250,7 +249,7 @@ class CiaoKernel(AnsweringKernel):
     # ----------------------------------------------------------------- help while writing
 
     def do_complete(self, code: str, cursor_pos: int | None) -> Any:
-        """Complete directives in a header, and what IPython completes elsewhere."""
+        """Complete directives in a header; IPython completes all other text."""
         from ciao_kernel.jupyter import cells
 
         position = len(code) if cursor_pos is None else cursor_pos
@@ -270,7 +269,7 @@ class CiaoKernel(AnsweringKernel):
     def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
     ) -> Any:
-        """Explain a directive, or what IPython explains."""
+        """Explain a directive; IPython explains all other names."""
         from ciao_kernel.jupyter import cells
 
         text = cells.explain(code, cursor_pos)
@@ -279,7 +278,7 @@ class CiaoKernel(AnsweringKernel):
         return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
 
     def do_is_complete(self, code: str) -> Any:
-        """Ask for code under a header that has none."""
+        """Ask for code if a header has none below it; IPython checks all other cells."""
         from ciao_kernel.jupyter import cells
 
         answer = cells.is_complete(code)

@@ -1,4 +1,4 @@
-"""The Jupyter messages of a cell of ours: what it shows, how it ended, what completes it."""
+"""Jupyter messages of job cells and commands: output, outcome and completions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CellPublisher:
     """Sends output to one cell (:class:`ciao_kernel.display.publisher.Publisher`).
 
     Args:
-        send: Publishes a message: its type, its content, and the request that it belongs to.
+        send: Publishes a message. Takes its type, its content, and the request it belongs to.
         parent: The request that runs the cell.
     """
 
@@ -37,7 +37,7 @@ class CellPublisher:
         update: bool,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Show an output, or put it in the place of one that was shown under its name."""
+        """Show an output, or replace the output that was shown under the same ID."""
         kind = "update_display_data" if update else "display_data"
         transient = {"display_id": display_id}
         content = {"data": data, "metadata": dict(metadata or {}), "transient": transient}
@@ -45,37 +45,37 @@ class CellPublisher:
 
 
 def ok() -> Content:
-    """The outcome of a cell that did what it was to do."""
+    """Return the outcome of a successful cell."""
     return {"status": "ok"}
 
 
 def interrupted() -> Content:
-    """The outcome of a cell that was stopped."""
+    """Return the outcome of a cell that was stopped."""
     return error("KeyboardInterrupt", "", ["\x1b[31mKeyboardInterrupt\x1b[0m"])
 
 
 def fault() -> Content:
-    """The outcome after an exception that nobody expected; for use where it is handled."""
+    """Return the outcome after an unexpected exception; call it in the exception handler."""
     found = sys.exception()
     lines = traceback.format_exc().splitlines()
-    lines.append("This is a fault of the kernel, not of the cell. Please report these lines.")
+    lines.append("This is a bug in the kernel, not in the cell. Please report these lines.")
     return error(type(found).__name__, str(found), lines)
 
 
 def refusal(found: CiaoError) -> Content:
-    """The outcome of a cell with an error of ours: its sentence and its hint."""
+    """Return the outcome of a cell that raised a ciao error: its message and its hint."""
     from ciao_kernel.display.errors import colored
 
     return error(type(found).__name__, found.message, colored(found, page=True))
 
 
 def error(name: str, value: str, lines: list[str]) -> Content:
-    """The outcome of a cell that failed; ``lines`` are shown in it."""
+    """Return the outcome of a failed cell, which shows ``lines``."""
     return {"status": "error", "ename": name, "evalue": value, "traceback": lines}
 
 
 def completions(offered: Iterable[tuple[str, str]], start: int, end: int) -> Content:
-    """What may stand from ``start`` to ``end``, each with its kind for JupyterLab's menu."""
+    """Return matches for the text from ``start`` to ``end``, with kinds for JupyterLab's menu."""
     types = [
         {"start": start, "end": end, "text": match, "type": kind, "signature": ""}
         for match, kind in offered

@@ -1,4 +1,4 @@
-"""Tells an interrupt that means "stop" from one that begins the kernel's shutdown."""
+"""Distinguishes an interrupt that means "stop" from one that begins the kernel's shutdown."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pathlib import Path
 
 
 class Lifetime:
-    """Tells a stop from a shutdown (:class:`ciao_kernel.session.stopping.Lifetime`).
+    """Distinguishes a stop from a shutdown (:class:`ciao_kernel.session.stopping.Lifetime`).
 
     jupyter_client begins every shutdown and restart with an interrupt; the shutdown request
-    follows 3 to 120 ms later (measured, 8.10). Under a remote launcher none may ever come: the
-    pod is deleted, which the kernel hears as SIGTERM, 5 to 100 ms after the interrupt (measured,
-    Enterprise Gateway 3.3). Or it does not, and is killed 2 s later. So the wait is longer there.
+    follows 3 to 120 ms later (measured, 8.10). Under a remote launcher the request may never come:
+    the pod is deleted, and the kernel receives SIGTERM 5 to 100 ms after the interrupt (measured,
+    Enterprise Gateway 3.3). A kernel that receives no SIGTERM is killed 2 s later. Therefore the
+    wait is longer there.
     """
 
     _REMOTE_WAIT, _REMOTE_WAIT_WITHOUT_SIGNALS = 1.5, 3.0
     _INITS = frozenset({"tini", "dumb-init", "docker-init", "catatonit"})
-    """First processes of containers that pass signals on. A shell does not."""
+    """First processes of containers that forward signals. A shell does not."""
 
     def __init__(self) -> None:
         self._ending = threading.Event()
@@ -30,12 +31,12 @@ class Lifetime:
         self._holds = 0
 
     def end(self) -> None:
-        """The kernel was asked to shut down. Called from any thread."""
+        """Note a request to shut the kernel down. May be called from any thread."""
         self._ending.set()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Let :meth:`settled` wait for what is done within. Called from any thread."""
+        """Make :meth:`settled` wait for the end of the body. May be called from any thread."""
         with self._lock:
             self._holds += 1
         try:
@@ -45,13 +46,13 @@ class Lifetime:
                 self._holds -= 1
 
     async def settled(self, within: float) -> None:
-        """Wait, so long at most, until nothing is :meth:`held`."""
+        """Wait at most this many seconds until nothing is :meth:`held`."""
         until = time.monotonic() + within
         while self._holds and time.monotonic() < until:
             await asyncio.sleep(0.02)
 
     async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
-        """Wait so long for a shutdown; then ask whether one is known of."""
+        """Return whether a shutdown begins within this many seconds, or is ``known`` after them."""
         if "RESPONSE_ADDRESS" in os.environ:
             heard = _first_process() in self._INITS
             remote = self._REMOTE_WAIT if heard else self._REMOTE_WAIT_WITHOUT_SIGNALS
@@ -61,18 +62,18 @@ class Lifetime:
             await asyncio.sleep(0.02)
             now = time.monotonic()
             gap = now - last
-            # A process that was held up, such as frozen, has heard nothing meanwhile.
+            # A process that was suspended received no messages meanwhile: do not count that time.
             waited, last = waited + (gap if gap < 0.5 else 0.02), now
         if self._ending.is_set():
             return True
-        with contextlib.suppress(Exception):  # what nobody can tell keeps no job from its stop
+        with contextlib.suppress(Exception):  # without an answer the job is stopped
             if await known():
                 return True
         return self._ending.is_set()
 
 
 def _first_process() -> str:
-    """The name of this container's process 1."""
+    """Return the name of process 1 of this container, or "" if it cannot be read."""
     try:
         return Path("/proc/1/comm").read_text().strip()
     except OSError:
@@ -80,8 +81,8 @@ def _first_process() -> str:
 
 
 lifetime = Lifetime()
-"""This process's; the kernel ends it."""
+"""Lifetime of this process; the kernel ends it."""
 
 LAST_WORK = 5.0
-"""Seconds that a shutdown waits at most for deletions that nobody else would do; jupyter_client
-kills a kernel that takes longer."""
+"""Seconds that a shutdown waits at most for deletions that no other process would do;
+jupyter_client kills a kernel that takes longer."""

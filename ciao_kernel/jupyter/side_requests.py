@@ -1,7 +1,7 @@
 """Answers to quick requests while a job runs.
 
-ipykernel handles one request after another. A page that is loaded again asks for kernel_info, and
-shows the kernel as "unknown" until it is answered: it would be until the job ends.
+ipykernel handles one request after another. A reloaded page requests kernel_info and shows the
+kernel as "unknown" until the answer: without this module, until the job ends.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _QUICK = {
 _displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
     "displaced", default=None
 )
-"""Set while a request is answered beside a job: the request that was handled before it."""
+"""Set while a request is answered during a job: the request that was handled before it."""
 
-# Of several versions, and typed by halves: for mypy, anything.
+# Any for mypy: several versions are supported, and their types are incomplete.
 _IPythonKernel: Any = ipkernel.IPythonKernel
 _Kernel: Any = kernelbase.Kernel
 
@@ -39,14 +39,13 @@ _Kernel: Any = kernelbase.Kernel
 class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
     """ipykernel's IPython kernel, which answers quick requests while a job runs.
 
-    Whoever inherits from it sets ``_cells``, and calls :meth:`_let_quick_ones_pass` as a job
-    begins.
+    A subclass sets ``_cells``, and calls :meth:`_let_quick_ones_pass` when a job begins.
     """
 
     _cells: RunningCells
 
     def pre_handler_hook(self) -> None:
-        """Leave SIGINT to the job where one runs."""
+        """Prepare a request, but leave SIGINT to the job if this request is answered during one."""
         if _displaced.get() is None:
             super().pre_handler_hook()
 
@@ -56,7 +55,7 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
             super().post_handler_hook()
 
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
-        """Take a shell message (ipykernel 7): quick ones do not wait for a job's end."""
+        """Handle a shell message (ipykernel 7); quick requests do not wait for the job's end."""
         lock = self._main_asyncio_lock
         if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
             await super().shell_main(subshell_id, msg)
@@ -69,14 +68,14 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
             await self._answer_beside(msg)
 
     def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
-        """Take a message (ipykernel 6): as :meth:`shell_main`."""
+        """Handle a message (ipykernel 6) like :meth:`shell_main`."""
         if self._cells.on_main is not None and self._is_quick(dispatch, args):
             self.io_loop.add_callback(self._answer_beside, args[0])
         else:
             super().schedule_dispatch(dispatch, *args)
 
     def _let_quick_ones_pass(self) -> None:
-        """Answer what came before the job began and stands in line behind it (ipykernel 6)."""
+        """Answer quick requests that came before the job began and wait for it (ipykernel 6)."""
         queue = getattr(self, "msg_queue", None)
         if queue is None or self._cells.on_main is None:
             return
@@ -96,7 +95,7 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
 
     async def _dispatch_beside(self, frames: Any) -> None:
         await self.dispatch_shell(frames)
-        # Nothing else ran since dispatch_shell called set_parent: no quick handler waits.
+        # Nothing else has run since dispatch_shell called set_parent: no quick handler awaits.
         for ident, parent in (_displaced.get() or [])[:1]:
             _Kernel.set_parent(self, ident, parent, channel="shell")
         if (cell := self._cells.on_main) is not None:
@@ -104,7 +103,7 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
             self._publish_status("busy", "shell", parent=cell)
 
     def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
-        """Note which request is handled; what is printed beside a job stays the job's."""
+        """Set the current request; output that is printed during a job still belongs to the job."""
         displaced = _displaced.get()
         if displaced is None:
             super().set_parent(ident, parent, channel)
@@ -114,7 +113,7 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
 
 
 def _message_type(frames: Any) -> str:
-    """Read the type of a message without taking it apart: its header is behind the delimiter."""
+    """Return the type of a message, read from the header after the delimiter only."""
     parts = [bytes(frame) for frame in frames]
     with contextlib.suppress(ValueError, IndexError, KeyError, TypeError):
         kind: str = json.loads(parts[parts.index(b"<IDS|MSG>") + 2])["msg_type"]

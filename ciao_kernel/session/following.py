@@ -63,7 +63,7 @@ class Following:
     async def shown(self) -> Status:
         """Wait until everything is shown; return the job's last status.
 
-        A cancellation ends only the wait. Events are shown until the job or :meth:`end` ends this.
+        A cancellation ends only the wait. Events are shown until the job ends, or by :meth:`end`.
 
         Raises:
             JobLost: No status was received.

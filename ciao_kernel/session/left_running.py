@@ -97,7 +97,7 @@ def _process(owner: str) -> tuple[str, str]:
 def _lives(number: str, made: float) -> bool:
     """Return whether the process that had this ID when a job was made is still alive.
 
-    Each pod counts from 1, so an ID from another pod also belongs to a process or thread here.
+    Each pod counts from 1, so an ID from another pod may also belong to a process or thread here.
     """
     import psutil
 

@@ -9,7 +9,7 @@ from ciao_kernel.plugins import Backend, Builder
 from ciao_kernel.session.plugin_registry import Registry
 
 _AUTO = "auto"
-"""Value with which a cell replaces a name in the settings by automatic selection."""
+"""Value that requests automatic selection, instead of the name in the settings."""
 
 
 def available(registry: Registry, settings: Settings) -> list[Backend]:
@@ -55,7 +55,7 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
             raise
         raise SpecError(
             f"no single builder supports {_written(spec.build.wishes, registry)}.",
-            "Move the content of one into the file of the other, or use an image that has it.",
+            "Move one directive's content into the other's file, or use an image that has it.",
             directive="framework",
         ) from None
 

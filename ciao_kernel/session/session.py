@@ -15,6 +15,7 @@ from typing import Any
 
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import imports
+from ciao_kernel.delivery.files import listed
 from ciao_kernel.delivery.variables import deliver
 from ciao_kernel.errors import BackendError, JobError, SpecError
 from ciao_kernel.magics import build_spec, parse, render
@@ -39,6 +40,9 @@ from ciao_kernel.session.following import Following
 from ciao_kernel.session.owner import me
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Endless, Lifetime, Stopper
+
+_LISTED = 8
+"""So many paths are named in a notice at most."""
 
 
 class Session:
@@ -293,7 +297,7 @@ class Session:
         return selection.available(self.registry, self.settings)
 
     def backend(self, asked: str | None) -> Backend:
-        """Return the backend for a cell, by the name in the cell, if any."""
+        """Return the backend that a cell names, or the default backend."""
         return selection.backend(asked, self.registry, self.settings)
 
     def _goes(self, spec: JobSpec) -> bool:
@@ -310,10 +314,10 @@ def _travelling(plan: Plan) -> Iterator[str]:
     """Yield notices about the files that are sent with the code."""
     source = plan.source
     if source.modules:
-        names = ", ".join(file.path for file in source.modules)
+        names = listed([file.path for file in source.modules], _LISTED)
         yield f"included, because the code imports them: {names}"
     if plan.spec.inputs:
-        stored = ", ".join(file.path for file in source.files if file.data is not None)
+        stored = listed([file.path for file in source.files if file.data is not None], _LISTED)
         yield f"included, because %input names them: {stored}"
     yield from source.notes
 

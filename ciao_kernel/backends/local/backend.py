@@ -70,7 +70,7 @@ class LocalBackend:
             if needed and not found:
                 raise EnvironmentFault(
                     f"{python} has no package {package}, which this job "
-                    + ("imports." if package in plan.source.imports else "is started by."),
+                    + ("imports." if package in plan.source.imports else "needs to start."),
                     f"Install it (in a plain cell: %pip install {plan.framework.requirement}), "
                     "or name another interpreter with %python=….",
                 )

@@ -1,4 +1,4 @@
-"""Follows a local job: yields its replicas' log files and its status once and in order.
+"""Follows a local job: yields its log lines and its status, exactly once and in order.
 
 It polls, because the standard library has no file events. A read of a file that did not grow takes
 a few microseconds, so even 64 replicas at 20 reads per second need less than 1 % of a core.
@@ -20,7 +20,7 @@ from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
 _QUICK, _SLOW = 0.01, 0.05
-"""Seconds between two polls: during the first seconds, and later."""
+"""Seconds between two polls: in the first seconds, when a first line is expected, and later."""
 _QUICK_FOR = 3.0
 _CHECK = 0.5
 """Seconds between two checks that the supervisor is alive."""
@@ -85,7 +85,7 @@ class LogReader:
     """Reads one growing file and cuts it into whole lines.
 
     Args:
-        replica: Whose log it is.
+        replica: Replica that writes the log.
         path: The file; it may not exist yet.
     """
 

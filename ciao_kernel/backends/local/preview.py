@@ -1,4 +1,4 @@
-"""The text of ``%dryrun``: shows the job without a start."""
+"""The text of ``%dryrun``: describes a run without starting it."""
 
 from __future__ import annotations
 

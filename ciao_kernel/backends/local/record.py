@@ -74,7 +74,7 @@ class Folder:
         replace(self.status_file, status)
 
     def touch_status(self) -> None:
-        """Give a heartbeat: other machines see that the supervisor is alive."""
+        """Update the heartbeat, which shows other machines that the supervisor is alive."""
         with contextlib.suppress(OSError):
             os.utime(self.status_file)
 

@@ -105,7 +105,7 @@ class Store:
         folder = self.folder(job)
         asked = _asked(folder, job)
         if asked is None:
-            return  # Another process is deleting it, and has stopped it.
+            return  # Another process is deleting the job, and stops it first.
         try:
             record = folder.read_status()
         except ValueError:  # A power cut may leave it empty: the supervisor is unknown.

@@ -100,7 +100,7 @@ def _words(error: Exception) -> str:
 
 
 def _adapter(context: ssl.SSLContext) -> requests.adapters.HTTPAdapter:
-    """Return an adapter whose connections share one context: reading authorities takes 30 ms."""
+    """Return an adapter whose connections share a context: reading authorities takes some 30 ms."""
     import requests
 
     class Adapter(requests.adapters.HTTPAdapter):

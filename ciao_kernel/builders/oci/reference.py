@@ -88,8 +88,9 @@ def parse(text: str) -> Reference:
         path = f"library/{path}"
     host = _HOST.fullmatch(first)
     if not host or (host[1] and int(host[1]) not in _PORTS):
-        hint = "A registry is a host: ghcr.io, localhost:5000."
-        raise _wrong(text, f"{first} is not a valid host", hint)
+        raise _wrong(
+            text, f"{first} is not a host", "A registry is a host: ghcr.io, localhost:5000."
+        )
     if len(path) > _LONGEST or not _REPOSITORY.fullmatch(path):
         shown = path.removeprefix("library/")
         hint = "A repository has lower case letters and digits, with . _ - in between."

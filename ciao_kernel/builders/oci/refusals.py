@@ -23,11 +23,11 @@ _PASSING = ("BLOB_UPLOAD", "MANIFEST_BLOB_UNKNOWN")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer.
+    """An answer that was read.
 
     Args:
         code: The HTTP status.
-        headers: Headers of the answer.
+        headers: Headers, with case-insensitive names.
         body: Body of the answer, up to the limit for reading.
         url: Address of the answer, after all redirects.
     """
@@ -54,7 +54,7 @@ class Asker:
 
     @property
     def login(self) -> str:
-        """Return a hint how to authenticate."""
+        """Return the hint for authentication."""
         return (
             f"`docker login {self.registry}` on this machine; or name a Secret that has the "
             "password: %pushSecret=…."
@@ -161,11 +161,13 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
     if code in (401, 403):
         return _forbidden(answer, asker, what, said)
     if code == 404 and "NAME_UNKNOWN" in said:
-        hint = "Is the name right? In some registries, the repository must be created first."
+        hint = "Is the name right? Some registries require a repository or project first."
         return RegistryFault(f"the registry {host} has no such repository{doing}.", hint, code=code)
     if code == 413:
         hint = "The limit is set by its administrator, or in a proxy before it."
-        return RegistryFault(f"the upload is too large for {host}{doing}.", hint, code=code)
+        return RegistryFault(
+            f"the upload is too large for the registry {host}{doing}.", hint, code=code
+        )
     if code == 429:
         return RegistryFault(
             f"the registry {host} gets too many requests{doing}{told}.",
@@ -177,7 +179,7 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
         return RegistryFault(f"the registry {host} speaks https, not http.", hint, code=code)
     if code < 400:
         return RegistryFault(
-            f"{host} does not answer like a registry{doing}: its status is {code}.",
+            f"{host} does not answer like a registry{doing}: the status is {code}.",
             "Is the host right, or is a proxy's login page in between?",
             code=code,
         )

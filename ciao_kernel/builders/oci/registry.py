@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
 _UPLOADS = (30.0, 300.0)
-"""The same for requests with a body. The first also limits a pause of the upload; the second is
-long, since a registry assembles the blob before it answers."""
+"""The same for requests with a body. The first also limits how long the registry may stall the
+upload; the second is long, since a registry assembles the blob before it answers."""
 _LONGEST = 4 << 20
 """Largest answer, in bytes, that is not a layer: the limit of registries for a manifest."""
 _SHORT = 64 << 10

@@ -130,8 +130,8 @@ class Repository:
         """Mount a blob of another repository of this registry into this one.
 
         Returns:
-            True if it was mounted, and the address of an upload if the registry opened an upload
-            instead, which can be used for any blob; "" if not.
+            True and "" if the blob was mounted. Otherwise False and the address of an upload that
+            the registry opened instead, usable for any blob; "" if it opened none.
 
         Raises:
             RegistryFault: The registry refuses.
@@ -205,7 +205,7 @@ class Pieces:
         self._answer, self._size, self._name = answer, size, name
         # Not named "tell": requests would mistake it for the method of a file.
         self.heard: Callable[[int], None] = lambda done: None
-        """Called after each piece with the number of bytes so far; its exceptions end the upload."""
+        """Called with the number of bytes after each piece; its exceptions end the upload."""
 
     def __len__(self) -> int:
         """Return the size, which requests uses as Content-Length."""

@@ -9,7 +9,7 @@ _PIECE = 1 << 20
 
 
 class Unpacked:
-    """The tar of a layer, with gzip or uncompressed; memory is limited also for high compression.
+    """Tar of a layer, gzipped or not; decompressed in pieces of limited size.
 
     Raises:
         ValueError: The compression is not supported here.

@@ -97,7 +97,7 @@ class Curves:
 def _sample(data: bytes, wishes: tuple[tuple[bytes, ...], ...]) -> bytes:
     """Return the last lines, and the few earlier lines that contain a rarely named metric.
 
-    Each earlier line follows the line before it, and the last line that names its epoch.
+    Each earlier line comes with the line before it, and the last line that names its epoch.
     """
     cut = data.find(b"\n", len(data) - _SAMPLE) + 1
     epochs = [match.span() for match in _EPOCH.finditer(data, 0, cut)]

@@ -1,1 +1,1 @@
-"""The home in SoS notebooks: ``language`` runs in SoS, ``inside`` in the ciao kernel."""
+"""Support for SoS notebooks: ``language`` runs in SoS, ``kernel_side`` in the ciao kernel."""

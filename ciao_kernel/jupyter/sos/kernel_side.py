@@ -1,7 +1,7 @@
-"""What SoS asks of a ciao kernel: variables in and out, and what is to say of them.
+"""Functions that SoS calls in a ciao kernel: exchange, preview and expand variables.
 
-language.py sends one line that calls :func:`take`, :func:`take_file`, or :func:`ask` for
-one of the others. Nothing but what the user asked for is left in the namespace.
+language.py sends one line that calls :func:`take`, :func:`take_file`, or, for the other
+functions, :func:`ask`. Only variables that the user requested are added to the namespace.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Any
 from ciao_kernel import __version__
 
 ANSWER = "application/vnd.ciao.answer+json"
-"""MIME type of an answer. A thread of the user's may display something beside it."""
+"""MIME type of an answer. A thread of the user may display other data meanwhile."""
 
 _MOST_LINES = 40
 _MOST_CHARACTERS = 4000
 
 
 def take(namespace: MutableMapping[str, Any], pickled: str) -> None:
-    """Put variables into the user's namespace: a pickled dictionary as Base64."""
+    """Put variables into the user's namespace, from a pickled dictionary as Base64."""
     namespace.update(pickle.loads(base64.b64decode(pickled)))
 
 
 def take_file(namespace: MutableMapping[str, Any], path: str) -> None:
-    """Put variables into the user's namespace: a pickled dictionary that lies in a file."""
+    """Put variables into the user's namespace, from a pickled dictionary in a file."""
     namespace.update(pickle.loads(Path(path).read_bytes()))
 
 
 def ask(namespace: dict[str, Any], mark: str, function: str, *arguments: Any) -> None:
-    """Send what a function of this module returns to who asked.
+    """Call a function of this module, and send its result to SoS.
 
-    A display, not a result: ``_`` stays what the user left in it.
+    The result is sent as display data, not as the cell's result: ``_`` keeps its value.
 
     Args:
-        namespace: The user's.
-        mark: Tells this answer from a late one.
-        function: Its name.
-        arguments: What it gets beside the namespace.
+        namespace: The user's namespace.
+        mark: Distinguishes this answer from a late one.
+        function: Name of the function.
+        arguments: Further arguments, after the namespace.
     """
     from IPython.display import publish_display_data
 
@@ -52,12 +52,15 @@ def ask(namespace: dict[str, Any], mark: str, function: str, *arguments: Any) ->
 
 
 def give(namespace: dict[str, Any], expressions: Mapping[str, str]) -> dict[str, list[str]]:
-    """The values of expressions under their names: each pickled, as Base64, or why it is not."""
+    """Return for each name the pickled value of its expression as Base64, and an error text.
+
+    One of the two texts is empty.
+    """
     answers = {}
     for name, text in expressions.items():
         try:
             pickled = pickle.dumps(eval(text, namespace))
-        except Exception as error:  # the expression's, or whatever the value's type raises
+        except Exception as error:  # raised by the expression, or by the type of its value
             answers[name] = ["", _said(error)]
         else:
             answers[name] = [base64.b64encode(pickled).decode(), ""]
@@ -65,14 +68,14 @@ def give(namespace: dict[str, Any], expressions: Mapping[str, str]) -> dict[str,
 
 
 def evaluate(namespace: dict[str, Any], expression: str) -> str:
-    """The value of an expression that is text."""
+    """Return the value of an expression as text."""
     return str(eval(expression, namespace))
 
 
 def preview(namespace: dict[str, Any], item: str) -> list[str]:
-    """Type and size of a variable or an expression, and its beginning.
+    """Return type and size of a variable or an expression, and the beginning of its text.
 
-    SoS asks for names of files too, and leaves out an answer that starts with "Unknown variable".
+    SoS also asks for file names, and ignores an answer that starts with "Unknown variable".
     """
     from IPython.lib.pretty import pretty
 
@@ -93,12 +96,12 @@ def preview(namespace: dict[str, Any], item: str) -> list[str]:
 
 
 def session(namespace: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The versions of ciao, of Python, and of the modules that the user imported."""
+    """Return the versions of ciao, of Python, and of the modules that the user imported."""
     versions = {"ciao": __version__, "Python": sys.version}
     for value in list(namespace.values()):
-        # Of its type, for isinstance asks an object too, and a closed client's raises.
+        # Not isinstance: it also asks the object for its class, and a closed client raises then.
         if issubclass(type(value), ModuleType):
-            with contextlib.suppress(Exception):  # a module that is loaded when it is used
+            with contextlib.suppress(Exception):  # a module that is loaded at its first use
                 if isinstance(value.__version__, str):
                     versions[value.__name__] = value.__version__
     return list(versions.items())
@@ -106,7 +109,7 @@ def session(namespace: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _described(value: Any) -> str:
     kind = type(value).__name__
-    with contextlib.suppress(Exception):  # whatever the value's type raises
+    with contextlib.suppress(Exception):  # any error that the value's type raises
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple):
             return f"{kind} of shape {shape}"

@@ -1,7 +1,7 @@
-"""The language module for SoS: ``%use Ciao`` and what goes between it and other languages.
+"""The language module for SoS: ``%use Ciao``, and exchange of variables with other languages.
 
-SoS loads it in its own process, by the entry point group ``sos_languages``, and makes a new object
-for every magic. Nothing of ciao imports it, for only here SoS is sure to be installed.
+SoS loads this module in its own process, by the entry point group ``sos_languages``, and makes a
+new object for every magic. No part of ciao imports this module, because SoS is an optional package.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ciao_kernel import __version__
 from ciao_kernel.jupyter.sos import kernel_side
 
 _LOOK = 0.5
-"""Seconds between two looks at whether the kernel lives, while SoS waits for it."""
+"""Seconds between two checks that the kernel is alive, while SoS waits for it."""
 _LARGE = 1024 * 1024
-"""Bytes of a value from which a file is tried first: a message can hold values only as source,
-and IPython takes up to a second for a megabyte of it."""
+"""Size in bytes above which a value is first sent through a file: a message can contain values
+only as source code, and IPython takes up to a second for a megabyte of it."""
 _READY = 60.0
-"""Seconds that a kernel gets to start again."""
+"""Seconds that a kernel may take to become ready."""
 
 
 class KernelDied(Exception):
-    """The kernel's process ended while SoS waited for its answer; a cell shows it."""
+    """The kernel's process ended while SoS waited for its answer; a cell shows this error."""
 
 
 class _Refused(Exception):
-    """The kernel could not do what was asked; the text is its error's."""
+    """The kernel could not fulfil the request; the text is that of the kernel's error."""
 
 
 class Ciao:
-    """Ciao as a language of SoS. The names are SoS' own.
+    """Ciao as a language of SoS, which prescribes the names of methods and attributes.
 
     Args:
-        sos_kernel: SoS.
-        kernel_name: The kernelspec that the cell's kernel was started from.
+        sos_kernel: The kernel of SoS.
+        kernel_name: The kernelspec of the cell's kernel.
     """
 
     supported_kernels: ClassVar = {"Ciao": ["ciao"]}
@@ -67,45 +67,45 @@ class Ciao:
                 _watch_restarts(sos_kernel, manager, name)
 
     async def get_vars(self, names: list[str], as_var: str | None = None) -> None:
-        """``%get``: put variables of SoS into the kernel's plain cells."""
+        """Put variables of SoS into the kernel's plain cells (``%get``)."""
         for name in names:
             if not (as_var or name).isidentifier():  # "run.losses", which no cell could read
-                self.sos_kernel.warn(f"%get cannot make {name} in Ciao: --as NAME gives it a name")
+                self.sos_kernel.warn(f"%get cannot create {name} in Ciao: rename it by --as NAME")
                 continue
             try:
                 pickled = pickle.dumps({as_var or name: env.sos_dict[name]})
-            except Exception as error:  # whatever the value's type raises
+            except Exception as error:  # any error that the value's type raises
                 self.sos_kernel.warn(f"%get cannot send {name}: {error}")
                 continue
             reply = await self._send(pickled)
             if reply["status"] != "ok":
-                self.sos_kernel.warn(f"%get cannot make {name} in Ciao: {_error(reply)}")
+                self.sos_kernel.warn(f"%get cannot create {name} in Ciao: {_error(reply)}")
 
     def put_vars(
         self, items: list[str], to_kernel: str | None = None, as_var: str | None = None
     ) -> dict[str, Any]:
-        """``%put``: return variables of the kernel, which SoS passes on."""
+        """Return variables of the kernel, which SoS passes on (``%put``)."""
         asked = {as_var or item: item for item in items}
         values: dict[str, Any] = {}
         try:
             answers = self._ask("give", asked)
-        except Exception as error:  # nobody answers any more
+        except Exception as error:  # the kernel does not answer any more
             answers = {name: ["", str(error)] for name in asked}
         for name, (pickled, fault) in answers.items():
             if not fault:
                 try:
                     values[name] = pickle.loads(base64.b64decode(pickled))
-                except Exception as error:  # of a type that SoS does not know
+                except Exception as error:  # the type is not available in SoS's process
                     fault = f"{type(error).__name__}: {error}"
             if fault:
                 self.sos_kernel.warn(f"%put cannot send {asked[name]}: {fault}")
         if to_kernel not in (None, "SoS"):
-            # SoS goes on with this very list, and hands on nothing if one is missing.
+            # SoS keeps using this list object, and passes nothing on if an item has no value.
             items[:] = [asked[name] for name in values]
         return values
 
     def expand(self, text: str, sigil: str) -> str:
-        """``%expand --in Ciao``: fill in expressions of the kernel's variables."""
+        """Fill in expressions of the kernel's variables (``%expand --in Ciao``)."""
         if sigil != "{ }":
             from sos.parser import replace_sigil
 
@@ -114,16 +114,16 @@ class Ciao:
         return filled
 
     def preview(self, item: str) -> tuple[str, str]:
-        """``%preview``: return what a value is and how it begins. SoS takes only text."""
+        """Return a value's description and its beginning (``%preview``). SoS takes only text."""
         description, text = self._ask("preview", item)
         return description, text
 
     def sessioninfo(self) -> list[tuple[str, str]]:
-        """``%sessioninfo``: return versions."""
+        """Return versions (``%sessioninfo``)."""
         return [(name, version) for name, version in self._ask("session")]
 
     async def _send(self, pickled: bytes) -> dict[str, Any]:
-        """Hand variables to the kernel; return its reply."""
+        """Send variables to the kernel; return its reply."""
         if len(pickled) > _LARGE:
             with tempfile.NamedTemporaryFile(prefix="ciao-") as file:
                 file.write(pickled)
@@ -142,8 +142,8 @@ class Ciao:
         """Call a function of :mod:`ciao_kernel.jupyter.sos.kernel_side` and return its answer.
 
         Raises:
-            _Refused: It raised.
-            KernelDied: Nobody answers any more.
+            _Refused: The function raised an error, or gave no answer.
+            KernelDied: The kernel's process has ended.
         """
         mark = uuid.uuid4().hex
         code = _call("ask", mark, function, *arguments)
@@ -157,7 +157,7 @@ class Ciao:
 
 
 def _call(function: str, *arguments: Any) -> str:
-    """A cell that calls a function of ``inside`` with the user's namespace."""
+    """Return a cell that calls a function of ``kernel_side`` with the user's namespace."""
     module = kernel_side.__name__
     given = ", ".join(["globals()", *map(repr, arguments)])
     return f"__import__({module!r}, fromlist=['*']).{function}({given})"
@@ -168,10 +168,10 @@ def _error(content: Mapping[str, Any]) -> str:
 
 
 def _settle(client: Any) -> None:
-    """Let a client take all that its kernel has said while it started.
+    """Let a client read all messages that its kernel sent during the start.
 
-    SoS takes any "idle" for the end of its cell: a late one of the kernel's start would cost the
-    first cell its output.
+    SoS treats any "idle" as the end of its cell: after a late "idle" of the kernel's start, the
+    output of the first cell would be lost.
     """
     client.execute_interactive("", silent=True, store_history=False, timeout=_READY)
 
@@ -179,8 +179,8 @@ def _settle(client: Any) -> None:
 def _watch(client: Any, manager: Any, name: str) -> None:
     """Let SoS notice that a kernel died.
 
-    While a cell runs, SoS asks its client again and again for a reply, and for nothing else: a
-    kernel that died would keep SoS and all other languages waiting for ever.
+    While a cell runs, SoS only polls its client for a reply: if the kernel died, SoS and all
+    other languages would wait for ever.
     """
     channel = client.shell_channel
     ready = channel.msg_ready
@@ -194,7 +194,7 @@ def _watch(client: Any, manager: Any, name: str) -> None:
             if not manager.is_alive():
                 raise KernelDied(
                     f"the kernel {name} died. The next cell starts it again, without its "
-                    "variables. A job on a cluster runs on: `%ciao jobs` lists it."
+                    "variables. Jobs on a cluster keep running: `%ciao jobs` lists them."
                 )
             looked = time.monotonic()
         return False
@@ -203,10 +203,10 @@ def _watch(client: Any, manager: Any, name: str) -> None:
 
 
 def _watch_restarts(sos_kernel: Any, manager: Any, name: str) -> None:
-    """Let SoS use a kernel that it has started again.
+    """Let SoS use a kernel that it has restarted.
 
-    SoS then makes a client and sends the cell at once. A kernel that is faster than the client's
-    subscription says "busy" to nobody, and SoS waits for that word for ever.
+    SoS then makes a client and sends the cell at once. If the kernel is faster than the client's
+    subscription, its "busy" is lost, and SoS waits for it for ever.
     """
     make = manager.client
 

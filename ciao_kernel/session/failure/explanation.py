@@ -65,7 +65,7 @@ def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
 
 
 def _culprit(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
-    """Return the replica to blame: the first that failed, unless another one caused that."""
+    """Return the replica to blame: the first that failed, or the cause of that failure."""
     failed = [one.replica for one in status.replicas if one.state is State.FAILED]
     first = status.decided_by or (failed[0] if failed else None)
     if first is None or first not in found or not found[first].consequence:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Errors of a replica after another replica is gone: the cause is in the other replica.
+# Errors that the end of another replica causes: the original error is in that replica.
 _CONSEQUENCE = re.compile(
     r"(?i:Connection ?(?:reset|closed|refused|aborted)|Broken ?pipe|Socket closed)"
     r"|UnavailableError|AbortedError|CancelledError|DistNetworkError|DistBackendError"
@@ -86,7 +86,7 @@ class Trace:
 
     @property
     def consequence(self) -> bool:
-        """Return whether the error is typical for a replica after another replica is gone."""
+        """Return whether the error is a typical effect of another replica's end."""
         return _CONSEQUENCE.search(self.error) is not None
 
     def same_as(self, other: Trace | None) -> bool:

@@ -55,7 +55,7 @@ def test_it_runs_as_it_stands(
     texts = [ANSI.sub("", "".join(out.get("text", "") for out in cell.outputs)) for cell in cells]
     assert len(cells) == 4
     for text in texts:
-        assert "taking along, because the code imports them: images/" in text
+        assert "included, because the code imports them: images/" in text
         assert "[worker-0] y = 3.00 x + 2.00\n" in text
     assert ["[build] " in text for text in texts] == [False, False, True, True]
     assert all("[worker-0] pass error\n[worker-0] 1 1.28" in text for text in texts[1:])

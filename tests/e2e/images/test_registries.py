@@ -142,7 +142,7 @@ def test_who_has_no_right_is_told_and_leaves_nothing(
 ) -> None:
     base, repository = local_cluster.image("tools"), f"tests/{secrets.token_hex(4)}"
     says = {
-        None: f"the registry {registry.host} asks who you are",
+        None: f"the registry {registry.host} requires authentication",
         STRANGER: f"the registry {registry.host} does not accept the credentials of owner",
     }
     if registry.kind.auth == "token":  # with passwords alone, all may do all

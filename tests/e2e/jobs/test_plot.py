@@ -46,4 +46,4 @@ def test_who_attaches_sees_the_curves_of_each_replica(team: Team) -> None:
     lines = picture["text/plain"].splitlines()
     assert [line.split()[:2] for line in lines] == [["loss", "worker-0"], ["loss", "worker-1"]]
     assert all(line.endswith("0.02 at step 49") for line in lines)
-    assert "no line with `losss` was seen; seen were: loss." in cell.text
+    assert "no line with `losss` was found; names found: loss." in cell.text

@@ -92,9 +92,9 @@ def test_a_secret_is_for_the_cell_that_names_it(kernel: Kernel) -> None:
     team = Namespace("team", {"push": config(kernel.near)})
     assert kernel.run("print(1)", team, "push", None).image
 
-    with pytest.raises(RegistryFault, match="asks who you are"):
+    with pytest.raises(RegistryFault, match="requires authentication"):
         kernel.run("print(2)", team, None, None)
-    with pytest.raises(RegistryFault, match="asks who you are"):
+    with pytest.raises(RegistryFault, match="requires authentication"):
         kernel.run("print(3)", None, None, None)
     assert kernel.run("print(4)", team, "push", None).image
 

@@ -20,7 +20,7 @@ NO_PYTHON = bytes(10240)
 
 
 @pytest.mark.parametrize(
-    ("blob", "why"), [(ZSTD, "it is packed with zstd"), (NO_PYTHON, "has no python3")]
+    ("blob", "why"), [(ZSTD, "it is compressed with zstd"), (NO_PYTHON, "no python3 was found")]
 )
 def test_a_pod_takes_over_an_image_that_cannot_be_looked_into(
     serve: Callable[..., FakeRegistry], tmp_path: Path, blob: bytes, why: str

@@ -171,4 +171,6 @@ def test_errors_are_coloured_and_commands_are_spelt_as_they_are_typed(ciao: User
     ciao.file("train.py", QUICK)
     terminal = ciao.terminal("run", "-d", "--name", "far", "train.py")
     assert terminal.wait() == 0
-    assert terminal.screen()[0].startswith("far runs by itself. `ciao attach far` follows it")
+    assert terminal.screen()[0].startswith(
+        "far runs in the background. `ciao attach far` follows it"
+    )

@@ -33,7 +33,7 @@ def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Kernel) -> None:
 
     assert done.status == "ok", done.text
     assert done.text.count("read {'hidden': [64, 10]}") == 2
-    assert "taking along, because %input names them: input/sizes.json" in done.text
+    assert "included, because %input names them: input/sizes.json" in done.text
 
 
 def test_a_job_gets_the_value_of_the_moment(kernel: Kernel) -> None:

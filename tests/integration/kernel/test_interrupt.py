@@ -281,7 +281,7 @@ def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) ->
         request = kernel.execute(command)
         kernel.wait_running(request, place)
         stop(kernel, request)
-        kernel.wait_text(request, "runs on")
+        kernel.wait_text(request, "keeps running")
         works(kernel)
     assert place.judged()["long"] == "Running"
     assert len(place.replicas()) == 2

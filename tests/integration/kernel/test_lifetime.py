@@ -207,5 +207,5 @@ def test_a_fault_of_ciao_ends_the_cell(start_kernel: Start) -> None:
     ).done
     request = kernel.run(JOB + "print(1)")
     assert request.error == "ZeroDivisionError"
-    assert "a fault of the kernel" in request.of("error")[0]["traceback"][-1]
+    assert "a bug in the kernel" in request.of("error")[0]["traceback"][-1]
     assert kernel.run("print('alive')").text == "alive\n"

@@ -104,7 +104,7 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     for replica in ("worker-0", "worker-1"):
         assert text.count(f"[{replica}] step") == 10
         assert f'[{replica}] {{"step": 100, "loss": NaN}}\n' in text
-    assert text.count("%plot: no line with `losss` was seen; seen were: loss, accuracy.\n") == 1
+    assert text.count("%plot: no line with `losss` was found; names found: loss, accuracy.\n") == 1
     # The wish is in the job's header: who attaches sees the same.
     (folder,) = place.job_folders()
     again = kernel.run(f"%ciao attach {folder.name}")
@@ -139,7 +139,7 @@ def test_a_job_that_is_over_is_not_stopped(kernel: Any, place: Place) -> None:
     assert kernel.run("print(_job.state)").text == "Succeeded\n"
     (folder,) = place.job_folders()
     again = interrupted_at_the_end(kernel, f"%ciao attach {folder.name}")
-    assert "runs on" not in again.text
+    assert "keeps running" not in again.text
     # What an end brings with it comes all the same.
     last = interrupted_at_the_end(kernel, "%cleanPolicy=all\n" + SHORT)
     assert "and its files are removed (%cleanPolicy=all).\n" in last.text

@@ -507,7 +507,7 @@ def test_what_travels_is_what_the_replica_finds(jobs: Place) -> None:
     assert "not-asked-for" not in shown[1]
     assert "./conf/deep/b.yaml" in shown[1]
     assert shown[2] == "tool"
-    assert "taking along, because the code imports them: helper.py, pkg/__init__.py" in (
+    assert "included, because the code imports them: helper.py, pkg/__init__.py" in (
         ended.display.notices
     )
 

@@ -64,13 +64,13 @@ def test_a_detached_job_is_attached_from_another_session(jobs: Place) -> None:
         assert ended.display.begun == 0
         name = ended.result.name
         assert f"%ciao attach {name}" in ended.display.notices
-        assert "When it is over it stays" in ended.display.notices
+        assert "It is kept after its end" in ended.display.notices
 
         other, display = jobs.session(), Recorder()
         following = asyncio.ensure_future(other.attach(name, display))
         await display.until("ready\n")
         await interrupted(following)
-        assert "runs on" in display.notices
+        assert "keeps running" in display.notices
         (job, status), *more = await other.jobs()
         assert not more
         assert job.detached
@@ -416,7 +416,7 @@ def test_an_interrupt_spares_a_job_that_outlives_an_ending_kernel(jobs: Place) -
                 running.display.notices
             )
             if ending:
-                await wait(lambda one=running: f"{name} runs on." in one.display.notices)  # noqa: B023
+                await wait(lambda one=running: f"{name} keeps running." in one.display.notices)  # noqa: B023
             backend, job, status = await running.session.find(name)
             async with asyncio.timeout(60):
                 while not ending and not status.over:

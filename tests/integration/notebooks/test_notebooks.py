@@ -105,7 +105,7 @@ def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:
 
     notebook = _run("mixed.ipynb", tmp_path)
 
-    assert "taking along, because the code imports them: digits_net.py" in _lines(
+    assert "included, because the code imports them: digits_net.py" in _lines(
         _job_cell(notebook)
     )
     work = next((tmp_path / "storage" / "jobs").iterdir()) / "work"

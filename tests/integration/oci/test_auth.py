@@ -165,7 +165,7 @@ def test_nobody_is_asked_who_he_is(serve: Serve, user: Make, kind: str) -> None:
     fault = kernel.fault(lambda: go(kernel, fake))
 
     assert fault.code == 401
-    assert fault.message.startswith(f"the registry {fake.host} asks who you are (pu")
+    assert fault.message.startswith(f"the registry {fake.host} requires authentication (pu")
     assert fault.hint.startswith(f"`docker login {fake.host}`")
     assert len(fake.manifests) == 2
 
@@ -288,9 +288,9 @@ def test_a_token_server_has_to_be_an_address(serve: Serve, user: Make, realm: st
         (200, b"[1]", "sent no token"),
         (200, '{"token": "ü"}'.encode(), "sent no token"),
         (200, b'{"token": "a\\r\\nX: b"}', "sent no token"),
-        (404, b"", "said 404"),
-        (302, b"", "said 302"),
-        (500, b"hunter2", "said 500"),
+        (404, b"", "answered 404"),
+        (302, b"", "answered 302"),
+        (500, b"hunter2", "answered 500"),
     ],
 )
 def test_a_token_server_that_gives_none(
@@ -342,7 +342,7 @@ def test_a_token_server_that_is_busy_for_long(serve: Serve, user: Make) -> None:
     fault = kernel.fault(lambda: go(kernel, fake))
 
     assert "token server" in fault.message
-    assert "is asked too often" in fault.message
+    assert "gets too many requests" in fault.message
     assert fault.hint.startswith("Try again in 60 min")
     assert fake.lines().count("GET /token") == 1
 

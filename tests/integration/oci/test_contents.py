@@ -117,7 +117,7 @@ def test_a_layer_that_is_not_what_its_digest_says(
 
     fault = kernel.fault(lambda: look(kernel, fake, tmp_path))
 
-    assert "is not what its digest says" in fault.message
+    assert "does not match its digest" in fault.message
     assert not list(tmp_path.rglob("*.json"))
     push(fake, other)
     assert own in fake.manifests["bases/python", "1"][1].decode()

@@ -88,20 +88,20 @@ def test_what_passes_is_waited_for(
     ("method", "status", "said", "why", "most"),
     [  # of PUTs there are two, for the config is sent beside the layer
         ("POST", 405, "", "is read-only (push to {host}/team/cells)", 1),
-        ("POST", 403, "", "asks who you are (push to {host}/team/cells)", 2),
-        ("PUT", 413, "", "takes nothing so large", 2),
+        ("POST", 403, "", "requires authentication (push to {host}/team/cells)", 2),
+        ("PUT", 413, "", "upload is too large", 2),
         ("POST", 403, "DENIED: project is in read-only mode", "is read-only (push", 2),
         ("POST", 503, "UNAVAILABLE: read only", "is read-only (push", 5),
         ("PUT", 507, "", "is full (push to {host}/team/cells).", 2),
         ("PUT", 500, "UNKNOWN: no space left on device", "is full (push to", 2),
         ("PUT", 412, "PROJECTPOLICYVIOLATION: quota exceeded.", "quota exceeded", 2),
         ("PUT", 403, "DENIED: will exceed the configured upper limit of 1.0 GiB.", "is full", 4),
-        ("GET", 502, "", "said 502", 5),
+        ("GET", 502, "", "answered 502", 5),
         ("GET", 429, "TOOMANYREQUESTS: You have reached your pull rate limit", "too often", 1),
         ("POST", 404, "NAME_UNKNOWN: ", "has no such repository", 2),
-        ("PUT", 400, "DIGEST_INVALID: not so", "said 400 (push to {host}/team/cells)", 2),
-        ("POST", 301, "", "does not answer as a registry does", 1),
-        ("PUT", 200, "", "does not answer as a registry does", 2),
+        ("PUT", 400, "DIGEST_INVALID: not so", "answered 400 (push to {host}/team/cells)", 2),
+        ("POST", 301, "", "does not answer like a registry", 1),
+        ("PUT", 200, "", "does not answer like a registry", 2),
     ],
 )
 def test_what_does_not_pass_is_one_clear_error(
@@ -164,7 +164,7 @@ def test_an_answer_that_comes_before_the_body_is_heard(
 
     fault = kernel.fault(lambda: kernel.append(f"{image}:1", image, layers=[packages]))
 
-    assert "takes nothing so large" in fault.message
+    assert "upload is too large" in fault.message
 
 
 def test_a_base_that_breaks_off_is_asked_for_again_and_then_named(serve: Serve, user: Make) -> None:
@@ -178,7 +178,7 @@ def test_a_base_that_breaks_off_is_asked_for_again_and_then_named(serve: Serve, 
 
     far.how.blobs_break = 100
     fault = kernel.fault(lambda: kernel.append(base, f"{near.host}/team/other"))
-    assert fault.message.startswith(f"a layer of {base} broke off")
+    assert fault.message.startswith(f"the download of a layer of {base} broke off")
 
 
 @pytest.mark.parametrize("change", [b"", b"longer"])
@@ -194,7 +194,7 @@ def test_a_base_that_is_not_as_long_as_it_says(serve: Serve, user: Make, change:
         lambda: kernel.append(f"{far.host}/bases/python:1", f"{near.host}/team/cells")
     )
 
-    assert "has not the 128000 bytes that its manifest says" in fault.message
+    assert "does not have the 128000 bytes of its manifest" in fault.message
     assert not near.manifests
 
 
@@ -222,16 +222,16 @@ NO_IMAGE = {"mediaType": MANIFEST, "config": BROKEN, "layers": []}
 @pytest.mark.parametrize(
     ("kind", "body", "why"),
     [
-        ("text/html", PAGE, "is no JSON"),
-        (MANIFEST, b'{"mediaType": ', "is no JSON"),
-        (MANIFEST, b"[" * 100_000, "is no JSON"),
-        (MANIFEST, b"[]", "is no JSON"),
+        ("text/html", PAGE, "is not a JSON object"),
+        (MANIFEST, b'{"mediaType": ', "is not a JSON object"),
+        (MANIFEST, b"[" * 100_000, "is not a JSON object"),
+        (MANIFEST, b"[]", "is not a JSON object"),
         (MANIFEST, b"{" + b" " * (4 << 20) + b"}", "sent more than 4 MiB"),
         ("application/json", b"{}", "of the kind application/json"),
         (
             "application/vnd.docker.distribution.manifest.v1+prettyjws",
             b'{"schemaVersion": 1}',
-            "manifest.v1+prettyjws, which no node runs today",
+            "manifest.v1+prettyjws, which nodes do not support",
         ),
         (MANIFEST, b"{}", "is broken"),
         (MANIFEST, json.dumps(EMPTY).encode(), "is broken"),
@@ -246,7 +246,7 @@ NO_IMAGE = {"mediaType": MANIFEST, "config": BROKEN, "layers": []}
             json.dumps({**NO_IMAGE, "config": {**BROKEN, "digest": "a?b=c"}}).encode(),
             "is broken",
         ),
-        (MANIFEST, json.dumps(NO_IMAGE).encode(), "no image that can run"),
+        (MANIFEST, json.dumps(NO_IMAGE).encode(), "not a runnable image"),
         (INDEX, b"{}", "it has none at all"),
         (INDEX, b'{"manifests": [1, null, {"digest": 5}]}', "it has none at all"),
     ],
@@ -280,7 +280,7 @@ def test_a_base_that_is_another_than_its_digest_says(serve: Serve, user: Make) -
     kernel = user(fake)
 
     assert (
-        "not what its digest says"
+        "does not match its digest"
         in kernel.fault(lambda: go(kernel, fake, f"bases/python@{one}")).message
     )
 
@@ -303,9 +303,9 @@ def test_a_login_page_for_everything(serve: Serve, user: Make) -> None:
     fake = serve(before=page)
     kernel = user(fake)
 
-    assert "is no JSON" in kernel.fault(lambda: go(kernel, fake)).message
+    assert "is not a JSON object" in kernel.fault(lambda: go(kernel, fake)).message
     fault = kernel.fault(lambda: kernel.appender.find(parse(f"{fake.host}/team/cells"), "x"))
-    assert "does not answer as a registry does" in fault.message
+    assert "does not answer like a registry" in fault.message
 
 
 def index(*offers: tuple[str, str, str, str]) -> bytes:
@@ -375,7 +375,7 @@ def test_an_image_for_other_nodes(serve: Serve, user: Make, config: dict[str, st
     push_base(fake, config=config)
     kernel = user(fake)
 
-    assert "and the nodes are linux/amd64" in kernel.fault(lambda: go(kernel, fake)).message
+    assert "but the nodes are linux/amd64" in kernel.fault(lambda: go(kernel, fake)).message
 
 
 def test_an_index_that_does_not_say_platforms(serve: Serve, user: Make) -> None:
@@ -405,7 +405,7 @@ def test_no_such_name() -> None:
 
     fault = kernel.fault(lambda: kernel.append("no.such.invalid/a:1", "no.such.invalid/c"))
 
-    assert fault.message == "the name of the registry no.such.invalid is not known here."
+    assert fault.message == "the name of the registry no.such.invalid cannot be resolved here."
 
 
 def test_it_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,7 +415,7 @@ def test_it_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         kernel = User([host], JANE)
         fault = kernel.fault(lambda: kernel.append(f"{host}/a/b:1", f"{host}/c"))
 
-    assert fault.message == f"the registry {host} does not answer: it fell silent."
+    assert fault.message == f"the registry {host} does not answer: it sent no data."
 
 
 def test_it_speaks_http_and_not_https(serve: Serve) -> None:
@@ -454,10 +454,10 @@ def test_answers_end_too_early(serve: Serve, user: Make) -> None:
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ("ftp://elsewhere/x", "sends us to ftp://elsewhere"),
-        ("http://[x/", "sends us to no://address"),
-        ("http://host:99999999/", "sends us to no://address"),
-        ("/v2/bases/python/manifests/1", "round in circles"),
+        ("ftp://elsewhere/x", "redirects to ftp://elsewhere"),
+        ("http://[x/", "redirects to no://address"),
+        ("http://host:99999999/", "redirects to no://address"),
+        ("/v2/bases/python/manifests/1", "redirects too often"),
     ],
 )
 def test_ways_that_lead_nowhere(serve: Serve, user: Make, place: str, why: str) -> None:
@@ -547,7 +547,7 @@ def test_https_is_not_left_on_the_way(secure: FakeRegistry, pki: Path, serve: Se
     secure.how.storage = clear.url
     kernel = User([], JANE, pki / "crt")
     fault = kernel.fault(lambda: kernel.append(f"{secure.host}/bases/python:1", f"{secure.host}/x"))
-    assert "sends us to http://127.0.0.1, which is not https" in fault.message
+    assert "redirects to http://127.0.0.1, which is not https" in fault.message
     secure.how.storage = ""
     secure.how.realm = f"{clear.url}/token"
     kernel = User([], JANE, pki / "crt")
@@ -601,4 +601,4 @@ def test_a_proxy_that_is_down(serve: Serve, user: Make, monkeypatch: pytest.Monk
         kernel = User([], JANE)
         fault = kernel.fault(lambda: kernel.append("ghcr.io/a:1", "ghcr.io/b"))
 
-    assert fault.message == "the proxy on the way to the registry ghcr.io does not let us through."
+    assert fault.message == "the registry ghcr.io cannot be reached through the proxy."

@@ -208,7 +208,7 @@ def test_two_kernels_of_ciao_exchange_values(sos: Any) -> None:
     sos.run("%use Ciao\n%get run.losses --from Second --as losses")  # SoS asks for losses too
     assert "[1]" in sos.ok("print(losses)").text
     done = sos.run("%get run.losses --from Second")
-    assert "%get cannot make run.losses in Ciao: --as NAME gives it a name" in done.text
+    assert "%get cannot create run.losses in Ciao: rename it by --as NAME" in done.text
     sos.ok("%use SoS")
     sos.ok("%shutdown Second")
 
@@ -224,7 +224,7 @@ def test_what_cannot_be_got_is_said(sos: Any) -> None:
     done = sos.run("%use Ciao\n%get opened thing n\nprint('n', n)")
 
     assert "%get cannot send opened: " in done.text
-    assert "%get cannot make thing in Ciao: ModuleNotFoundError" in done.text
+    assert "%get cannot create thing in Ciao: ModuleNotFoundError" in done.text
     assert "n 1" in done.text
 
 

@@ -23,7 +23,7 @@ def test_the_notebook_prepares_trains_and_plots(place: Any) -> None:
 
     assert "(1797, 64) {'epochs': 40, 'rate': 0.01}" in brought[0]
     inputs = "input/images.npy, input/labels.npy, input/settings.json"
-    assert f"taking along, because %input names them: {inputs}" in trained[0]
+    assert f"included, because %input names them: {inputs}" in trained[0]
     for replica in ("master-0", "worker-0"):
         losses = re.findall(rf"\[{replica}\] epoch \d+ loss (\d\.\d+)", trained[0])
         assert len(losses) == 40

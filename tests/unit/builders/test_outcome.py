@@ -166,7 +166,10 @@ EXIT = BUILD + "error building stage: failed to execute command: waiting for pro
             "cannot reach the package index",
         ),
         (["ERROR: No matching distribution found for x", EXIT + "exit status 1"], "finds no x in"),
-        (["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"], "requires authentication"),
+        (
+            ["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"],
+            "requires authentication",
+        ),
         (
             [f'{LOG}"RUN python3 -m pip install app"', "User for 10.0.0.1: ",
              EXIT + "exit status 2"],

@@ -171,6 +171,51 @@ def test_a_long_row_of_modules_is_followed_to_its_end(tmp_path: Path) -> None:
     assert len(modules("import m0", tmp_path)) == 1000
 
 
+def test_an_installed_package_wins_over_a_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, work = tmp_path / "site", tmp_path / "work"
+    write(site, {"wandb_like/__init__": "", "one_file_like": ""})
+    write(work, {"wandb_like/run/files/code/train": "", "one_file_like/data": "", "own/a": ""})
+    monkeypatch.syspath_prepend(site)
+    assert modules("import wandb_like, one_file_like, own", work) == ["own/a.py"]
+    # A package of the user's own stands before it on the path, as in Python.
+    write(work, {"wandb_like/__init__": ""})
+    found = modules("import wandb_like", work)
+    assert found == ["wandb_like/__init__.py", "wandb_like/run/files/code/train.py"]
+
+
+def test_ignore_files_hold_for_packages(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("*_pb2.py\nscratch/\nown/\n")
+    write(tmp_path, {"own/__init__": "", "own/a_pb2": "", "own/b_pb2": "import beside"})
+    write(tmp_path, {"own/scratch/old": "", "own/scratch/__init__": "", "beside": ""})
+    source = gather("import own", tmp_path)
+    assert [file.path for file in source.modules] == ["own/__init__.py"]
+    (note,) = source.notes
+    assert note.startswith("modules excluded by .gitignore: own/a_pb2.py, own/b_pb2.py, own/scr")
+    assert note.endswith("and 1 more")
+    # What the code imports by its name is needed, and what that imports.
+    found = ["beside.py", "own/__init__.py", "own/b_pb2.py"]
+    assert modules("from own import b_pb2", tmp_path) == found
+    assert modules("import own.b_pb2 as b", tmp_path) == found
+    # %files may include the others.
+    source = gather("import own", tmp_path, ("!own",))
+    assert len(source.files) == 5
+    assert source.notes == ()
+
+
+def test_a_module_with_a_key_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"id_ecdsa_keys": "KEY = 1"})
+    with pytest.raises(
+        SourceError, match=r"imports id_ecdsa_keys\.py.*cannot be delivered"
+    ) as caught:
+        gather("import id_ecdsa_keys", tmp_path)
+    assert "%files=!id_ecdsa_keys.py" in caught.value.hint
+    source = gather("import id_ecdsa_keys", tmp_path, ("!id_ecdsa_keys.py",))
+    assert [file.path for file in source.files] == ["id_ecdsa_keys.py"]
+
+
 def test_an_unreadable_module_is_an_error_with_its_name(readable: Path) -> None:
     write(readable, {"helper": ""})
     (readable / "helper.py").chmod(0)

@@ -195,7 +195,7 @@ def test_the_total_ends_it_with_one_word() -> None:
         made.add(output(TWO, "y"))
         text += made.take()
     assert wire(text) < 6_000
-    assert text.count("this cell shows no more") == 1
+    assert text.count("output limit reached") == 1
     assert shown(text) + left_out(made) == 1100
 
 

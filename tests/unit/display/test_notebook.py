@@ -80,7 +80,7 @@ def test_one_table_stays_and_is_updated_in_place() -> None:
         assert not update
         # Where no output is updated it stands there for ever.
         assert first["text/plain"] == (
-            "mnist: a job of 2 replicas. `%ciao describe mnist` shows how it is."
+            "mnist: a job of 2 replicas. `%ciao describe mnist` shows its status."
         )
         assert len(recorder.tables) >= 3
         assert all(table[2] == name and table[3] for table in recorder.tables[1:])

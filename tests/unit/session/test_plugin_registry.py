@@ -119,7 +119,7 @@ def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_on
         ("jax", None, "roles are None"),
         ("jax", "host", "roles are 'host'"),
         ("jax", (), "roles are ()"),
-        ("JAX", ("host",), "its name is 'JAX', and that of its entry point 'jax'"),
+        ("JAX", ("host",), "its name is 'JAX', but its entry point is named 'jax'"),
         ("tensorflow", ("host",), "its name is 'tensorflow'"),
     ],
 )

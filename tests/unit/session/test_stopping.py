@@ -190,7 +190,7 @@ def test_a_job_is_left_where_its_kernels_place_is_known_to_end(leaves: bool) -> 
         await stop.cell
         await stop.ended()
         assert ("stopped" in stop.backend.said) is not leaves
-        assert ("slow runs on." in stop.display.notices) is leaves
+        assert ("slow keeps running." in stop.display.notices) is leaves
 
     asyncio.run(main())
 

@@ -184,7 +184,7 @@ def test_a_broken_file_is_named(home: Home, content: str) -> None:
     file = home.write(content)
 
     assert home.fault().message == (
-        f"the registry credentials in {file} cannot be read: it is no JSON object."
+        f"the registry credentials in {file} cannot be read: it is not a JSON object."
     )
 
 
@@ -200,7 +200,7 @@ def test_a_file_that_is_a_folder_is_named(home: Home) -> None:
 def test_a_broken_entry_is_named(home: Home, auth: str) -> None:
     home.write({"auths": {"https://host:5000": {"auth": auth}}})
 
-    assert "entry https://host:5000 are no base64" in home.fault().message
+    assert "entry https://host:5000 are not base64" in home.fault().message
 
 
 ANSWERS = f"""read server
@@ -251,9 +251,9 @@ def test_an_entry_helps_out_where_a_helper_is_broken(home: Home) -> None:
     ("script", "why"),
     [
         ("echo hunter2; echo hunter2 >&2; exit 3", "failed with exit code 3"),
-        ("echo hunter2", "something that is no credentials"),
-        ("echo '[1]'", "something that is no credentials"),
-        ('echo \'{"Username": "hunter2"}\'', "something that is no credentials"),
+        ("echo hunter2", "something that is not credentials"),
+        ("echo '[1]'", "something that is not credentials"),
+        ('echo \'{"Username": "hunter2"}\'', "something that is not credentials"),
         ("kill -9 $$", "failed with exit code -9"),
     ],
 )

@@ -152,7 +152,7 @@ def test_no_files_are_a_layer_too() -> None:
     "path", ["", "/", ".", "..", "a/../b", "../a", "a//b", "./a", "a/.", "a\0b"], ids=ascii
 )
 def test_paths_that_are_none(path: str) -> None:
-    with pytest.raises(UsageError, match="is no path in an image"):
+    with pytest.raises(UsageError, match="is not a valid path in an image"):
         pack([File(path, b"")])
 
 

@@ -236,10 +236,10 @@ def test_words_say_the_last_value_of_each_replica() -> None:
 
 def test_a_missing_metric_is_named_with_what_was_seen() -> None:
     made = metrics(wishes=("losss", "loss", "auc"))
-    said = "no line with `losss` or `auc` was seen; seen were: loss, accuracy."
+    said = "no line with `losss` or `auc` was found; names found: loss, accuracy."
     assert sparklines.unseen(made) == said
     assert sparklines.unseen(metrics()) == ""
-    assert sparklines.unseen(Metrics(("loss",))) == "no line with `loss` was seen."
+    assert sparklines.unseen(Metrics(("loss",))) == "no line with `loss` was found."
 
 
 # -------------------------------------------------------------------------------- pictures
@@ -530,7 +530,7 @@ def test_a_job_that_says_nothing_of_it_leaves_words() -> None:
     cell = followed("%plot=losss\n")
     *_, (_, _, last) = cell.pictures
     assert last == {"text/plain": "%plot: nothing to draw"}
-    assert cell.text.endswith("%plot: no line with `losss` was seen; seen were: loss.\n")
+    assert cell.text.endswith("%plot: no line with `losss` was found; names found: loss.\n")
 
 
 def test_curves_that_cannot_be_drawn_do_not_end_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,4 +562,4 @@ def test_a_pipe_gets_the_curves_as_text_behind_the_table(
     assert written.out == "[worker-0] step 1 loss 2\n[worker-0] step 2 loss 1\n"
     *_, line, closing = written.err.splitlines()
     assert re.fullmatch(r"loss  worker-0  █▁ +1 at step 2", line)
-    assert closing == "%plot: no line with `losss` was seen; seen were: loss."
+    assert closing == "%plot: no line with `losss` was found; names found: loss."
