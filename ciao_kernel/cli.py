@@ -1,8 +1,9 @@
 # PYTHON_ARGCOMPLETE_OK
 """The command ``ciao``.
 
-Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 usage, 130 interrupted;
-141 where the reader of a pipe went away first, as for any program. `ciao exec` ends as its command.
+Exit codes: 0 success, 1 the job failed or there is a problem on this machine, 2 wrong usage,
+130 interrupted, 141 the reader of a pipe ended first, as for any program. `ciao exec` has the exit
+code of its command.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 _FAILED, _USAGE, _INTERRUPTED, _NO_READER = 1, 2, 130, 141
 _LATE = 30.0
-"""Seconds that an interrupted command waits for a cluster which has not answered yet, so that
-nothing stays there. A further Ctrl-C ends the waiting."""
+"""Seconds that an interrupted command waits for a cluster that has not answered yet, so that
+nothing is left there. Another Ctrl-C ends the wait."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return _NO_READER
     except OSError as error:
-        # A full disk under a job is told by whoever writes there; this one is under our output.
+        # A full disk under a job is reported where the file is written; this error is in stdout.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         _drop_output()
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    """Read the words; what is slow is imported only if they ask for it."""
+    """Parse the words and run the command. Slow modules are imported only if they are needed."""
     from ciao_kernel import commands
     from ciao_kernel.errors import UsageError
 
@@ -106,7 +107,7 @@ async def _execute(args: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         return _INTERRUPTED
     except CommandFailed as error:
-        return error.code  # its own words are on the screen already
+        return error.code  # the command has already written its own message
     except CiaoError as error:
         return _fail(error, settings)
     finally:
@@ -126,7 +127,10 @@ def _fail(error: CiaoError, settings: Settings | None) -> int:
 
 
 def _here() -> Path:
-    """The working directory; a removed one keeps no command from running that needs none."""
+    """Return the working directory, or the home folder if the working directory was removed.
+
+    Commands that need no working directory can then still run.
+    """
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -137,8 +141,8 @@ def _here() -> Path:
 def _interruptible(work: asyncio.Future[Any]) -> Iterator[None]:
     """Let the first Ctrl-C or SIGTERM stop the job, and the second end this process at once.
 
-    Plain handlers and not the loop's: those would wait as long as a pipe that nobody reads
-    holds the loop up. The job's supervisor sees this process end, and ends the replicas.
+    These are plain handlers, because the loop's handlers would wait while a pipe that nobody reads
+    blocks the loop. The job's supervisor detects the end of this process, and ends the replicas.
     """
     loop = work.get_loop()
     asked = False
@@ -167,7 +171,7 @@ def _write(text: str) -> None:
 
 
 def _prepare_streams() -> None:
-    """See that no character and no closed stream can end the command."""
+    """Prevent errors from closed streams and from characters that a stream cannot encode."""
     sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(os.devnull, "w"))
     for stream in (sys.stdout, sys.stderr):
@@ -176,13 +180,13 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere: Python would complain about it at exit."""
+    """Discard the buffered output: Python would report an error for it at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complete() -> None:
-    """Answer the shell's Tab (``ciao --help`` has the line that makes the shell ask)."""
+    """Answer the shell's Tab (``ciao --help`` shows the line that enables it in the shell)."""
     import argcomplete
 
     from ciao_kernel import commands

@@ -1,7 +1,7 @@
-"""The verbs: ``ciao VERB …`` in a terminal, ``%ciao VERB …`` in a notebook, one code.
+"""The verbs: shared code of ``ciao VERB …`` in a terminal and ``%ciao VERB …`` in a notebook.
 
-Each verb is a module of its name with ``arguments(parser)`` and ``run(args, face)``; a new
-verb is one file and one line in :data:`VERBS`.
+Each verb is a module of the same name with ``arguments(parser)`` and ``run(args, face)``; a new
+verb needs one file and one line in :data:`VERBS`.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from ciao_kernel.plugins import Display
     from ciao_kernel.session.session import Session
 
-# The texts stand here and not in the modules, because `ciao --help` and Tab want to be quick.
+# The texts are here and not in the modules, so that `ciao --help` and Tab answer quickly.
 VERBS = {
-    "run": "run a Python file as a job; its header stands in comments such as #%worker=2",
+    "run": "run a Python file as a job; its header consists of comments such as #%worker=2",
     "jobs": "list all jobs, oldest first",
-    "describe": "show all that is known of a job",
-    "logs": "show what the replicas of a job wrote; -f follows it to its end",
+    "describe": "show all details of a job",
+    "logs": "show the output of a job's replicas; -f follows it to the end of the job",
     "attach": "follow a job from its first line to its end; an interrupt leaves it running",
-    "delete": "stop jobs, and remove their folders with all that they wrote there",
+    "delete": "stop jobs, and remove their folders with all files in them",
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "config": "show all settings, or change some: ciao config key=value",
-    "doctor": "check Python, packages, kernelspec, settings and what a cluster would need",
+    "doctor": "check Python, packages, kernelspec, settings and access to a cluster",
     "magics": "list the directives, or explain one",
     "install": "register the kernel with Jupyter (pip install does it for its own environment)",
     "uninstall": "remove the kernel from Jupyter",
 }
 
 WITHOUT_SETTINGS = frozenset({"config", "doctor", "magics", "install", "uninstall"})
-"""Verbs that work, and help, while a settings file is broken."""
+"""Verbs that work even if a settings file is invalid, and help to repair it."""
 
 _IN_NOTEBOOK = "`%ciao VERB --help` explains a verb. In a terminal the same verbs follow `ciao`."
 _IN_TERMINAL = """\
 `ciao VERB --help` explains a verb. In a notebook the same verbs follow %ciao.
 
-Exit codes: 0 success, 1 the job failed or this machine is at fault, 2 wrong usage,
-130 interrupted; of `ciao exec` the command's own.
+Exit codes: 0 success, 1 the job failed or there is a problem on this machine, 2 wrong usage,
+130 interrupted. `ciao exec` has the exit code of its command.
 
 Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
   eval "$(register-python-argcomplete ciao)"
@@ -54,51 +54,51 @@ Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """What a verb may use of the face that it was called from."""
+    """The caller of a verb, in a terminal or a notebook: its session, display and output."""
 
     session: Session
     display: Display
     write: Callable[[str], Any]
-    """Writes text as it is; a line brings its own end."""
+    """Writes text unchanged; a line must end with a line feed."""
     folder: Path
     terminal: bool = False
-    """Whether this is the command ``ciao``, whose settings end with the command."""
+    """True for the command ``ciao``, whose settings end with the command."""
     piped: bool = False
-    """Whether a program reads what is written, and not a person."""
+    """True if a program, not a person, reads the output."""
     color: bool = False
-    """Whether what is written may be coloured."""
+    """True if the output may be coloured."""
 
 
 class _Done(Exception):
-    """argparse has printed its help and would end the process."""
+    """Signal that argparse has printed its help and would end the process."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises our errors and writes where the face writes."""
+    """Argument parser that raises ciao's errors and writes to the caller's output."""
 
     write: Callable[[str], Any] | None = None
 
     def __init__(self, **options: Any) -> None:
-        # An abbreviation in a script would break on the day a new option starts like it.
+        # An abbreviation in a script would break when a new option begins with the same letters.
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""
-        raise UsageError(f"{self.prog}: {message}.", f"`{self.prog} --help` shows how it is used.")
+        raise UsageError(f"{self.prog}: {message}.", f"`{self.prog} --help` shows the usage.")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, not the process."""
         raise _Done
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Say that words are not understood, and what may have been meant."""
+        """Raise UsageError for unknown words, with a similar option as a hint."""
         word = words[0].partition("=")[0]
         near = difflib.get_close_matches(word, self._option_string_actions, n=1)
         hint = f"Did you mean {near[0]}? " if near and word.startswith("-") else ""
         if " -- " in (self.usage or "") and not hint:
-            hint = "A command stands behind --. "
+            hint = "Write a command after --. "
         raise UsageError(
-            f"{self.prog} does not know {word}.", f"{hint}`{self.prog} --help` shows what it knows."
+            f"{self.prog}: unknown argument {word}.", f"{hint}`{self.prog} --help` lists arguments."
         )
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -112,9 +112,9 @@ def parser(
     """Make the parser.
 
     Args:
-        write: Takes help.
-        prog: How the user calls it.
-        verb: The verb whose own arguments are wanted; only its module is imported.
+        write: Receives the help text.
+        prog: The command that the user types.
+        verb: The verb whose arguments are needed; only its module is imported.
     """
     from ciao_kernel import __version__
 
@@ -139,13 +139,13 @@ def parser(
 def parse(
     words: Sequence[str], write: Callable[[str], Any], prog: str = "ciao"
 ) -> argparse.Namespace | None:
-    """Read what stands behind ``ciao``.
+    """Parse the words after ``ciao``.
 
     Returns:
-        None if help or the version was asked for; it is written then.
+        None if help or the version was requested; it has then been written.
 
     Raises:
-        UsageError: The words are wrong.
+        UsageError: The words are invalid.
     """
     words = list(words) or ["--help"]
     if words[0] == "help":
@@ -159,7 +159,7 @@ def parse(
         )
     behind: list[str] = []
     if words[0] in ("run", "exec") and "--" in words:
-        # Not left to argparse, which takes each further "--" out of the program's arguments.
+        # Not left to argparse, which removes each further "--" from the program's arguments.
         place = words.index("--")
         words, behind = words[:place], words[place + 1 :]
     try:
@@ -176,14 +176,14 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
     """Run one command line of a notebook.
 
     Args:
-        words: What stands behind ``%ciao``.
-        face: Where it was typed.
+        words: The words after ``%ciao``.
+        face: The caller of the verb.
 
     Returns:
-        The job that it ran or followed, if any.
+        The job that the verb ran or followed, if any.
 
     Raises:
-        CiaoError: The words are wrong, or what they ask for failed.
+        CiaoError: The words are invalid, or the verb failed.
     """
     args = parse(words, face.write, "%ciao")
     if args is None:
@@ -193,5 +193,5 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
 
 
 def help_text() -> str:
-    """What Shift-Tab on ``%ciao`` shows."""
+    """Return the text that Shift-Tab on ``%ciao`` shows."""
     return parser(prog="%ciao").format_help()

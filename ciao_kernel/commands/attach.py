@@ -1,4 +1,4 @@
-"""``ciao attach [NAME]``: follow a job from its first line, as the cell that started it."""
+"""``ciao attach [NAME]``: follow a job from its first line, like the cell that started it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The job, which replicas, since when, and ``--output``."""
-    text = "the job; without it the last one that ran here, else your newest"
+    """Add the job, ``--replica``, ``--since`` and ``--output``."""
+    text = "the job; by default the last job that ran here, or else your newest job"
     add_job(verb, nargs="?", default="", help=text)
     add_replica(verb)
     add_since(verb)
@@ -34,7 +34,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
-    """Follow; fails as the job fails."""
+    """Follow the job, and fail if the job fails."""
     since, place = moment(args.since), where(args)
     name = args.name or await _last(face.session, place)
     _, job, _ = await face.session.find(name, place)
@@ -47,20 +47,20 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
 
 
 async def _last(session: Session, place: Where) -> str:
-    """Name the job that is meant: a reloaded page has lost the table that would tell it.
+    """Return the name of the default job: a reloaded page has lost the table that shows it.
 
     Raises:
-        NoSuchJob: This user has none.
-        BackendError: One may be where nobody answers.
+        NoSuchJob: This user has no job.
+        BackendError: A backend does not answer, but may have a job.
     """
     if session.last is not None and place == HERE:
         return session.last.name
     faults: list[BackendError] = []
-    # Who names a place wants to know that it does not answer; others follow what there is.
+    # If the user names a place, a missing answer is an error; otherwise follow any job found.
     found = await session.jobs(None if place.said else faults, place)
     mine = [job for job, _ in found if session.owns(job)]
     if not mine and faults:
         raise faults[0]
     if not mine:
-        raise NoSuchJob("there is no job of yours to follow.", "`%ciao jobs` lists all jobs.")
+        raise NoSuchJob("you have no job to follow.", "`%ciao jobs` lists all jobs.")
     return mine[-1].name

@@ -1,7 +1,7 @@
-"""What Tab offers in a shell, by argcomplete. Nothing here may raise: Tab would print it.
+"""Completion on Tab in a shell, by argcomplete. No error may leave it: Tab would print the error.
 
-A completer takes what is typed so far and the arguments before it. Who presses Tab waits: what a
-cluster has not answered after a second is not offered.
+A completer takes the typed text and the arguments before it. The user waits for Tab: jobs of a
+cluster that does not answer within about a second are not offered.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Completer = Callable[..., Iterable[str]]
 _PATIENCE = 1.5
 """Seconds that Tab waits for clusters."""
 _HERE = 5.0
-"""Seconds that it waits for the jobs of this machine, with imports: they are always offered."""
+"""Seconds that Tab waits for imports and the jobs of this machine, which are always offered."""
 
 
 def by(completer: Completer, action: argparse.Action) -> argparse.Action:
-    """Let a completer answer for an argument."""
+    """Set the completer of an argument."""
     action.completer = completer  # type: ignore[attr-defined]
     return action
 
 
 def jobs(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Names of all jobs."""
+    """Return names of all jobs."""
     return [job.name for job in _jobs(parsed_args) if job.name.startswith(prefix)]
 
 
 def members(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Names of jobs, and of their replicas behind a slash."""
+    """Return names of jobs; after a slash, names of the job's replicas."""
     name, slash, _replica = prefix.partition("/")
     found = _jobs(parsed_args)
     if not slash:
@@ -48,7 +48,7 @@ def members(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]
 
 
 def replicas(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Roles and replicas of the job that is named."""
+    """Return roles and replicas of the named job."""
     names: dict[str, None] = {}
     for job in _jobs(parsed_args):
         if job.name == getattr(parsed_args, "name", None):
@@ -57,7 +57,7 @@ def replicas(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str
 
 
 def namespaces(prefix: str, **_: Any) -> list[str]:
-    """Namespaces that the kubeconfig names, and those where jobs ran; no cluster is asked."""
+    """Return the namespaces of the kubeconfig and of earlier jobs, without a request."""
     names = {str(one.get("namespace") or "") for one in _contexts().values()}
     with contextlib.suppress(Exception):
         from ciao_kernel.config import survey
@@ -67,12 +67,12 @@ def namespaces(prefix: str, **_: Any) -> list[str]:
 
 
 def contexts(prefix: str, **_: Any) -> list[str]:
-    """The contexts of the kubeconfig."""
+    """Return the contexts of the kubeconfig."""
     return sorted(name for name in _contexts() if name.startswith(prefix))
 
 
 def files(*endings: str) -> Completer:
-    """Files with one of some endings, and folders."""
+    """Return a completer for folders, and for files with one of these endings."""
     from argcomplete.completers import FilesCompleter
 
     completer: Completer = FilesCompleter(endings)
@@ -80,25 +80,25 @@ def files(*endings: str) -> Completer:
 
 
 def settings(prefix: str, **_: Any) -> list[str]:
-    """Names of settings with their ``=``; behind it, nothing."""
+    """Return names of settings with ``=``; values are not completed."""
     from ciao_kernel.config import Settings
 
     return [f"{name}=" for name, *_ in Settings().rows() if name.startswith(prefix)]
 
 
 def directives(prefix: str, **_: Any) -> list[str]:
-    """Names of directives."""
+    """Return names of directives."""
     from ciao_kernel.session.plugin_registry import Registry
 
     return [entry.name for entry in Registry().table.entries if entry.name.startswith(prefix)]
 
 
 def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]]) -> Completer:
-    """Values of a directive, the same as in the header of a cell.
+    """Return a completer for the values of a directive, the same as in the header of a cell.
 
     Args:
         name: The directive.
-        others: Returns the directives that stand on the command line already.
+        others: Returns the directives that are already on the command line.
     """
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
@@ -117,14 +117,14 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
 
 
 def _jobs(args: argparse.Namespace) -> list[Job]:
-    """The jobs that answer soon enough, those of this machine in any case."""
+    """Return the jobs of this machine, and those of clusters that answer soon enough."""
     found: list[Job] = []
     here = threading.Event()
     asking = threading.Thread(target=lambda: asyncio.run(_ask(args, found, here)), daemon=True)
     asking.start()
     here.wait(_HERE)
-    # A thread, because a name server or a credential plug-in that hangs heeds no cancellation.
-    # It is left behind: argcomplete ends the process at once.
+    # A thread, because a request that hangs in a name server or a credential plug-in cannot be
+    # cancelled. The thread is abandoned: argcomplete ends the process at once.
     asking.join(_PATIENCE)
     return list(found)
 
@@ -150,13 +150,13 @@ async def _collect(args: argparse.Namespace, found: list[Job], here: threading.E
     for backend in reversed(session.available()):
         with contextlib.suppress(Exception):
             found += [job for job, _ in await backend.jobs(place)]
-        if not backend.outlives_kernel:  # this machine's, which is asked first
+        if not backend.outlives_kernel:  # the backend of this machine, which is asked first
             here.set()
     await session.close()
 
 
 def _contexts() -> dict[str, dict[str, Any]]:
-    """The contexts of the kubeconfig's files, by name."""
+    """Return the contexts of the kubeconfig's files, by name."""
     found: dict[str, dict[str, Any]] = {}
     with contextlib.suppress(Exception):
         import yaml

@@ -1,4 +1,4 @@
-"""``ciao config``: show settings with the places they came from, and change them."""
+"""``ciao config``: show settings with their sources, and change them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ciao_kernel.magics.table import key
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Changes, where they go, and ``--output``."""
+    """Add the changes, ``--save`` and ``--output``."""
     changes = verb.add_argument(
         "changes", nargs="*", metavar="key=value", help="a setting and its value"
     )
     completion.by(completion.settings, changes)
     verb.add_argument(
-        "--save", action="store_true", help="keep it for all kernels (a terminal always does)"
+        "--save", action="store_true", help="save it for all kernels (always done in a terminal)"
     )
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Change settings of this kernel, or of the user's file, or show them all."""
+    """Change settings of this kernel or of the user's file, or show all settings."""
     if args.changes:
         _change(dict(map(_pair, args.changes)), args, face)
         return
@@ -46,7 +46,8 @@ def _pair(change: str) -> tuple[str, str]:
     name, equals, value = change.partition("=")
     if not equals or not name.strip():
         raise UsageError(
-            f"{change!r} is no change.", "Write key=value without blanks, such as backend=local."
+            f"{change!r} is not of the form key=value.",
+            "Write it without blanks, as in backend=local.",
         )
     return name.strip(), value.strip()
 
@@ -59,7 +60,7 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
     save = args.save or face.terminal
     if save:
         file = config.config_files()[1]
-        # As it was understood, not as it was typed: a relative folder means another one elsewhere.
+        # Save the parsed value, not the typed text: a relative folder is valid only here.
         userfile.save(
             file, {config.shown_name(name): _plain(name, getattr(new, name)) for name in changed}
         )
@@ -71,9 +72,9 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
         face.write(f"saved in {file}\n")
         for name in changed:
             if face.terminal and (origin := old.origins.get(name, "")).startswith("$"):
-                face.write(f"{origin} is set in this terminal, and wins there.\n")
+                face.write(f"{origin} is set in this terminal, and overrides the file there.\n")
     else:
-        face.write("set for this kernel; --save sets it for all\n")
+        face.write("set for this kernel; --save sets it for all kernels\n")
 
 
 def _plain(name: str, value: object) -> userfile.Value:

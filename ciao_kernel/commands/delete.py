@@ -12,29 +12,29 @@ from ciao_kernel.model import Job, Status
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The jobs, or all that are over."""
+    """Add the jobs, ``--finished`` and ``--output``."""
     add_job(verb, dest="names", nargs="*", metavar="NAME", help="the jobs")
-    verb.add_argument("--finished", action="store_true", help="all your jobs that are over")
-    # Known only to be refused with its reason: `ciao jobs -A` suggests it.
+    verb.add_argument("--finished", action="store_true", help="all your finished jobs")
+    # Accepted only to be refused with a clear error: `ciao jobs -A` suggests that it exists.
     verb.add_argument("--all-namespaces", "-A", action="store_true", help=argparse.SUPPRESS)
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Delete, and say what went as it goes."""
+    """Delete the jobs, and report each job after its deletion."""
     if args.all_namespaces:
         raise UsageError(
-            "jobs are not deleted in all namespaces at once: too much would go by one slip.",
-            "Name one: --namespace NAME.",
+            "delete cannot be combined with --all-namespaces: a mistake could delete too much.",
+            "Name one namespace: --namespace NAME.",
         )
     if not args.finished and not args.names:
-        raise UsageError("no job is named.", "Name one, or write --finished for all that are over.")
+        raise UsageError("no job is named.", "Name a job, or use --finished for finished jobs.")
     place = where(args)
-    # All are looked up first: with a wrong name among them, nothing is deleted.
+    # All jobs are looked up first: if one name is wrong, nothing is deleted.
     found = [await face.session.find(name, place) for name in dict.fromkeys(args.names)]
     if args.finished:
         known = {_key(job) for _, job, _ in found}
-        # A place that was named and does not answer is an error, and no empty list.
+        # If the user names a place and it does not answer, this is an error, not an empty list.
         found += [
             (face.session.backend(job.backend), job, status)
             for job, status in await face.session.jobs(None if place.said else [], place)
@@ -48,7 +48,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             records.append(_record(job, status))
             if text:
                 face.write(_sentence(job, status))
-    finally:  # what is gone is told also when the next one cannot go
+    finally:  # report deleted jobs even if a later job cannot be deleted
         if not text:
             face.write(json.dumps(records, indent=2) + "\n")
     if text and not found:
@@ -63,7 +63,7 @@ def _sentence(job: Job, status: Status) -> str:
     if job.kind_of_place == "folder":
         return f"{job.name} ({status.state}) and its files were removed.\n"
     place = f"{job.kind_of_place} {job.place}"
-    return f"{job.name} ({status.state}) was deleted from the {place}, with its logs here.\n"
+    return f"{job.name} ({status.state}) was deleted from the {place}, with its local logs.\n"
 
 
 def _record(job: Job, status: Status) -> dict[str, str]:

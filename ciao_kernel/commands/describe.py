@@ -1,4 +1,4 @@
-"""``ciao describe NAME``: all that is known of one job."""
+"""``ciao describe NAME``: show all details of a job."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NONE = "–"
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The job, and ``--output``."""
+    """Add the job and ``--output``."""
     add_job(verb)
     add_output(verb, "yaml")
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Write the job, its header, its replicas, and what a cluster says of them."""
+    """Write the job, its header and its replicas, and details from the cluster."""
     backend, job, status = await face.session.find(args.name, where(args))
     details = await backend.details(job)
     if args.output == "yaml":
@@ -108,7 +108,7 @@ def _times(one: Incident) -> str:
 
 
 def cell(value: object) -> str:
-    """The cluster's text, or another user's, on one line: it must not command a terminal."""
+    """Return text of a cluster or another user on one line: it must not control a terminal."""
     return plain(" ".join(str(value).split("\n")))
 
 
@@ -129,8 +129,8 @@ def _state(status: Status) -> str:
 def _yaml(job: Job, details: Details) -> str:
     if details.manifest is None:
         raise UsageError(
-            f"{job.name} runs on this machine, where no server keeps an object of it.",
-            "--output json has all that is known of it.",
+            f"{job.name} runs on this machine, so there is no Kubernetes object of it.",
+            "--output json shows all its details.",
         )
     import yaml
 
@@ -142,7 +142,7 @@ def _yaml(job: Job, details: Details) -> str:
 
 
 def job_record(job: Job, status: Status) -> dict[str, Any]:
-    """A job as ``--output json`` writes it."""
+    """Return a job as ``--output json`` writes it."""
     return {
         "name": job.name,
         "state": str(status.state),
@@ -178,7 +178,7 @@ def _details_record(details: Details) -> dict[str, Any]:
 async def reported(
     work: Awaitable[JobResult | None], args: argparse.Namespace, face: Face, name: str = ""
 ) -> JobResult | None:
-    """Await a job, and for ``--output json`` write how it ended, a failure included."""
+    """Await a job, and for ``--output json`` write its result, even after a failure."""
     if args.output == "text":
         return await work
     try:
@@ -200,7 +200,7 @@ async def _error_record(
         _, job, status = await face.session.find(name, place)
         result = JobResult(job.name, status.state, job.files, status.replicas)
     except NoSuchJob:
-        # %cleanPolicy=all, or someone deleted it: nothing is left but the error.
+        # The job was deleted, by %cleanPolicy=all or by a user: only the error is left.
         states = {JobStopped: State.STOPPED, JobLost: State.LOST}
         result = JobResult(name, states.get(type(error), State.FAILED), "")
     return {**_result_record(result), "error": error.message}

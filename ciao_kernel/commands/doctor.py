@@ -1,4 +1,4 @@
-"""``ciao doctor``: look at this installation and say how to mend what is wrong."""
+"""``ciao doctor``: check this installation and suggest how to fix its problems."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ciao_kernel.errors import CiaoError, EnvironmentFault
 _NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "requests", "rich", "argcomplete")
 _LITTLE = 1 << 30
 _PATIENCE = 3.0
-"""Seconds for which a cluster that does not answer is asked again."""
+"""Seconds in which requests to a cluster that does not answer are retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``level`` is ``ok``, ``note`` or ``wrong``."""
+    """Result of one check. ``level`` is ``ok``, ``note`` or ``wrong``."""
 
     level: str
     what: str
@@ -38,15 +38,15 @@ class Finding:
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Only ``--output``."""
+    """Add ``--output``."""
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Write the findings; fails if one of them is wrong."""
+    """Write the findings, and fail if one of them is wrong."""
     settings, faults = survey()
     if not face.terminal:
-        settings = face.session.settings  # `%ciao config` changes this kernel's alone.
+        settings = face.session.settings  # `%ciao config` changes only those of this kernel.
     found = [*_python(), *_packages()]
     found += [Finding("wrong", fault.message.rstrip("."), _mend(fault)) for fault in faults]
     found += _settings(settings, faults)
@@ -61,19 +61,19 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         face.write(_text(found))
     wrong = sum(finding.level == "wrong" for finding in found)
     if wrong:
-        raise EnvironmentFault(f"{wrong} of {len(found)} checks found a fault.")
+        raise EnvironmentFault(f"{wrong} of {len(found)} checks found a problem.")
 
 
 def _text(found: list[Finding]) -> str:
-    """One line a finding, and its fix below it: both may be long."""
+    """Return one line per finding, with its fix on the next line: both may be long."""
     rows = [row for f in found for row in ((f.level, f.what), ("", f"→ {f.fix}")) if row[1] != "→ "]
     return columns(rows) + "\n"
 
 
 def _mend(fault: CiaoError) -> str:
     if fault.message.startswith("$"):
-        return f"give the variable another value, or unset it; {spoken(fault.hint)}"
-    return f"correct it there; {spoken(fault.hint)}"
+        return f"change the variable, or unset it; {spoken(fault.hint)}"
+    return f"correct the file; {spoken(fault.hint)}"
 
 
 def _python() -> Iterator[Finding]:
@@ -91,11 +91,11 @@ def _packages() -> Iterator[Finding]:
 
 def _settings(settings: Settings, faults: list[Any]) -> Iterator[Finding]:
     places = ", ".join(sorted(set(settings.origins.values()))) or "built-in only"
-    yield Finding("ok", f"settings ({places}{', without what is wrong' if faults else ''})")
+    yield Finding("ok", f"settings ({places}{', without invalid values' if faults else ''})")
 
 
 async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
-    """Whether the replicas of this machine find each framework's package."""
+    """Check that local replicas find the package of each framework."""
     registry = face.session.registry
     python = sys.executable
     try:
@@ -107,17 +107,17 @@ async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         for name in registry.table.names.frameworks:
             framework = registry.framework(name)
             if await interpreter.has(python, framework.package):
-                yield Finding("ok", f"{name}: the package {framework.package} is here")
+                yield Finding("ok", f"{name}: the package {framework.package} is installed")
             else:
                 where = "" if python == sys.executable else f"{python} -m "
                 fix = f"for {name} jobs on this machine: {where}pip install {framework.requirement}"
-                yield Finding("note", f"{name}: no package {framework.package}", fix)
+                yield Finding("note", f"{name}: {framework.package} is not installed", fix)
     except CiaoError as error:
         yield Finding("wrong", error.message.rstrip("."), error.hint)
 
 
 async def _kernelspecs() -> AsyncIterator[Finding]:
-    """Whether each kernelspec that starts this kernel can start it."""
+    """Check each kernelspec of this kernel: can it start the kernel?"""
     from jupyter_client.kernelspec import KernelSpecManager
 
     found = False
@@ -134,7 +134,7 @@ async def _kernelspecs() -> AsyncIterator[Finding]:
         if not ours:
             continue
         found = True
-        # Jupyter puts its own interpreter in the place of a bare "python".
+        # Jupyter replaces a bare "python" with its own interpreter.
         python = python if os.sep in python else sys.executable
         fix = f"in the environment that you use: {_install(name, folder)}"
         try:
@@ -146,11 +146,11 @@ async def _kernelspecs() -> AsyncIterator[Finding]:
             gone = "does not run" if Path(python).exists() else "is gone"
             yield Finding("wrong", f"kernelspec {name}: {python} {gone}", fix)
     if not found:
-        yield Finding("wrong", "Jupyter knows no ciao kernel", "ciao install --sys-prefix")
+        yield Finding("wrong", "Jupyter has no ciao kernel", "ciao install --sys-prefix")
 
 
 def _install(name: str, folder: str) -> str:
-    """The command that writes a kernelspec to where it is now."""
+    """Return the command that writes a kernelspec to its current folder."""
     from jupyter_core.paths import jupyter_data_dir
 
     named = "" if name == "ciao" else f" --name {name}"
@@ -165,8 +165,8 @@ def _install(name: str, folder: str) -> str:
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
-    """Try the folder of jobs, or the one that it would be made in."""
-    fix = "name another place: ciao config storage=/some/folder"
+    """Check the folder of jobs, or the existing folder in which it would be created."""
+    fix = "choose another folder: ciao config storage=/some/folder"
     place = settings.storage
     try:
         while not place.exists():
@@ -174,7 +174,7 @@ def _storage(settings: Settings) -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=place):
             free = shutil.disk_usage(place).free
     except OSError as error:
-        what = f"no job can be kept in {settings.storage}: {error.strerror} ({place})"
+        what = f"jobs cannot be stored in {settings.storage}: {error.strerror} ({place})"
         yield Finding("wrong", what, fix)
         return
     text = f"{free / 2**30:.1f} GiB free for jobs in {settings.storage}"
@@ -185,13 +185,13 @@ def _storage(settings: Settings) -> Iterator[Finding]:
 
 
 async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
-    """Which cluster jobs go to, whether it answers, and whether it knows them."""
+    """Check that the cluster of jobs answers, and that it has the training operator."""
     from ciao_kernel.kube import access
     from ciao_kernel.kube.client import Client
 
     if not access.configured():
-        text = "no Kubernetes cluster is set up: jobs run on this machine"
-        yield Finding("note", text, "to use one, set KUBECONFIG")
+        text = "no Kubernetes cluster is configured: jobs run on this machine"
+        yield Finding("note", text, "to use a cluster, set KUBECONFIG")
         return
     try:
         async with Client(await access.load(settings.context), _PATIENCE) as client:
@@ -199,10 +199,10 @@ async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
             served = await client.find("/apis/kubeflow.org/v1")
             source = client.access.source
     except CiaoError as error:
-        fix = error.hint.rstrip(".") or "ask who runs the cluster"
+        fix = error.hint.rstrip(".") or "ask the administrator of the cluster"
         yield Finding("wrong", error.message.rstrip("."), fix)
         return
-    yield Finding("ok", f"jobs go to Kubernetes {version.get('gitVersion', '')} of {source}")
+    yield Finding("ok", f"jobs run on Kubernetes {version.get('gitVersion', '')} of {source}")
     if served is None:
         text = "the Kubeflow training operator is not installed there, so no job would start"
-        yield Finding("wrong", text, "an administrator installs it; a job cell says how")
+        yield Finding("wrong", text, "an administrator installs it; a job cell explains how")

@@ -25,30 +25,34 @@ from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 15
 _AHEAD = 4
-"""Pieces of standard input that are read before the command has taken the first."""
+"""Pieces of standard input that are read before the command has taken the first piece."""
 _BATCH = 0.1
 """Seconds between two writes to a cell."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The replica, what the command reads, and behind ``--`` the command."""
+    """Add the replica, ``--stdin`` and ``--tty``; the command follows ``--``."""
     verb.usage = "%(prog)s [options] NAME/REPLICA -- COMMAND [ARGUMENT ...]"
     verb.epilog = (
         "The command runs without a shell, in the folder of the program and with the replica's "
-        "variables: in its container, or on this machine as one more process. "
-        "It needs the right to create and get pods/exec."
+        "variables: in the replica's container, or as an additional process on this machine. "
+        "On a cluster it requires the right to create and get pods/exec."
     )
-    text = "the replica; NAME alone where there is but one"
+    text = "the replica; NAME alone if the job has only one replica"
     add_job(verb, completion.members, metavar="NAME/REPLICA", help=text)
-    verb.add_argument("-i", "--stdin", action="store_true", help="pass standard input on")
-    verb.add_argument("-t", "--tty", action="store_true", help="give it a terminal (with -i)")
+    verb.add_argument(
+        "-i", "--stdin", action="store_true", help="pass standard input to the command"
+    )
+    verb.add_argument(
+        "-t", "--tty", action="store_true", help="give the command a terminal (with -i)"
+    )
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Run it; fails with the command's exit code."""
+    """Run the command, and fail with its exit code."""
     if not args.behind:
         raise UsageError(
-            "no command is named.", "Write it behind --, as in: exec NAME/worker-0 -- nvidia-smi"
+            "there is no command.", "Write it after --, as in: exec NAME/worker-0 -- nvidia-smi"
         )
     _check_input(args, face)
     name, slash, member = args.name.partition("/")
@@ -67,14 +71,14 @@ def _check_input(args: argparse.Namespace, face: Face) -> None:
         return
     if not face.terminal:
         raise UsageError(
-            "a cell has no standard input to pass on: -i and -t are for a terminal.",
-            "Leave them out here, or open a terminal.",
+            "a cell has no standard input: -i and -t work only in a terminal.",
+            "Leave them out, or open a terminal.",
         )
     typed = args.stdin and sys.stdin is not None and sys.stdin.isatty()
     if args.tty and not (typed and sys.stdout.isatty()):
         raise UsageError(
-            "-t joins this terminal with the command, so it needs one, and -i.",
-            "Write -i -t in a terminal; in a pipe leave -t out.",
+            "-t connects the command to a terminal: it needs a terminal and -i.",
+            "Use -i -t in a terminal; leave -t out in a pipe.",
         )
 
 
@@ -97,7 +101,7 @@ def _replica(job: Job, name: str, slash: str) -> Replica:
 
 @contextlib.contextmanager
 def _streams(args: argparse.Namespace, face: Face) -> Iterator[Streams]:
-    """What the command reads and writes; a terminal is as it was before afterwards."""
+    """Provide input and output of the command, and restore the terminal afterwards."""
     if not face.terminal:
         cell = _Cell(face.write, face.session.settings.output_limit)
         try:
@@ -112,7 +116,7 @@ def _streams(args: argparse.Namespace, face: Face) -> Iterator[Streams]:
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor, termios.TCSADRAIN)  # each key is the command's, Ctrl-C too
+    tty.setraw(descriptor, termios.TCSADRAIN)  # the command receives each key, Ctrl-C too
     try:
         yield Streams(out_bytes, err_bytes, data, _sizes())
     finally:
@@ -120,11 +124,11 @@ def _streams(args: argparse.Namespace, face: Face) -> Iterator[Streams]:
 
 
 class _Cell:
-    """Writes what a command says into a cell: whole characters, in batches, up to a limit.
+    """Writes a command's output into a cell: whole characters, in batches, up to a limit.
 
     Args:
         write: Appends to the cell.
-        limit: Bytes that are shown: a notebook of 100 MB of text never opens again.
+        limit: Maximum number of bytes: a notebook with 100 MB of text does not open any more.
     """
 
     def __init__(self, write: Callable[[str], object], limit: float) -> None:
@@ -134,7 +138,7 @@ class _Cell:
         self._timer: asyncio.TimerHandle | None = None
 
     def stream(self) -> Callable[[bytes], None]:
-        """One of the command's streams; a character of several bytes may come in two pieces."""
+        """Return an output stream; it accepts characters that are split between two pieces."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
         def add(data: bytes) -> None:
@@ -148,18 +152,18 @@ class _Cell:
         return add
 
     def flush(self, *, last: bool = False) -> None:
-        """Show what has come; ``last`` says that no more will."""
+        """Show the output so far; with ``last``, no more output follows."""
         self._timer = None
         text, self._text = self._text, ""
         whole, feed, rest = text.rpartition("\n")
         if not last and ("\r" in rest or "\x1b" in rest):
-            # A progress bar or a colour: what it comes to is known at the line's end.
+            # A progress bar or a colour: the final text is known only at the end of the line.
             text, self._text = whole + feed, rest
         if text:
             self._write("\n".join(map(plain, text.split("\n"))))
 
     def end(self) -> None:
-        """Show the rest, and say how much is not shown."""
+        """Show the rest, and report the number of bytes that are not shown."""
         if self._timer is not None:
             self._timer.cancel()
         self.flush(last=True)
@@ -176,14 +180,14 @@ def _writer(descriptor: int) -> Callable[[bytes], None]:
 
 
 async def _typed() -> AsyncIterator[bytes]:
-    """What comes on standard input, whatever kind of file that is.
+    """Yield the data of standard input, whatever kind of file it is.
 
-    One that is not open for reading has nothing in it: ``nohup`` gives such a one.
+    Standard input that is not open for reading, as under ``nohup``, counts as empty.
 
     Raises:
-        EnvironmentFault: It cannot be read any further. An end there would pass half for all.
+        EnvironmentFault: A read failed. Without an error, the input would seem complete.
     """
-    if sys.stdin is None:  # closed at the start: whatever has that number now is not for us
+    if sys.stdin is None:  # closed at the start: another file may have its descriptor now
         return
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue()
@@ -200,7 +204,7 @@ async def _typed() -> AsyncIterator[bytes]:
             finally:
                 loop.call_soon_threadsafe(pieces.put_nowait, end)
 
-    # Not the loop's own threads: their end is waited for, and a read may never end.
+    # Not a thread of the loop: Python would wait for its end, and a read may never end.
     threading.Thread(target=read, daemon=True).start()
     while data := await pieces.get():
         if isinstance(data, OSError):
@@ -210,7 +214,7 @@ async def _typed() -> AsyncIterator[bytes]:
 
 
 async def _sizes() -> AsyncIterator[tuple[int, int]]:
-    """The window's columns and rows, now and whenever they change."""
+    """Yield the window's columns and rows, at once and after each change."""
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)

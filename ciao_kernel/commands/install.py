@@ -10,27 +10,27 @@ from ciao_kernel.errors import EnvironmentFault, UsageError
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Where and under which name."""
+    """Add the options for the place and the names of the kernelspec."""
     places(verb)
-    verb.add_argument("--display-name", help="how launchers show it")
+    verb.add_argument("--display-name", help="name that launchers show")
 
 
 def places(verb: argparse.ArgumentParser) -> None:
-    """The options that say where a kernelspec is; ``uninstall`` has them too."""
+    """Add the options for the place and the name of a kernelspec, also for ``uninstall``."""
     where = verb.add_mutually_exclusive_group()
     where.add_argument("--user", action="store_true", help="for this user")
     where.add_argument("--sys-prefix", action="store_true", help="for this Python environment")
-    where.add_argument("--prefix", metavar="P", help="below P/share/jupyter")
+    where.add_argument("--prefix", metavar="P", help="under P/share/jupyter")
     verb.add_argument("--name", default="ciao", help="name of the kernelspec")
 
 
 def prefix(args: argparse.Namespace) -> str | None:
-    """The prefix that the options mean."""
+    """Return the prefix that the options select."""
     return sys.prefix if args.sys_prefix else args.prefix
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Install, and say where."""
+    """Install the kernelspec, and write its folder."""
     try:
         path = kernelspec.install(
             user=args.user, prefix=prefix(args), name=args.name, display_name=args.display_name
@@ -38,7 +38,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     except ValueError as error:
         raise UsageError(f"{error}.") from error
     except PermissionError as error:
-        hint = "" if args.user else "`ciao install --user` installs it for you alone."
+        hint = "" if args.user else "`ciao install --user` installs it only for you."
         raise EnvironmentFault(f"{error}.", hint) from error
     except OSError as error:
         raise EnvironmentFault(f"{error}.") from error

@@ -1,4 +1,4 @@
-"""``ciao jobs``: every job that this user has, from whatever kernel or terminal."""
+"""``ciao jobs``: list all jobs, from any kernel or terminal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ciao_kernel.model.times import age
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Where, which, and ``--output``."""
+    """Add the place, the filters and ``--output``."""
     verb.usage = "%(prog)s [options]"
     add_where(verb)
     verb.add_argument(
-        "--all-namespaces", "-A", action="store_true", help="of all namespaces of the cluster"
+        "--all-namespaces", "-A", action="store_true", help="look in all namespaces of the cluster"
     )
-    verb.add_argument("--mine", action="store_true", help="only your own, not your team's")
+    verb.add_argument("--mine", action="store_true", help="only your own jobs, not your team's")
     verb.add_argument("--running", action="store_true", help="only jobs that still run")
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Write one line a job."""
+    """Write one line per job."""
     place = where(args)
     faults: list[BackendError] = []
-    # Who names a place wants to know that it does not answer; others see what there is.
+    # If the user names a place, a missing answer is an error; otherwise show the jobs found.
     found = await face.session.jobs(None if place.said or place.everywhere else faults, place)
     if args.running:
         found = [(job, status) for job, status in found if not status.over]
@@ -46,7 +46,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     else:
         _show(found, place, face)
     if faults:
-        raise faults[0]  # what there is was shown; that it may not be all is a failure
+        raise faults[0]  # the jobs found are shown, but an incomplete list is a failure
 
 
 def _show(found: list[tuple[Job, Status]], place: Where, face: Face) -> None:

@@ -1,11 +1,11 @@
 """Install and remove Jupyter kernelspecs that start this kernel.
 
 The spec's files (kernel.json, logos) exist once in the repository, in ``kernelspec/``. A wheel
-carries them as data files, so plain ``pip install`` makes the kernel known to Jupyter. This
-module is for every other place: editable installs, the user's own folder, another prefix,
+contains them as data files, so a plain ``pip install`` registers the kernel with Jupyter. This
+module is for all other cases: editable installs, the user's own folder, another prefix,
 a second name.
 
-Nothing here is imported when a kernel starts.
+A starting kernel does not import this module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def install(
     name: str = DEFAULT_NAME,
     display_name: str | None = None,
 ) -> Path:
-    """Install a kernelspec that runs this Python, replacing one of the same name.
+    """Install a kernelspec that runs this Python, and replace a spec of the same name.
 
     Args:
         user: Install for the current user instead of for the whole system.
@@ -40,14 +40,14 @@ def install(
             environment.
         name: The kernel's name, as in ``jupyter console --kernel NAME``. Jupyter keeps
             names in lower case.
-        display_name: What a launcher shows. By default "Ciao", with any other name in
-            parentheses, so that two specs can be told apart.
+        display_name: The name that a launcher shows. By default "Ciao", with any other name in
+            parentheses, so that two specs can be distinguished.
 
     Returns:
         The folder that was written.
 
     Raises:
-        ValueError: The name cannot be a kernel's name, both places were given, or another
+        ValueError: The name is not a valid kernel name, both places were given, or another
             program's kernelspec has that name.
         FileNotFoundError: This installation lacks the spec's files.
         PermissionError: The folder cannot be written.
@@ -55,18 +55,18 @@ def install(
     name = _checked_name(name)
     folder = _kernel_folders(user=user, prefix=prefix)[0] / name
     if folder.is_dir() and not _is_ours(folder):
-        raise ValueError(f"{folder} holds another kernel, choose another name")
+        raise ValueError(f"{folder} contains another kernel; choose another name")
     manager = _manager()
     # Through a temporary folder, because kernel.json changes, and because the source is the
     # destination when a wheel's own spec is installed over itself.
     with tempfile.TemporaryDirectory(prefix="ciao-kernelspec-") as scratch:
         staged = Path(scratch) / name
-        # copyfile, not copy: a read-only source must not make an unremovable copy.
+        # copyfile, not copy: the copy of a read-only source must stay removable.
         shutil.copytree(_source(), staged, copy_function=shutil.copyfile)
         spec_file = staged / "kernel.json"
         spec = json.loads(spec_file.read_text(encoding="utf-8"))
-        # Jupyter replaces a bare "python" by the *server's* interpreter, which is another
-        # one as soon as the spec lies outside this environment.
+        # Jupyter replaces a bare "python" by the *server's* interpreter, which is a different
+        # interpreter if the spec is outside this environment.
         spec["argv"][0] = sys.executable
         spec["display_name"] = display_name or _display_name(name)
         spec["metadata"].update(_encryption())
@@ -85,28 +85,28 @@ def uninstall(
 ) -> list[Path]:
     """Remove the kernelspecs of that name that :func:`install` made.
 
-    Never touched: a spec that starts another program, and the one that pip installed (it is
-    the source of every other one; ``pip uninstall`` removes it).
+    Two kinds of specs are never removed: specs that start another program, and the spec that pip
+    installed (it is the source of all others; ``pip uninstall`` removes it).
 
     Args:
         name: The kernel's name.
-        user: Look only where ``install(user=True)`` writes.
-        prefix: Look only under this prefix. With neither, every folder that Jupyter searches.
+        user: Look only in the folder that ``install(user=True)`` uses.
+        prefix: Look only under this prefix. Without both, look in every folder of Jupyter.
 
     Returns:
         The folders that were removed, at least one.
 
     Raises:
-        ValueError: Not a kernel's name, both places were given, or every spec that was found
-            is one of those that are never touched; the message names each.
-        FileNotFoundError: There is no spec of that name; the message names the folders.
+        ValueError: The name is not a valid kernel name, both places were given, or only specs
+            were found that are never removed; the message lists them.
+        FileNotFoundError: There is no spec of that name; the message lists the folders.
         PermissionError: A folder cannot be removed.
     """
     name = _checked_name(name)
     if user or prefix is not None:
         folders = _kernel_folders(user=user, prefix=prefix)
     else:
-        # dict: JUPYTER_PATH often names a folder that is searched anyway.
+        # The dict removes duplicates: JUPYTER_PATH often names a folder that is searched anyway.
         folders = list(dict.fromkeys(Path(folder) for folder in _manager().kernel_dirs))
     found = [folder / name for folder in folders if (folder / name / "kernel.json").is_file()]
     if not found:
@@ -138,7 +138,7 @@ def _manager() -> Any:
 def _checked_name(name: str) -> str:
     """Return the name as Jupyter keeps it, or raise ``ValueError``."""
     lowered = name.lower()
-    # Jupyter's own rule lets "." and ".." through, which are folders, not names.
+    # Jupyter's own rule accepts "." and "..", which are folders, not names.
     if not _NAME.fullmatch(lowered) or not lowered.strip("."):
         raise ValueError(
             f"{name!r} cannot be a kernel's name: letters, digits, '-', '_' and '.' only"
@@ -151,7 +151,7 @@ def _display_name(name: str) -> str:
 
 
 def _kernel_folders(*, user: bool, prefix: str | None) -> list[Path]:
-    """Return the one folder of kernels that the options name."""
+    """Return a list with the folder of kernels that the options select."""
     if user and prefix is not None:
         raise ValueError("give either user or a prefix, not both")
     if user:
@@ -168,13 +168,13 @@ def _kernel_folders(*, user: bool, prefix: str | None) -> list[Path]:
 def _source() -> Path:
     """Return the folder with the spec's files: in the checkout, or where pip put them."""
     checkout = Path(__file__).resolve().parents[2] / "kernelspec"
-    # setup.cfg tells a checkout from a package that happens to be called kernelspec.
+    # setup.cfg distinguishes a checkout from a package that happens to be called kernelspec.
     if (checkout / "kernel.json").is_file() and (checkout.parent / "setup.cfg").is_file():
         return checkout
     installed = _pip_folder()
     if installed is None:
         raise FileNotFoundError(
-            "the files of the kernelspec are missing from this installation, "
+            "the files of the kernelspec are missing from this installation; "
             f"reinstall it: pip install --force-reinstall --no-deps {_DISTRIBUTION}"
         )
     return installed
@@ -199,7 +199,7 @@ def _belongs_to_pip(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether the spec in that folder starts this kernel (a broken spec does not)."""
+    """Return whether the spec in that folder starts this kernel (a broken spec does not)."""
     try:
         spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
         return _MODULE in spec["argv"]
@@ -208,10 +208,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _encryption() -> dict[str, list[str]]:
-    """Return the metadata by which a server may encrypt its traffic with the kernel.
+    """Return the metadata that allows a server to encrypt its traffic with the kernel.
 
-    Not in the kernel.json that a wheel ships, since that one may start an older ipykernel
-    which cannot do it.
+    It is not in the kernel.json of a wheel, because that spec may start an older ipykernel, which
+    cannot encrypt.
     """
     major, minor = (int(part) for part in metadata.version("ipykernel").split(".")[:2])
     return {"supported_encryption": ["curve"]} if (major, minor) >= (7, 3) else {}

@@ -1,4 +1,4 @@
-"""``ciao logs NAME``: what the replicas wrote, each line behind its replica."""
+"""``ciao logs NAME``: show the output of the replicas, with the replica before each line."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend, Display
 
 _AT_ONCE = 16
-"""Logs that are asked for at a time, and held in memory."""
+"""Number of logs that are requested at a time, and held in memory."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """The job, which replicas, which part, and ``-f``."""
+    """Add the job, ``--replica``, the options for a part of the log, and ``-f``."""
     add_job(verb)
     add_replica(verb)
     verb.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each replica")
     add_since(verb)
     verb.add_argument(
-        "--previous", "-p", action="store_true", help="of the run before the last restart"
+        "--previous", "-p", action="store_true", help="show the run before the last restart"
     )
-    verb.add_argument("--timestamps", action="store_true", help="with the time of each line")
-    verb.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    verb.add_argument("--timestamps", action="store_true", help="show the time of each line")
+    verb.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
@@ -43,7 +43,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         display = face.display
         if args.tail is not None:
             display = _Tail(display, await _old(backend, job, wanted, args.tail))
-        # How the job ends is not what was asked for: `attach` fails as the job does.
+        # The result of the job does not matter here; `attach` fails if the job fails.
         with contextlib.suppress(JobFailed, JobStopped):
             follow = tuple(args.replica)
             await face.session.attach(
@@ -59,7 +59,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         asked = [backend.log(job, replica, options) for replica in some]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for replica, data in zip(some, answers, strict=True):
-            if isinstance(data, BackendError):  # what the others wrote is shown all the same
+            if isinstance(data, BackendError):  # the other logs are shown anyway
                 faults.append(data)
             elif isinstance(data, BaseException):
                 raise data
@@ -67,20 +67,20 @@ async def run(args: argparse.Namespace, face: Face) -> None:
                 face.write(prefixer.format(replica, data))
     if len(faults) == len(wanted):
         raise faults[0]
-    # Of several replicas few were started again; that the others were not is no fault.
+    # With --previous, only a few replicas have restarted; the others are not an error.
     for fault in () if args.previous else faults:
         face.display.show(Notice(fault.message))
 
 
 def _checked(args: argparse.Namespace) -> float:
-    """The moment of ``--since``; raises UsageError for what does not go together."""
+    """Return the time of ``--since``; raise UsageError for options that cannot be combined."""
     if args.tail is not None and args.tail < 0:
-        raise UsageError(f"--tail cannot be {args.tail}.", "Give a number of lines from 0 up.")
+        raise UsageError(f"--tail cannot be {args.tail}.", "Use a number of lines from 0 up.")
     if args.follow:
         for option in ("previous", "timestamps"):
             if getattr(args, option):
                 raise UsageError(
-                    f"--{option} does not go with -f, which shows lines as they come.",
+                    f"--{option} cannot be combined with -f, which shows lines as they come.",
                     f"Leave -f or --{option} out.",
                 )
         if args.since and args.tail is not None:
@@ -89,7 +89,7 @@ def _checked(args: argparse.Namespace) -> float:
 
 
 def _groups(replicas: Sequence[Replica]) -> Iterator[Sequence[Replica]]:
-    """So many at a time as are asked for at once."""
+    """Yield groups of replicas whose logs are requested at once."""
     for start in range(0, len(replicas), _AT_ONCE):
         yield replicas[start : start + _AT_ONCE]
 
@@ -97,7 +97,7 @@ def _groups(replicas: Sequence[Replica]) -> Iterator[Sequence[Replica]]:
 async def _old(
     backend: Backend, job: Job, replicas: Sequence[Replica], tail: int
 ) -> dict[Replica, int]:
-    """How many lines of each log are older than its last ones; following begins with them."""
+    """Return the number of lines before the tail of each log; following yields them first."""
     counts: list[int] = []
     for some in _groups(replicas):
         counts += await asyncio.gather(*(_older(backend, job, one, tail) for one in some))
@@ -106,16 +106,16 @@ async def _old(
 
 async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
     before = 0
-    with contextlib.suppress(BackendError, UsageError):  # most were never started again
+    with contextlib.suppress(BackendError, UsageError):  # most replicas have never restarted
         before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
     data = await backend.log(job, replica)
-    # A line that is not finished is a new one: the rest of it is still to come.
+    # An unfinished line is a new line: the rest of it is still to come.
     whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
     return max(0, before + whole - max(0, tail - unfinished))
 
 
 class _Tail:
-    """Leaves out the first lines of each replica (:class:`ciao_kernel.plugins.Display`)."""
+    """Skips the first lines of each replica (:class:`ciao_kernel.plugins.Display`)."""
 
     def __init__(self, display: Display, skip: dict[Replica, int]) -> None:
         self._display = display

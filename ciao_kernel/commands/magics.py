@@ -13,7 +13,7 @@ from ciao_kernel.magics.table import Directive
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """One directive, and ``--output``."""
+    """Add the name of a directive, and ``--output``."""
     name = verb.add_argument("name", nargs="?", help="a directive")
     completion.by(completion.directives, name)
     add_output(verb)

@@ -1,4 +1,4 @@
-"""``ciao run FILE.py``: run a file as a job, as a cell would."""
+"""``ciao run FILE.py``: run a file as a job, like a cell."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ciao_kernel.session.plugin_registry import Registry
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Offer every directive as an option."""
+    """Add the file, and every directive as an option."""
     verb.usage = "%(prog)s [options] FILE.py [-- ARGUMENT ...]"
     verb.epilog = (
-        "What stands behind -- are the program's own arguments. A role may carry its resources, "
+        "The arguments after -- are passed to the program. A role may include its resources, "
         'as in --worker "2;%cpu=1;%memory=2Gi".'
     )
     file = verb.add_argument("file", metavar="FILE.py", help="the program")
     completion.by(completion.files("py"), file)
     add_output(verb)
     group = verb.add_argument_group(
-        "directives", "They win over the same ones in the file's header, as --worker 2."
+        "directives", "They override the directives in the file's header, as in --worker 2."
     )
-    table = Registry().table  # Words are read, and Tab asks, before there is a session.
+    table = Registry().table  # Parsing and completion take place before there is a session.
     given = functools.partial(_options, table=table)
     for entry in table.entries:
         names = [entry.option]
@@ -47,7 +47,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
                 *names, dest=dest, action="store_const", const="true", help=help_text
             )
             for word in entry.kind.more:
-                # An option of that very name: a value that may be left out would take the file.
+                # A separate option: an optional value would take the file name as its value.
                 name = f"{entry.option}={word}"
                 group.add_argument(
                     name,
@@ -64,7 +64,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
-    """Run the file with its own folder as the place where modules and files are looked for."""
+    """Run the file. Modules and files are looked up in the folder of the file."""
     path = (face.folder / Path(args.file).expanduser()).absolute()
     text = _read(path, args.file)
     options = _options(args, face.session.registry.table)
@@ -72,7 +72,7 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     display = face.display
     if face.session.parse(text, Style.FILE, options).spec.dryrun:
         if args.output == "json":
-            raise UsageError("a dry run writes text.", "Leave --output json out.")
+            raise UsageError("a dry run writes only text.", "Leave --output json out.")
         display = _Written(face)
     work = face.session.run(
         text,
@@ -84,14 +84,14 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     )
     result = await reported(work, args, face)
     if face.piped and args.output == "text" and result and result.state is State.RUNNING:
-        face.write(f"{result.name}\n")  # For $(ciao run -d …); the sentence is on standard error.
+        face.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.
     return result
 
 
 def _read(path: Path, shown: str) -> str:
     if path.suffix == ".ipynb":
         raise UsageError(
-            f"{shown} is a notebook, and `ciao run` takes a Python file.",
+            f"{shown} is a notebook, but `ciao run` needs a Python file.",
             "Open it in Jupyter with the kernel Ciao.",
         )
     try:
@@ -103,38 +103,38 @@ def _read(path: Path, shown: str) -> str:
 
 
 def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Face) -> None:
-    """See that file or options say what to run."""
+    """Check that the file or the options define a job."""
     table = face.session.registry.table
     if parse.is_job(text, table, Style.FILE):
         return
     if parse.is_job(text, table):
         raise UsageError(
             f"{shown} has the header of a cell.",
-            "In a file its lines are comments, as #%worker=2: so Python can read the file too.",
+            "In a file, write its lines as comments, as in #%worker=2, so that Python can read it.",
         )
     if not face.session.settings.framework and "framework" not in options:
         raise UsageError(
             f"{shown} has no header, and no option names a framework.",
-            "Put lines such as #%framework=tensorflow and #%worker=2 on top of the file, or "
+            "Put lines such as #%framework=tensorflow and #%worker=2 at the top of the file, or "
             "write --framework tensorflow --worker 2.",
         )
 
 
 class _Written:
-    """Writes sentences as a verb's own output (:class:`ciao_kernel.plugins.Display`)."""
+    """Writes notices as the output of a verb (:class:`ciao_kernel.plugins.Display`)."""
 
     def __init__(self, face: Face) -> None:
         self._face = face
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
-        """Never called: a dry run makes no job."""
+        """Do nothing; never called, because a dry run makes no job."""
 
     def show(self, event: Event) -> None:
         if isinstance(event, Notice):
             self._face.write(f"{plain_text(event.text)}\n")
 
     async def end(self) -> None:
-        """Never called."""
+        """Do nothing; never called."""
 
 
 def _dest(entry: Directive) -> str:
@@ -156,7 +156,7 @@ def _metavar(entry: Directive) -> str:
 
 
 def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
-    """The directives that were given as options, as the header would write them.
+    """Return the directives that were given as options, as written in a header.
 
     The names are those of the options, because errors show them.
     """
@@ -174,8 +174,8 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
 
 
 def _quoted(text: str) -> str:
-    """Quote words so that none of them is taken for a comment or for another directive."""
+    """Quote words, so that no word is read as a comment or as another directive."""
     try:
         return " ".join(map(quote, words(text)))
     except ValueError:
-        return text  # The parser says what is wrong with it.
+        return text  # The parser reports the error.

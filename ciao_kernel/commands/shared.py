@@ -1,4 +1,4 @@
-"""Arguments that several verbs share: which job, where it is, which replicas, since when."""
+"""Arguments that several verbs share: the job, its place, its replicas, a time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ciao_kernel.model.queries import Where
 
 
 def add_output(verb: argparse.ArgumentParser, *more: str) -> None:
-    """Give a verb ``--output``: text, json and what else it knows."""
+    """Add ``--output`` to a verb: text, json and the verb's further formats."""
     verb.add_argument(
-        "--output", "-o", choices=("text", "json", *more), default="text", help="form of the output"
+        "--output", "-o", choices=("text", "json", *more), default="text", help="output format"
     )
 
 
@@ -27,14 +27,14 @@ def add_job(
     completer: completion.Completer = completion.jobs,
     **options: Any,
 ) -> None:
-    """Give a verb the name of a job, which Tab completes, and the place where it is."""
+    """Add the name of a job, which Tab completes, and the place of the job to a verb."""
     name = verb.add_argument(**{"dest": "name", "metavar": "NAME", "help": "the job"} | options)
     completion.by(completer, name)
     add_where(verb)
 
 
 def add_where(verb: argparse.ArgumentParser) -> None:
-    """Give a verb ``--namespace`` and ``--context``; :func:`where` reads them."""
+    """Add ``--namespace``, ``--context`` and ``--backend``; :func:`where` reads them."""
     namespace = verb.add_argument(
         "--namespace", "-n", default="", metavar="NAME", help="look in this namespace"
     )
@@ -44,24 +44,26 @@ def add_where(verb: argparse.ArgumentParser) -> None:
     )
     completion.by(completion.contexts, context)
     verb.add_argument(
-        "--backend", default="", metavar="NAME", help="look there alone: local, kubernetes"
+        "--backend", default="", metavar="NAME", help="look only in this backend: local, kubernetes"
     )
 
 
 def where(args: argparse.Namespace) -> Where:
-    """Where the user says that jobs are.
+    """Return the place of jobs that the options select.
 
     Raises:
-        UsageError: One namespace and all of them.
+        UsageError: Both a namespace and all namespaces are selected.
     """
     everywhere = getattr(args, "all_namespaces", False)
     if everywhere and args.namespace:
-        raise UsageError("one namespace is named, and all are asked for.", "Leave one of them out.")
+        raise UsageError(
+            "--namespace cannot be combined with --all-namespaces.", "Leave one of them out."
+        )
     return Where(args.context, args.namespace, everywhere, args.backend)
 
 
 def add_replica(verb: argparse.ArgumentParser) -> None:
-    """Give a verb ``--replica``."""
+    """Add ``--replica`` to a verb."""
     option = verb.add_argument(
         "--replica",
         action="append",
@@ -73,7 +75,7 @@ def add_replica(verb: argparse.ArgumentParser) -> None:
 
 
 def chosen(names: Sequence[str], job: Job) -> list[Replica]:
-    """The replicas that ``--replica`` names; all where it is not given.
+    """Return the replicas that ``--replica`` selects, or all replicas without it.
 
     Raises:
         UsageError: The job has no such role or replica.
@@ -86,20 +88,20 @@ def chosen(names: Sequence[str], job: Job) -> list[Replica]:
 
 
 def add_since(verb: argparse.ArgumentParser) -> None:
-    """Give a verb ``--since``; :func:`moment` reads it."""
+    """Add ``--since`` to a verb; :func:`moment` reads it."""
     verb.add_argument(
         "--since",
         default="",
         metavar="TIME",
-        help="leave out older lines: 10m, 2h, or a moment such as 2026-01-31T18:00:00Z",
+        help="leave out older lines: 10m, 2h, or a time such as 2026-01-31T18:00:00Z",
     )
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch of a ``--since``; 0 where there is none.
+    """Return a ``--since`` as seconds since the epoch; 0 for an empty text.
 
     Raises:
-        UsageError: It is no time.
+        UsageError: The text is not a time.
     """
     if not text:
         return 0.0
@@ -108,10 +110,10 @@ def moment(text: str) -> float:
     except ValueError:
         pass
     try:
-        # Without an offset it is the user's own clock that is meant.
+        # A time without an offset is in the user's time zone.
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(
             f"--since cannot be {text!r}.",
-            "Write a time span such as 90s, 10m or 2h30m, or a moment as 2026-01-31T18:00:00Z.",
+            "Write a time span such as 90s, 10m or 2h30m, or a time such as 2026-01-31T18:00:00Z.",
         ) from None

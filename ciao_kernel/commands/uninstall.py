@@ -1,4 +1,4 @@
-"""``ciao uninstall``: remove what ``ciao install`` made."""
+"""``ciao uninstall``: remove kernelspecs that ``ciao install`` made."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ciao_kernel.errors import EnvironmentFault, UsageError
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Where and under which name."""
+    """Add the options for the place and the name of the kernelspec."""
     places(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Remove, and say what went."""
+    """Remove the kernelspecs, and write their folders."""
     try:
         removed = kernelspec.uninstall(args.name, user=args.user, prefix=prefix(args))
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Change lines of the user's settings file, and leave all others as they are.
+"""Change lines of the user's settings file, and keep all other lines unchanged.
 
-A line is found by what its key means: ``on-shutdown`` is ``onShutdown``. The changed text is
-read back before it is written, so that a file which is written in a way that this module does
-not understand is refused and never spoilt.
+Different spellings of a key are equal: ``on-shutdown`` is ``onShutdown``. The changed text is
+parsed before it is written: if this module does not understand the form of a file, it refuses
+the file and never damages it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
     """Set some keys.
 
     Args:
-        file: The user's file; it is made if there is none.
-        values: New values by the keys that are written where the file has none yet.
+        file: The user's file; it is created if it does not exist.
+        values: New values by key, with the spelling for keys that the file does not have yet.
 
     Raises:
         SettingError: The file is not TOML, or a value in it takes several lines.
-        EnvironmentFault: It cannot be read or written.
+        EnvironmentFault: The file cannot be read or written.
     """
     target = file.resolve()  # A link into a folder of dotfiles stays a link.
     try:
@@ -50,8 +50,8 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
     except OSError as error:
         raise _unwritable(file, error) from error
     try:
-        # Two commands at once would each write back what they read, and one would be lost.
-        with contextlib.suppress(OSError):  # not every network drive knows locks
+        # Without the lock, one of two simultaneous commands would overwrite the other's change.
+        with contextlib.suppress(OSError):  # not every network drive supports locks
             fcntl.flock(lock, fcntl.LOCK_EX)
         _save(target, file, values)
     finally:
@@ -59,7 +59,7 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
 
 
 def _save(target: Path, file: Path, values: Mapping[str, Value]) -> None:
-    """Change the file ``target``, which the user knows as ``file``."""
+    """Change the file ``target``; errors show the user's path ``file``."""
     try:
         text = target.read_bytes().decode() if target.exists() else ""
         old = tomllib.loads(text)
@@ -73,7 +73,7 @@ def _save(target: Path, file: Path, values: Mapping[str, Value]) -> None:
     if not _says(new, old, values):
         lines = ", ".join(f"{name} = {_literal(value)}" for name, value in values.items())
         raise SettingError(
-            f"{file} sets this in a way that only its author can change.",
+            f"{file} sets this in a form that cannot be changed automatically.",
             f"Open it and write: {lines}",
         )
     try:
@@ -85,12 +85,12 @@ def _save(target: Path, file: Path, values: Mapping[str, Value]) -> None:
 def _unwritable(file: Path, error: OSError) -> EnvironmentFault:
     return EnvironmentFault(
         f"{file} cannot be written: {error.strerror}.",
-        "For one terminal, a variable such as CIAO_STORAGE does the same.",
+        "For one terminal, set a variable such as CIAO_STORAGE instead.",
     )
 
 
 def _set(text: str, name: str, value: Value) -> str:
-    """Change each line that sets a key; without one, add it in front of the first table."""
+    """Change each line that sets a key; if there is no line, add it before the first table."""
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     root = next((place for place, line in enumerate(lines) if _TABLE.match(line)), len(lines))
@@ -110,7 +110,7 @@ def _set(text: str, name: str, value: Value) -> str:
 
 
 def _says(text: str, old: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
-    """Whether a text has the new values, and all others as they were."""
+    """Return whether a text has the new values, and keeps all other values."""
     try:
         new = tomllib.loads(text)
     except ValueError:
@@ -127,13 +127,13 @@ def _says(text: str, old: Mapping[str, Any], values: Mapping[str, Value]) -> boo
 
 def _literal(value: Value) -> str:
     if isinstance(value, str):
-        # JSON's strings are TOML's, but for DEL, and for pairs of surrogates.
+        # JSON strings are valid in TOML, except for DEL and for surrogate pairs.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return f"{value:.12g}"
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Write a file as a whole: a kernel that starts now reads the old one or the new one."""
+    """Write a file atomically: a kernel that starts now reads the old file or the new file."""
     descriptor, part = tempfile.mkstemp(prefix=".config-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:

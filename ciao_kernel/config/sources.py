@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,24 @@ def survey(
             settings = settings.with_values(read(), origin)
         except SettingError as error:
             faults.append(error)
-    return settings, faults
+    return settings, faults + list(_misspelt(variables))
+
+
+def _misspelt(variables: Mapping[str, str]) -> Iterator[SettingError]:
+    """Yield an error for each variable whose name is nearly that of a setting.
+
+    Other names are left alone: ciao itself sets some for replicas, and Kubernetes sets
+    ``CIAO_SERVICE_HOST`` and the like in each pod beside a Service named ``ciao``.
+    """
+    known = {f"CIAO_{name.upper()}": name for name in names()}
+    for variable in sorted(variables):
+        if not variable.startswith("CIAO_") or variable in known:
+            continue
+        if near := difflib.get_close_matches(variable, known, n=1, cutoff=0.85):
+            yield SettingError(
+                f"${variable}: there is no such setting.",
+                f"Did you mean {near[0]}? `%ciao config` shows all settings.",
+            )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -49,6 +49,11 @@ class Job:
         return self.folder or self.place
 
     @property
+    def on_cluster(self) -> bool:
+        """True if the replicas are pods, False if they are processes of a machine."""
+        return self.kind_of_place != "folder"
+
+    @property
     def workdir(self) -> str:
         """Working directory of the replicas, as a path in the replica."""
         return self.program.rpartition("/")[0]

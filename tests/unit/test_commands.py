@@ -82,10 +82,10 @@ def test_options_become_directives() -> None:
         (["zzz"], "`ciao --help` lists all verbs."),
         (["--nope"], "no option --nope"),
         (["run", "f.py", "--wroker=2"], "Did you mean --worker?"),
-        (["jobs", "--", "x"], "does not know"),
+        (["jobs", "--", "x"], "unknown argument"),
         (["logs", "a", "--tail", "many"], "invalid int value"),
         (["run", "f.py", "--dryrun=maybe"], "--dryrun"),
-        (["delete", "a", "--all"], "does not know --all"),
+        (["delete", "a", "--all"], "unknown argument --all"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
@@ -125,7 +125,7 @@ def test_where_jobs_are_looked_for(words: list[str], where: Where) -> None:
 
 
 def test_one_namespace_and_all_of_them_do_not_go_together() -> None:
-    with pytest.raises(UsageError, match="all are asked for"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         shared.where(parse("jobs", "-A", "-n", "x"))
 
 

@@ -140,6 +140,16 @@ def test_every_setting_has_values_that_it_refuses() -> None:
             assert ": expected " in error.message
 
 
+def test_a_misspelt_variable_is_refused_and_others_are_not() -> None:
+    with pytest.raises(SettingError) as caught:
+        load([], {"CIAO_NAMESPCE": "team"})
+    assert caught.value.message == "$CIAO_NAMESPCE: there is no such setting."
+    assert "Did you mean CIAO_NAMESPACE?" in caught.value.hint
+    # Kubernetes and ciao itself set these.
+    others = ("CIAO_SERVICE_HOST", "CIAO_PORT_80_TCP", "CIAO_ROLE", "CIAO_JOB_ID", "CIAO_REPLICA")
+    assert load([], dict.fromkeys((*others, "CIAOX"), "x")) == Settings()
+
+
 def test_an_unknown_name_offers_the_nearest() -> None:
     error = refused(stop_grade="1")
     assert "unknown setting 'stop_grade'" in error.message

@@ -41,10 +41,10 @@ def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path
     end = "\n".join(trace.said if trace else last(lines))
     found = (
         _missing_file(text, folder, job)
-        or _missing_module(end, folder)
-        or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [])
+        or _missing_module(end, folder, job)
+        or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or _disk(text, job)
-        or _memory(text, one)
+        or _memory(text, one, job)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
 
@@ -62,7 +62,7 @@ def _missing_file(text: str, folder: Path, job: Job) -> str:
     return ""
 
 
-def _missing_module(text: str, folder: Path) -> str:
+def _missing_module(text: str, folder: Path, job: Job) -> str:
     names = re.findall(r"ModuleNotFoundError: No module named '([^'\n]+)'", text)
     if not names:
         return ""
@@ -70,6 +70,11 @@ def _missing_module(text: str, folder: Path) -> str:
     for path in (f"{top}.py", top):
         if _beside(path, folder):
             return _send(path)
+    if job.on_cluster:
+        return (
+            f"Add %packages={top}, if that is the name of its package, or choose an image that has "
+            "it with %image."
+        )
     return (
         "Install the package that provides it for the replicas' Python (pip install "
         f"{top}, if that is its name), or name another Python with %python."
@@ -87,14 +92,22 @@ def _send(name: str) -> str:
     return f"{name} is next to your code; add a line %files={quote(name)} to send it to the job."
 
 
-def _port(end: str, beside: list[str]) -> str:
-    if _TAKEN.search(end) or (_NETWORK.search(end) and _TAKEN_BESIDE.search("\n".join(beside))):
-        return "Another program took one of this job's ports. Run it again: it will get new ports."
-    return ""
+def _port(end: str, beside: list[str], job: Job) -> str:
+    taken = _TAKEN.search(end) or (_NETWORK.search(end) and _TAKEN_BESIDE.search("\n".join(beside)))
+    if not taken:
+        return ""
+    if job.on_cluster:
+        return (
+            "A port is already in use in the pod. On a cluster the operator fixes the port of each "
+            "replica (TF_CONFIG or MASTER_PORT names it): start only one server in a replica."
+        )
+    return "Another program took one of this job's ports. Run it again: it will get new ports."
 
 
 def _disk(text: str, job: Job) -> str:
     full = "No space left on device" in text or "Disk quota exceeded" in text
+    if job.on_cluster:
+        return "The pod's disk is full. Write less to it, or write to a bucket." if full else ""
     with contextlib.suppress(OSError):
         # A full disk has no room for the traceback either.
         full = full or shutil.disk_usage(job.files).free < 1024 * 1024
@@ -103,9 +116,33 @@ def _disk(text: str, job: Job) -> str:
     return ""
 
 
-def _memory(text: str, one: ReplicaStatus) -> str:
+def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
     if "CUDA out of memory" in text:
         return "The GPU ran out of memory: a smaller batch may fit."
-    if one.exit_code == -signal.SIGKILL or "MemoryError" in text:
+    killed = one.exit_code == -signal.SIGKILL or one.reason == "OOMKilled"
+    if not killed and "MemoryError" not in text:
+        return ""
+    if not job.on_cluster:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
-    return ""
+    if limit := _memory_limit(job, one.replica.role):
+        return f"Its limit was %memory={limit}: set a higher %memory, or try smaller batches."
+    return (
+        "The cell has no %memory, so a limit of the namespace or the node's memory applied: set "
+        "%memory, or try smaller batches."
+    )
+
+
+def _memory_limit(job: Job, role: str) -> str:
+    """Return the memory that the job's stored header gives to a role; "" if it gives none."""
+    common = ""
+    for line in job.header.splitlines():
+        first, *more = line.split(";")
+        for piece in (first, *more):
+            name, _, value = piece.partition("=")
+            if name != "%memory":
+                continue
+            if first.startswith(f"%{role}="):
+                return value
+            if piece is first:
+                common = value
+    return common

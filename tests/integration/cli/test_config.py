@@ -95,7 +95,7 @@ def test_a_relative_folder_is_saved_as_it_was_meant(ciao: User) -> None:
 
 def test_a_variable_that_wins_is_named(ciao: User) -> None:
     done = ciao("config", "color=never", env={"CIAO_COLOR": "always"})
-    assert "$CIAO_COLOR is set in this terminal, and wins there." in done.out
+    assert "$CIAO_COLOR is set in this terminal, and overrides the file there." in done.out
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_attach_follows_from_the_first_line_and_ends_as_the_job(ciao: User) -> N
 def test_attach_without_a_name_takes_the_newest_job(ciao: User) -> None:
     done = ciao("attach")
     assert done.code == 1
-    assert "there is no job of yours to follow" in done.err
+    assert "you have no job to follow" in done.err
     ciao.file("train.py", QUICK)
     for name in ("one", "two"):
         assert ciao("run", "-d", "--name", name, "train.py").code == 0
@@ -200,7 +200,7 @@ def test_options_and_verbs_that_do_not_exist_offer_the_nearest(ciao: User) -> No
         (["dele"], "Did you mean delete?"),
         (["--verbose"], "no option --verbose"),
         (["jobs", "--runing"], "Did you mean --running?"),
-        (["jobs", "--run"], "does not know --run"),  # no abbreviations: scripts would break
+        (["jobs", "--run"], "unknown argument --run"),  # no abbreviations: scripts would break
         (["jobs", "-o", "xml"], "invalid choice: 'xml'"),
         (["run"], "FILE.py"),
     ):

@@ -122,8 +122,8 @@ def test_a_command_runs_beside_a_replica(ciao: User) -> None:
     for words, says in (
         (["far", "--", "true"], "Name one: far/worker-0, far/worker-1."),
         (["far/ps-0", "--", "true"], "no replica 'ps-0'"),
-        (["far/worker-0"], "no command is named"),
-        (["-i", "-t", "far/worker-0", "--", "true"], "-t joins this terminal"),
+        (["far/worker-0"], "there is no command"),
+        (["-i", "-t", "far/worker-0", "--", "true"], "-t connects the command to a terminal"),
     ):
         done = ciao("exec", *words)
         assert done.code == 2
@@ -191,7 +191,7 @@ def test_an_input_that_breaks_is_said_and_is_no_end(far: User) -> None:
 def test_a_terminal_is_asked_for_where_there_is_no_input(far: User) -> None:
     done = far.shell("ciao exec -i -t far/worker-0 -- cat <&-")
     assert done.code == 2
-    assert "-t joins this terminal" in done.err
+    assert "-t connects the command to a terminal" in done.err
 
 
 def test_a_command_that_has_read_enough_ends_quietly(far: User) -> None:

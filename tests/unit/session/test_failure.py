@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1076,6 +1077,47 @@ def test_the_module_that_was_missing_last_is_named(tmp_path: Path) -> None:
     link = "\nThe above exception was the direct cause of the following exception:\n\n"
     said = link.join(VICTIM.format(missing.format(name)) for name in ("speedups", "pkg"))
     assert "pip install pkg," in failed({"worker-0": said}, folder=tmp_path).hint
+
+
+ON_CLUSTER = replace(
+    JOB,
+    backend="kubernetes",
+    kind_of_place="namespace",
+    header="%framework=tensorflow\n%memory=2Gi\n%ps=1;%memory=512Mi\n%worker=2;%cpu=1\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("ModuleNotFoundError: No module named 'einops.layers'", "%packages=einops,"),
+        ("ModuleNotFoundError: No module named 'einops'", "with %image."),
+        ("OSError: [Errno 28] No space left on device: 'x'", "The pod's disk is full."),
+        ("OSError: [Errno 98] Address already in use", "the operator fixes the port"),
+        ("MemoryError", "Its limit was %memory=2Gi:"),
+    ],
+)
+def test_hints_on_a_cluster_are_about_pods(said: str, hint: str) -> None:
+    found = failed({"worker-0": VICTIM.format(said)}, job=ON_CLUSTER).hint
+    assert hint in found
+    assert "pip install" not in found
+
+
+@pytest.mark.parametrize(
+    ("by", "header", "hint"),
+    [
+        ("worker-0", ON_CLUSTER.header, "%memory=2Gi: set a higher %memory"),
+        ("ps-0", ON_CLUSTER.header, "%memory=512Mi: set a higher %memory"),
+        ("worker-0", "%framework=pytorch\n%worker=2\n", "The cell has no %memory,"),
+        ("worker-0", "%args=%memory=9Gi\n", "The cell has no %memory,"),
+    ],
+)
+def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint: str) -> None:
+    ended = ReplicaStatus(replica(by), State.FAILED, exit_code=137, reason="OOMKilled")
+    status = Status(State.FAILED, (ended,), decided_by=replica(by))
+    error = explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))
+    assert "OOMKilled" in error.message
+    assert hint in error.hint
 
 
 def test_words_far_above_the_end_give_no_hint() -> None:
