@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return _NO_READER
     except OSError as error:
-        # A full disk under a job is reported where the file is written; this error is in stdout.
+        # A full disk for a job is reported where the job writes; this error is about our output.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         _drop_output()

@@ -60,7 +60,7 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
     save = args.save or face.terminal
     if save:
         file = config.config_files()[1]
-        # Save the parsed value, not the typed text: a relative folder is valid only here.
+        # Save the parsed value, not the typed text: a relative folder depends on where it is used.
         userfile.save(
             file, {config.shown_name(name): _plain(name, getattr(new, name)) for name in changed}
         )

@@ -46,7 +46,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the findings, and fail if one of them is wrong."""
     settings, faults = survey()
     if not face.terminal:
-        settings = face.session.settings  # `%ciao config` changes only those of this kernel.
+        settings = face.session.settings  # `%ciao config` changes only this kernel's settings.
     found = [*_python(), *_packages()]
     found += [Finding("wrong", fault.message.rstrip("."), _mend(fault)) for fault in faults]
     found += _settings(settings, faults)
@@ -117,7 +117,7 @@ async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _kernelspecs() -> AsyncIterator[Finding]:
-    """Check each kernelspec of this kernel: can it start the kernel?"""
+    """Check that each kernelspec of this kernel can start it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     found = False

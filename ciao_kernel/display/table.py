@@ -98,8 +98,9 @@ class Table:
         all_of_them += known.values()  # replicas that someone has added
         if len(all_of_them) <= _MOST:
             return [self._row(one) for one in all_of_them]
-        troubled = [one for one in all_of_them if one.state in (State.FAILED, State.LOST)]
-        chosen = {one.replica for one in (*troubled, *all_of_them)[:_MOST]}
+        in_trouble = (State.FAILED, State.LOST)
+        troubled_first = sorted(all_of_them, key=lambda one: one.state not in in_trouble)
+        chosen = {one.replica for one in troubled_first[:_MOST]}
         rest = Counter(str(one.state) for one in all_of_them if one.replica not in chosen)
         states = ", ".join(f"{count} {state}" for state, count in rest.most_common())
         rows = [self._row(one) for one in all_of_them if one.replica in chosen]

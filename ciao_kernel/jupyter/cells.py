@@ -88,7 +88,7 @@ def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
     from ciao_kernel.session.session import Session
 
-    # In a terminal no shutdown follows an interrupt, and the shell waits for a stop.
+    # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
     ends = shutdown.lifetime if _in_a_kernel() else None
     return Session(registry(), Owner(_label(), os.getpid()), settings, ends)
 

@@ -92,7 +92,7 @@ def _complete_directives(shell: InteractiveShell) -> None:
 
 
 def _watch_shutdown(kernel: Any) -> None:
-    """Report another kernel's shutdown to waiting jobs; like a stop, it begins with an interrupt."""
+    """Report another kernel's shutdown to waiting jobs: it begins with an interrupt like a stop."""
     theirs = kernel.do_shutdown
 
     async def do_shutdown(restart: bool) -> Any:

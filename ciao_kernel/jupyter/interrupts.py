@@ -50,7 +50,7 @@ class RunningCells:
             The previous handler of SIGINT.
 
         Raises:
-            ValueError: The current thread is another one, which receives no signals.
+            ValueError: The current thread is not the main thread, so it receives no signals.
         """
         before = signal.signal(signal.SIGINT, self._collected)
         self._interrupted = False

@@ -189,7 +189,8 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
     # And gone.
     gone = ciao(team, "delete", "two")
     assert gone == (
-        f"two (Running) was deleted from the namespace {team.namespace.name}, with its local logs.\n"
+        f"two (Running) was deleted from the namespace {team.namespace.name}, "
+        "with its local logs.\n"
     )
     assert isinstance(refused(team, "describe", "two"), NoSuchJob)
 

@@ -85,6 +85,12 @@ def test_of_a_thousand_replicas_the_failed_ones_are_shown_and_the_rest_is_counte
     assert len(rows) == 101
     assert rows[-2].replica == "worker-700"
     assert (rows[-1].replica, rows[-1].detail) == ("… 900 more", "899 Running, 1 Pending")
+    # Failed replicas among the first hundred take no other's place.
+    states[:50] = [ReplicaStatus(one, State.FAILED) for one in replicas[:50]]
+    table.status = status(State.RUNNING, *states)
+    rows = table.rows()
+    assert len(rows) == 101
+    assert rows[-1].replica == "… 900 more"
 
 
 def test_endings() -> None:
