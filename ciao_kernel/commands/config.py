@@ -47,7 +47,7 @@ def _pair(change: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise UsageError(
             f"{change!r} is not of the form key=value.",
-            "Write it without blanks, as in backend=local.",
+            "Write it without spaces, as in backend=local.",
         )
     return name.strip(), value.strip()
 

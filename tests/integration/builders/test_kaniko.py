@@ -241,7 +241,7 @@ def test_the_secret_serves_the_kernel_too(serve: Serve, tmp_path: Path) -> None:
     config = json.dumps({"auths": {fake.host: {"auth": known}}}).encode()
     kernel.pods.secrets = {"push": {".dockerconfigjson": config}, "other": {"x": b"y"}}
 
-    with pytest.raises(RegistryFault, match="who you are"):
+    with pytest.raises(RegistryFault, match="requires authentication"):
         kernel.run(apt=("git",))
     with pytest.raises(ClusterFault, match="there is no Secret gone"):
         kernel.run(apt=("git",), push_secret="gone")

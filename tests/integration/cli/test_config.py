@@ -104,9 +104,9 @@ def test_a_variable_that_wins_is_named(ciao: User) -> None:
         (["colr=never"], "Did you mean color?"),
         (["color=blue"], "expected one of auto, always, never"),
         (["stopGrace=-1"], "number"),
-        (["color"], "Write key=value"),
-        (["color", "=", "never"], "Write key=value"),
-        (["=x"], "Write key=value"),
+        (["color"], "is not of the form key=value"),
+        (["color", "=", "never"], "is not of the form key=value"),
+        (["=x"], "is not of the form key=value"),
         (["color=never", "linger=x"], "linger cannot be 'x'"),
     ],
 )

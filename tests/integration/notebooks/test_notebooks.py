@@ -105,9 +105,7 @@ def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:
 
     notebook = _run("mixed.ipynb", tmp_path)
 
-    assert "included, because the code imports them: digits_net.py" in _lines(
-        _job_cell(notebook)
-    )
+    assert "included, because the code imports them: digits_net.py" in _lines(_job_cell(notebook))
     work = next((tmp_path / "storage" / "jobs").iterdir()) / "work"
     assert {"ciao_cell.py", "digits_net.py", "digits.npz"} <= {path.name for path in work.iterdir()}
     for replica in ("master-0", "worker-0"):

@@ -99,7 +99,9 @@ def test_secrets_are_refused_unless_a_line_says_that_they_are_meant(
 ) -> None:
     (folder / name).write_text("hunter2")
     for wish in (".", name):
-        with pytest.raises(SourceError, match=r"line 2: .* cannot be taken: such") as refused:
+        with pytest.raises(
+            SourceError, match=r"line 2: .* cannot be taken: files like this"
+        ) as refused:
             gather(folder, wish)
         assert f"a line !{name} there includes it" in refused.value.hint
         assert "hunter2" not in refused.value.message + refused.value.hint

@@ -69,8 +69,8 @@ def test_an_image_is_read(text: str, registry: str, repository: str, tag: str, d
         ("model@sha256:12", "sha256:12 is not a digest"),
         ("model@sha512:" + "0" * 128, "is not a digest"),
         (f"model@{DIGEST}0", "is not a digest"),
-        (f"model@{DIGEST.upper()}", "without a user"),
-        ("model@", "without a user"),
+        (f"model@{DIGEST.upper()}", "user or password"),
+        ("model@", "user or password"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, why: str) -> None:
