@@ -16,7 +16,7 @@ from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import numeric_types, parse, value_types
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.shell_words import quote, words
-from ciao_kernel.magics.table import Directive, Table
+from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -45,6 +45,13 @@ def arguments(verb: argparse.ArgumentParser) -> None:
             dest = _dest(entry)
             group.add_argument(
                 *names, dest=dest, action="store_const", const="true", help=help_text
+            )
+            group.add_argument(
+                f"--no-{entry.option.removeprefix('--')}",
+                dest=dest,
+                action="store_const",
+                const="false",
+                help=f"override %%{entry.name} in the file's header",
             )
             for word in entry.kind.more:
                 # A separate option: an optional value would take the file name as its value.
@@ -166,16 +173,25 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
         name = entry.option.removeprefix("--")
         if isinstance(value, str):
             options[name] = [value]
+        elif value and entry.scope is not Scope.ROLE:  # an option of a role may have directives
+            options[name] = [_quoted(text, entry) for text in value]
         elif value:
-            options[name] = [_quoted(text) for text in value] if entry.adds_up else value
+            options[name] = value
     if behind := getattr(args, "behind", ()):
         options["args"] = [" ".join(map(quote, behind))]
     return options
 
 
-def _quoted(text: str) -> str:
-    """Quote words, so that no word is read as a comment or as another directive."""
+def _quoted(text: str, entry: Directive) -> str:
+    """Quote a value, so that nothing in it is read as a comment or as another directive."""
+    if isinstance(entry.kind, value_types.Words | value_types.Pairs):
+        try:
+            return " ".join(map(quote, words(text)))
+        except ValueError:
+            return text  # The parser reports the error.
     try:
-        return " ".join(map(quote, words(text)))
+        entry.kind.parse(text)
+        plain = words(text) == (text,)
     except ValueError:
-        return text  # The parser reports the error.
+        plain = not text
+    return text if plain else quote(text)  # The shell has already removed its own quotes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -27,14 +28,16 @@ def check_roles(spec: JobSpec, framework: Framework) -> None:
             )
 
 
-def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
-    """Override a header with options: each role count, resource, variable and directive alone."""
-    default = JobSpec(options.framework)
-    changed = {
-        field.name: value
-        for field in fields(JobSpec)
-        if (value := getattr(options, field.name)) != getattr(default, field.name)
-    }
+def merge(spec: JobSpec, options: JobSpec, given: Collection[str]) -> JobSpec:
+    """Override a header with options: each role count, resource, variable and directive alone.
+
+    Args:
+        spec: The header.
+        options: The options.
+        given: Fields that the options set (``detach``, ``cluster.image``), also to their defaults.
+    """
+    own = {field.name for field in fields(JobSpec)}
+    changed = {name: getattr(options, name) for name in own.intersection(given)}
     groups = {
         group.role: replace(group, resources=_over(group.resources, options.resources, clear=True))
         for group in spec.groups
@@ -42,8 +45,8 @@ def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
     for group in options.groups:
         before = groups[group.role].resources if group.role in groups else Resources()
         groups[group.role] = replace(group, resources=_over(before, group.resources))
-    changed["cluster"] = _said(spec.cluster, options.cluster)
-    changed["build"] = _said(spec.build, options.build)
+    changed["cluster"] = _inner("cluster", spec.cluster, options.cluster, given)
+    changed["build"] = _inner("build", spec.build, options.build, given)
     changed["framework"] = options.framework
     changed["groups"] = tuple(groups.values())
     changed["resources"] = _over(spec.resources, options.resources)
@@ -51,12 +54,10 @@ def merge(spec: JobSpec, options: JobSpec) -> JobSpec:
     return replace(spec, **changed)
 
 
-def _said(below: _Spec, above: _Spec) -> _Spec:
-    """Override ``below`` with the fields that are set in ``above``."""
-    silent = type(above)()
-    names = [field.name for field in fields(above)]
-    said = {n: v for n in names if (v := getattr(above, n)) != getattr(silent, n)}
-    return replace(below, **said)
+def _inner(part: str, below: _Spec, above: _Spec, given: Collection[str]) -> _Spec:
+    """Override ``below`` with the given fields of ``above``."""
+    names = [field.name for field in fields(above) if f"{part}.{field.name}" in given]
+    return replace(below, **{name: getattr(above, name) for name in names})
 
 
 def _over(below: Resources, above: Resources, *, clear: bool = False) -> Resources:

@@ -120,7 +120,8 @@ class Session:
         own = not self.settings.python
         parsed = parse.parse(text, table, style=style, default_framework=default, check_syntax=own)
         given = parse.option_tokens(options)
-        spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework))
+        changed = {build_spec.find(token, table).field for token in given}
+        spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework), changed)
         parsed = replace(parsed, tokens=parsed.tokens + given)
         framework = self.registry.framework(spec.framework)
         try:

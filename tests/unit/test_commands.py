@@ -26,9 +26,22 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
-from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.magics.header import Style
+from ciao_kernel.model import (
+    Event,
+    Job,
+    JobSpec,
+    Notice,
+    Output,
+    Owner,
+    Replica,
+    ReplicaStatus,
+    State,
+    Status,
+)
 from ciao_kernel.model.queries import WHOLE_LOG, Details, Incident, LogOptions, Where, last_lines
 from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
 
 WORKER = Replica("worker", 0)
 
@@ -73,6 +86,38 @@ def test_options_become_directives() -> None:
         "files": ["a 'b  #c'"],
         "args": ["-- 'x y'"],
     }
+
+
+def spec(text: str, *words: str) -> JobSpec:
+    """Return what `ciao run` makes of a file with this header, with these options."""
+    registry = Registry()
+    session = Session(registry, Owner("me"), Settings())
+    options = run._options(parse("run", "f.py", *words), registry.table)
+    return session.parse(f"{text}\nprint(1)\n", Style.FILE, options).spec
+
+
+@pytest.mark.parametrize("value", ["a #b", "/my dir/python", "it's", "a;b", '"a"', "a\\b"])
+def test_the_value_of_an_option_is_what_the_shell_gives(value: str) -> None:
+    header = "#%framework=tensorflow\n#%worker=1"
+    assert spec(header, "--context", value).cluster.context == value
+    assert spec(header, "--python", value).python == value
+
+
+def test_no_directive_hides_in_an_option() -> None:
+    header = "#%framework=tensorflow\n#%worker=1"
+    with pytest.raises(UsageError, match="--image"):
+        spec(header, "--image", "a;%worker=5")
+    assert spec(header, "--worker", "2;%cpu=1").groups[0].count == 2
+
+
+def test_an_option_overrides_a_header_also_with_the_default() -> None:
+    header = "#%framework=tensorflow\n#%worker=1\n#%detach\n#%dryrun=server\n#%builder=append"
+    assert spec(header).detach
+    assert not spec(header, "--no-detach").detach
+    assert spec(header).dryrun
+    assert not spec(header, "--no-dryrun").dryrun
+    assert spec(header, "--no-detach").dryrun
+    assert spec(header, "--builder", "auto").builder == "auto"
 
 
 @pytest.mark.parametrize(

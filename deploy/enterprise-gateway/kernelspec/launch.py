@@ -1,8 +1,8 @@
 """Creates the pod of a kernel. Enterprise Gateway and gateway_provisioners run it for each kernel.
 
-The pod meets Pod Security's level ``restricted``. Of the server's environment it gets what begins
-with ``KERNEL_`` or ``CIAO_``, and nothing else. It runs on the gateway's Python, not on the
-kernel's.
+The pod meets Pod Security's level ``restricted``. From the server's environment it gets only
+variables that begin with ``KERNEL_`` or ``CIAO_``. This program runs on the gateway's Python, not
+on the kernel's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 PASSED_ON = ("KERNEL_", "CIAO_")
-"""How the names of variables begin that reach the pod."""
+"""Prefixes of the variables that are passed to the pod."""
 
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
-"""What a kernel asks for whose user says nothing: with nothing at all it would be the last to get a
-processor, and the first to be evicted."""
+"""Default requests of a kernel. Without any requests it would be the last to get a processor, and
+the first to be evicted."""
 
 GRACE = 5
-"""Seconds from SIGTERM to SIGKILL, as the kernel itself needs at most."""
+"""Seconds from SIGTERM to SIGKILL; the kernel needs at most this time."""
 
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -35,7 +35,7 @@ TIMEOUT = 30
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Create the pod; an error ends in the gateway's log."""
+    """Create the pod; errors appear in the gateway's log."""
     body = pod(arguments(argv), os.environ)
     if host := os.environ.get("KUBERNETES_SERVICE_HOST"):
         by_account(body, host, os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
@@ -44,12 +44,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def by_account(body: dict[str, Any], host: str, port: str) -> None:
-    """Create it as the pod in which the gateway runs.
+    """Create the pod with the service account of the gateway's own pod.
 
-    By plain HTTP: to import the client library takes longer than all the rest of a kernel's start.
+    Uses plain HTTP: importing the client library takes longer than the rest of a kernel's start.
 
     Raises:
-        SystemExit: The API server refuses it; says why.
+        SystemExit: The API server refuses the pod; contains the reason.
     """
     name = f"[{host}]" if ":" in host else host
     request = urllib.request.Request(
@@ -61,7 +61,7 @@ def by_account(body: dict[str, Any], host: str, port: str) -> None:
         },
     )
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    # Python 3.13 asks for extensions that the authorities of many clusters lack. kubectl does not.
+    # Python 3.13 requires extensions that the authorities of many clusters lack. kubectl does not.
     trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # No proxy: the API server is in the cluster.
     opener = urllib.request.build_opener(
@@ -76,7 +76,7 @@ def by_account(body: dict[str, Any], host: str, port: str) -> None:
 
 
 def by_kubeconfig(body: dict[str, Any]) -> None:
-    """Create it as the kubeconfig's user, where gateway_provisioners runs outside the cluster."""
+    """Create the pod as the kubeconfig's user, if gateway_provisioners runs outside the cluster."""
     from kubernetes import client, config
 
     load: Any = config.load_kube_config
@@ -86,7 +86,7 @@ def by_kubeconfig(body: dict[str, Any]) -> None:
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the kernelspec's command line; what other releases of the gateways add is left alone."""
+    """Read the kernelspec's command line; ignore options that other gateway releases add."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernel-id", required=True)
     parser.add_argument("--port-range", required=True)
@@ -101,8 +101,8 @@ def pod(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
     """Return the pod of a kernel.
 
     Args:
-        given: What the gateway says on the command line.
-        environment: Of this process; the gateway puts into it what the user chose.
+        given: Options from the gateway's command line.
+        environment: Environment of this process; the gateway adds the user's variables to it.
     """
     container = {
         "name": "kernel",
@@ -147,7 +147,7 @@ def pod(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
 
 
 def variables(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the pod's environment: what the image's start script asks for, and the user's own."""
+    """Return the pod's environment: variables for the image's start script, and the user's own."""
     found = {name: value for name, value in environment.items() if name.startswith(PASSED_ON)}
     found |= {
         "KERNEL_ID": given.kernel_id,
@@ -163,13 +163,13 @@ def variables(given: argparse.Namespace, environment: Mapping[str, str]) -> dict
 
 
 def resources(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return requests and limits, as users of the gateways name them: ``KERNEL_CPUS_LIMIT``."""
+    """Return requests and limits from the gateways' variables, such as ``KERNEL_CPUS_LIMIT``."""
     names = {"cpu": "KERNEL_CPUS", "memory": "KERNEL_MEMORY", "nvidia.com/gpu": "KERNEL_GPUS"}
     found: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
     for what, name in names.items():
         request, limit = environment.get(name, ""), environment.get(f"{name}_LIMIT", "")
         if what == "nvidia.com/gpu":
-            # The API server takes no request for GPUs without a limit.
+            # The API server accepts no request for GPUs without a limit.
             limit = limit or request
         if not limit:
             request = request or REQUESTS.get(what, "")
@@ -183,12 +183,12 @@ def objects(environment: Mapping[str, str], name: str) -> list[Any]:
     """Return the list that a variable holds, as YAML or JSON.
 
     Raises:
-        ValueError: It holds something else.
+        ValueError: The variable contains something else.
     """
     text = environment.get(name)
     if not text:
         return []
-    # Only where it is needed: the import is a good part of this program's time.
+    # Imported only if needed: the import takes a large part of this program's time.
     import yaml
 
     found = yaml.safe_load(text)
