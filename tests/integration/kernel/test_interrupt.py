@@ -435,7 +435,7 @@ def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:
     """Whatever swallowed the first interrupt, a later one is heard."""
     code = (
         "import asyncio, threading\n"
-        "from ciao_kernel import session\n"
+        "from ciao_kernel.session import session\n"
         "whole, pressed = session.Session.run, []\n"
         "async def deaf(self, *args, **options):\n"
         "    open('begun', 'w').close()\n"
