@@ -46,15 +46,18 @@ def is_job(code: str) -> bool:
     return parse.is_job(code, registry().table)
 
 
-def command(code: str) -> list[str] | None:
-    """Return the words of a cell that is a single ``%ciao …`` line, else None."""
+def command(code: str) -> str | None:
+    """Return the arguments of a cell that is a single ``%ciao …`` line, else None."""
     match = _COMMAND.fullmatch(code)
-    if match is None:
-        return None
+    return None if match is None else match[1] or ""
+
+
+def split(arguments: str) -> list[str]:
+    """Split the arguments of ``%ciao`` into words."""
     try:
-        return shlex.split(match[1] or "")
+        return shlex.split(arguments)
     except ValueError:
-        return (match[1] or "").split()
+        return arguments.split()
 
 
 def session(words: list[str] | None = None) -> Session:

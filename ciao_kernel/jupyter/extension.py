@@ -110,7 +110,7 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
     """Run a ``%ciao`` command or a ``%%ciao`` cell to its end."""
     from ciao_kernel.jupyter import cells
 
-    words = (cells.command(f"%ciao {line}") or []) if cell is None else None
+    words = cells.split(line) if cell is None else None
     session = cells.session(words)
     display = _display(shell, session)
     work: Coroutine[Any, Any, Any]

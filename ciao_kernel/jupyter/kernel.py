@@ -20,6 +20,7 @@ from typing import Any
 
 from ciao_kernel import __version__
 from ciao_kernel.jupyter import messages
+from ciao_kernel.jupyter.hooks import Hooks, expanded
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
@@ -63,10 +64,12 @@ class CiaoKernel(AnsweringKernel):
         """Run a job or a ``%ciao`` command here, and any other cell as ipykernel does."""
         parent = self.get_parent("shell")
         try:
-            if self._is_ours(code):
-                if silent or not store_history:
+            if (arguments := _arguments(code)) is not None or _is_job(code):
+                # A command without history is a user's question; a job would be forgotten.
+                if silent or (arguments is None and not store_history):
                     return self._not_run(silent, parent)
-                return await self._run_cell(code, user_expressions or {}, parent)
+                hooks = Hooks(self.shell, code, store_history=store_history, cell_id=cell_id)
+                return await self._run_cell(hooks, arguments, user_expressions or {}, parent)
             with self._cells.raising():
                 reply: dict[str, Any] = await super().do_execute(
                     code,
@@ -85,51 +88,61 @@ class CiaoKernel(AnsweringKernel):
         except Exception:  # without a reply the cell would seem to run for ever
             return self._reply(messages.fault(), parent)
 
-    def _is_ours(self, code: str) -> bool:
-        if "%" not in code:
-            return False
-        from ciao_kernel.jupyter import cells
-
-        return cells.is_job(code) or cells.command(code) is not None
-
     def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
-        """Reply without starting a job: front-ends and SoS send these requests as probes."""
+        """Refuse a request that front-ends and SoS send as a probe: a job must not start.
+
+        The sender must not believe that a job has succeeded, so the reply is an error. It is shown
+        in the cell unless the request asks for silence.
+        """
         from ciao_kernel.errors import UsageError
 
-        if silent:
-            return self._reply(messages.ok(), parent)
-        # A sender that expects a job must not believe that the job has succeeded.
+        option = "silent=True" if silent else "store_history=False"
+        instead = "silent=False" if silent else "store_history=True"
         error = UsageError(
-            "nothing was run: the request had store_history=False.",
-            "The program that runs the cells must send store_history=True.",
+            f"nothing was run: the request had {option}.",
+            f"The program that runs the cells must send {instead}.",
         )
-        return self._reply(messages.refusal(error), parent)
+        return self._reply(messages.refusal(error), parent, silent=silent)
 
     async def _run_cell(
-        self, code: str, user_expressions: dict[str, str], parent: dict[str, Any]
+        self,
+        hooks: Hooks,
+        arguments: str | None,
+        user_expressions: dict[str, str],
+        parent: dict[str, Any],
     ) -> dict[str, Any]:
         """Run a job or a ``%ciao`` command as a task that only interrupts cancel."""
-        self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
-        task = asyncio.get_running_loop().create_task(self._run(code, parent))
-        with self._cells.running(task, parent):
-            self._let_quick_ones_pass()
-            try:
-                outcome = await task
-            except asyncio.CancelledError:
-                outcome = messages.interrupted()  # cancelled before the task's first step
-        self.shell.execution_count += 1
+        code, store_history = hooks.code, hooks.store_history
+        if store_history:
+            self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
+        with hooks.triggered():
+            work = self._run(code, arguments, parent)
+            task = asyncio.get_running_loop().create_task(work)
+            with self._cells.running(task, parent):
+                self._let_quick_ones_pass()
+                try:
+                    outcome = await task
+                except asyncio.CancelledError:
+                    outcome = messages.interrupted()  # cancelled before the task's first step
+            hooks.failed(outcome)
+        if store_history:
+            self.shell.execution_count += 1
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
         return self._reply(outcome, parent)
 
-    async def _run(self, code: str, parent: dict[str, Any]) -> dict[str, Any]:
+    async def _run(
+        self, code: str, arguments: str | None, parent: dict[str, Any]
+    ) -> dict[str, Any]:
         """Run a job or a ``%ciao`` command; return an outcome even after an error."""
         from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
         from ciao_kernel.jupyter import cells
 
         try:
-            words = cells.command(code)
+            words = None
+            if arguments is not None:
+                words = cells.split(expanded(arguments, self.shell.user_ns))
             session = cells.session(words)
             publisher = CellPublisher(self._send, parent)
             display = NotebookDisplay(publisher, session.settings)
@@ -148,9 +161,11 @@ class CiaoKernel(AnsweringKernel):
             return messages.fault()  # SystemExit too: raised by a task, it would end the kernel.
         return messages.ok()
 
-    def _reply(self, outcome: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
+    def _reply(
+        self, outcome: dict[str, Any], parent: dict[str, Any], *, silent: bool = False
+    ) -> dict[str, Any]:
         """Return the content of an execute_reply; also show an error in the cell."""
-        if outcome["status"] == "error":
+        if outcome["status"] == "error" and not silent:
             self._send("error", {k: outcome[k] for k in ("ename", "evalue", "traceback")}, parent)
         base = {
             "execution_count": self.shell.execution_count - 1,
@@ -285,3 +300,20 @@ class CiaoKernel(AnsweringKernel):
         if isinstance(answer, str):
             return super().do_is_complete(answer)
         return answer
+
+
+def _arguments(code: str) -> str | None:
+    """Return the arguments of a ``%ciao`` command, None for any other cell."""
+    if "%" not in code:
+        return None
+    from ciao_kernel.jupyter import cells
+
+    return cells.command(code)
+
+
+def _is_job(code: str) -> bool:
+    if "%" not in code:
+        return False
+    from ciao_kernel.jupyter import cells
+
+    return cells.is_job(code)

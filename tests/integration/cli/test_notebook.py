@@ -16,7 +16,7 @@ import asyncio, sys
 from ciao_kernel.jupyter import cells
 from ciao_kernel.display.errors import uncolored
 from ciao_kernel.errors import CiaoError
-words = cells.command("%ciao " + sys.argv[1])
+words = cells.split(sys.argv[1])
 try:
     asyncio.run(cells.run_command(words, cells.session(), None, sys.stdout.write))
 except CiaoError as error:

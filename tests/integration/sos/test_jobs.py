@@ -58,7 +58,7 @@ def test_the_stop_button_stops_the_job(lasting: Any, figure: Callable[[str], Non
 def test_silent_and_unkept_cells_start_nothing(lasting: Any) -> None:
     before = lasting.place.job_folders()
     probe = lasting.run(JOB + "print('here')", silent=True)
-    assert probe.status == "ok"
+    assert probe.status == "error"
     probe = lasting.run(JOB + "print('here')", store_history=False)
     assert probe.error == "UsageError"
     assert lasting.place.job_folders() == before
