@@ -17,7 +17,6 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer, plain_text
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Row, Table, columns
-from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 
 if TYPE_CHECKING:
@@ -65,11 +64,11 @@ class NotebookDisplay:
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
         self._picture = None
-        if wishes := plots.asked(job.header):
+        if job.plot:
             from ciao_kernel.display.plot.curves import Curves
             from ciao_kernel.display.plot.plot_output import PlotOutput
 
-            drawn = Curves(job, wishes)
+            drawn = Curves(job, job.plot)
             name = f"{self._display_id}-plot"
             self._picture = PlotOutput(drawn, self._publisher, name, self._redraw_rate)
             self._picture.begin()

@@ -18,7 +18,6 @@ from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain_text
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.magics import plots
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 
 if TYPE_CHECKING:
@@ -81,10 +80,10 @@ class TerminalDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table if the stream is a terminal."""
         self._table, self._follow = Table(job), follow
-        if wishes := plots.asked(job.header):
+        if job.plot:
             from ciao_kernel.display.plot.curves import Curves
 
-            self._curves = Curves(job, wishes)
+            self._curves = Curves(job, job.plot)
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)
         if self._stream.isatty():
             from rich.console import Console

@@ -47,7 +47,7 @@ def directives() -> list[Directive]:
 
 
 def asked(header: str) -> tuple[str, ...]:
-    """Return the metrics in a job's stored header; displays use it, as it is stored with the job.
+    """Return the metrics in a job's stored header; backends call it when they find the job.
 
     Args:
         header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.

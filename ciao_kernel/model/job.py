@@ -24,6 +24,8 @@ class Job:
     """Path of the program, as shown in a replica's traceback."""
     header: str = ""
     """The directives of the job, one per line."""
+    plot: tuple[str, ...] = ()
+    """Metrics that displays draw (``%plot``)."""
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"

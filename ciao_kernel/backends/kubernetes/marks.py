@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ciao_kernel.magics import plots
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
@@ -98,6 +99,7 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         uid=str(meta.get("uid") or ""),
         program=notes.get(_PROGRAM, ""),
         header=notes.get(_HEADER, ""),
+        plot=plots.asked(notes.get(_HEADER, "")),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )

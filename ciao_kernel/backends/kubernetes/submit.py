@@ -78,6 +78,7 @@ async def prepare(
         context=plan.spec.cluster.context or "",
         program=artifact.program,
         header=plan.header,
+        plot=plan.spec.plot,
         owner=plan.owner.label,
         detached=plan.spec.detach,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.magics import plots
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 
@@ -31,6 +32,7 @@ def job(folder: Folder) -> Job:
         place=record["workdir"],
         program=record["program"],
         header=record["header"],
+        plot=plots.asked(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         uid=record["id"],

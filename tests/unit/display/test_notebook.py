@@ -150,11 +150,11 @@ def test_messages_and_bytes_stay_within_jupyters_limits() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("header", ["", "%plot=loss"])
-def test_what_is_drawn_leaves_room_for_the_lines(header: str) -> None:
+@pytest.mark.parametrize("plot", [(), ("loss",)])
+def test_what_is_drawn_leaves_room_for_the_lines(plot: tuple[str, ...]) -> None:
     async def main() -> None:
         display, recorder = made(output_rate=5_000)
-        display.begin(replace(JOB, header=header), ())
+        display.begin(replace(JOB, plot=plot), ())
         display.show(status(State.RUNNING))
         count, started = 0, time.monotonic()
         while time.monotonic() - started < 3.0:

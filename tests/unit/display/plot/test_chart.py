@@ -325,8 +325,8 @@ def test_any_text_has_strokes(text: str) -> None:
 # ----------------------------------------------------------------------- of a followed job
 
 
-def job(header: str = "") -> Job:
-    return Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, header=header)
+def job(*plot: str) -> Job:
+    return Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, plot=plot)
 
 
 def test_the_wish_is_in_the_header_of_the_job() -> None:
@@ -492,13 +492,13 @@ class Cell:
         return [one for one in self.shown if one[0].endswith("-plot")]
 
 
-def followed(header: str, follow: tuple[str, ...] = ()) -> Cell:
+def followed(plot: str = "", follow: tuple[str, ...] = ()) -> Cell:
     """Show a job whose replicas write a line each."""
     cell = Cell()
 
     async def main() -> None:
         display = NotebookDisplay(cell, Settings(color="never"))
-        display.begin(job(header), follow)
+        display.begin(job(*plot.split()), follow)
         for replica in (ONE, TWO):
             display.show(Output(replica, b"step 1 loss 2\nstep 2 loss 1\n", 2))
         await display.end()
@@ -508,7 +508,7 @@ def followed(header: str, follow: tuple[str, ...] = ()) -> Cell:
 
 
 def test_a_cell_has_one_picture_between_table_and_lines() -> None:
-    cell = followed("%plot=loss\n")
+    cell = followed("loss")
     assert [one[0].endswith("-plot") for one in cell.shown[:2]] == [False, True]
     first, *others = cell.pictures
     assert not first[1]
@@ -518,16 +518,16 @@ def test_a_cell_has_one_picture_between_table_and_lines() -> None:
     assert first[2] == {"text/plain": "%plot: loss is drawn here"}
     # For front ends that show the first words for ever.
     assert cell.text.endswith("%plot: loss █▁ median of 2 replicas 1\n")
-    assert not followed("%framework=tensorflow\n").pictures
+    assert not followed().pictures
 
 
 def test_what_is_not_followed_is_not_drawn() -> None:
-    *_, (_, _, last) = followed("%plot=loss\n", ("worker-1",)).pictures
+    *_, (_, _, last) = followed("loss", ("worker-1",)).pictures
     assert [line.split()[1] for line in last["text/plain"].splitlines()] == ["worker-1"]
 
 
 def test_a_job_that_says_nothing_of_it_leaves_words() -> None:
-    cell = followed("%plot=losss\n")
+    cell = followed("losss")
     *_, (_, _, last) = cell.pictures
     assert last == {"text/plain": "%plot: nothing to draw"}
     assert cell.text.endswith("%plot: no line with `losss` was found; names found: loss.\n")
@@ -538,14 +538,14 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_job(monkeypatch: pytest.Monkey
         raise OSError("no ink")
 
     monkeypatch.setattr(Metrics, "add", broken)
-    cell = followed("%plot=loss\n")
+    cell = followed("loss")
     assert (
         "ciao could not keep this output up to date while mnist ran: OSError: no ink" in cell.text
     )
     assert cell.text.count("[worker-1] step") == 2
     monkeypatch.undo()
     monkeypatch.setattr(curves, "draw", broken)
-    assert "The curves could not be drawn: OSError('no ink')" in followed("%plot=loss\n").text
+    assert "The curves could not be drawn: OSError('no ink')" in followed("loss").text
 
 
 def test_a_pipe_gets_the_curves_as_text_behind_the_table(
@@ -553,7 +553,7 @@ def test_a_pipe_gets_the_curves_as_text_behind_the_table(
 ) -> None:
     async def main() -> None:
         display = TerminalDisplay(Settings(), sys.stdout)
-        display.begin(job("%plot=loss,losss\n"), ())
+        display.begin(job("loss", "losss"), ())
         display.show(Output(ONE, b"step 1 loss 2\nstep 2 loss 1\n", 2))
         await display.end()
 
