@@ -77,18 +77,13 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     options = _options(args, face.session.registry.table)
     _check_header(text, options, args.file, face)
     display = face.display
-    if face.session.parse(text, Style.FILE, options).spec.dryrun:
+    parsed = face.session.parse(text, Style.FILE, options)
+    if parsed.spec.dryrun:
         if args.output == "json":
             raise UsageError("a dry run writes only text.", "Leave --output json out.")
         display = _Written(face)
-    work = face.session.run(
-        text,
-        display,
-        path.parent,
-        style=Style.FILE,
-        entry=imports.entry_name(path),
-        options=options,
-    )
+    entry = imports.entry_name(path)
+    work = face.session.run_parsed(parsed, display, path.parent, entry=entry)
     result = await reported(work, args, face)
     if face.piped and args.output == "text" and result and result.state is State.RUNNING:
         face.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.

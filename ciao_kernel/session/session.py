@@ -79,32 +79,48 @@ class Session:
         display: Display,
         folder: Path,
         *,
-        style: Style = Style.CELL,
-        entry: str = imports.CELL,
-        options: Mapping[str, list[str]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> JobResult | None:
-        """Run a cell or a file to its end.
+        """Run a cell to its end: :meth:`parse` and :meth:`run_parsed` in one step.
 
         Args:
             text: The cell, including its header.
             display: Receives the events.
             folder: The user's working folder.
-            style: Marking of directives.
+            variables: The notebook's variables, for ``%input``; None if there is no notebook.
+
+        Raises:
+            UsageError: The text is wrong; nothing was started.
+        """
+        return await self.run_parsed(self.parse(text), display, folder, variables=variables)
+
+    async def run_parsed(
+        self,
+        parsed: Parsed,
+        display: Display,
+        folder: Path,
+        *,
+        entry: str = imports.CELL,
+        variables: Mapping[str, Any] | None = None,
+    ) -> JobResult | None:
+        """Run a parsed cell or file to its end.
+
+        Args:
+            parsed: The cell or file, from :meth:`parse`.
+            display: Receives the events.
+            folder: The user's working folder.
             entry: File name of the delivered program.
-            options: Directives of a command line, which override the header's.
-            variables: Variables of the notebook, for ``%input``; None: there is no notebook.
+            variables: The notebook's variables, for ``%input``; None if there is no notebook.
 
         Returns:
             The job's result, or None after a dry run.
 
         Raises:
-            UsageError: The text is wrong; nothing was started.
+            UsageError: The cell asks for something that does not exist; nothing was started.
             EnvironmentFault: This machine cannot run it; nothing was started.
             JobFailed: The job ran and failed.
             asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
-        parsed = self.parse(text, style, options)
         try:
             return await self._run(parsed, display, folder, entry, variables)
         except SpecError as error:
