@@ -28,8 +28,6 @@ the environment.
 
 from __future__ import annotations
 
-import unicodedata
-
 _SHOWN = 500
 """Characters of a line that are shown: a cell may be one line of a megabyte."""
 
@@ -226,6 +224,8 @@ def describe(error: CiaoError) -> list[str]:
 
     The user interfaces add colour. Carets mark the wrong part of a line of the cell.
     """
+    from rich.cells import cell_len  # not at the start of each kernel
+
     lines: list[str] = []
     if isinstance(error, JobFailed) and error.traceback:
         lines += [*error.traceback, ""]
@@ -235,8 +235,8 @@ def describe(error: CiaoError) -> list[str]:
         lines.append(place + text)
         # One caret for each wrong character, and two for a wide character.
         under = text[column : column + width]
-        carets = max(1, _columns(under) + width - len(under))
-        lines.append(" " * (len(place) + _columns(text[:column])) + "^" * carets)
+        carets = max(1, cell_len(under) + width - len(under))
+        lines.append(" " * (len(place) + cell_len(text[:column])) + "^" * carets)
     lines.append(f"{type(error).__name__}: {error.message}")
     if error.hint:
         lines.append(error.hint)
@@ -252,11 +252,3 @@ def _cut(text: str, column: int, width: int) -> tuple[str, int, int]:
     after = "…" if start + _SHOWN < len(text) else ""
     width = min(width, start + _SHOWN - column)
     return before + text[start : start + _SHOWN] + after, column - start + len(before), width
-
-
-def _columns(text: str) -> int:
-    """Return the width of a text in a fixed-width font: a Chinese character counts as two."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
