@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 from pathlib import Path
 
 from ciao_kernel.commands import Face, completion
@@ -139,6 +140,10 @@ class _Written:
         """Do nothing; never called."""
 
 
+_SPECIAL = re.compile(r"[;#]")
+"""Characters that end a value in a header."""
+
+
 def _dest(entry: Directive) -> str:
     return f"directive_{entry.name}"
 
@@ -179,14 +184,14 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
 
 def _quoted(text: str, entry: Directive) -> str:
     """Quote a value, so that nothing in it is read as a comment or as another directive."""
-    if isinstance(entry.kind, value_types.Words | value_types.Pairs):
+    if entry.adds_up or isinstance(entry.kind, value_types.Words):
         try:
             return " ".join(map(quote, words(text)))
         except ValueError:
             return text  # The parser reports the error.
     try:
         entry.kind.parse(text)
-        plain = words(text) == (text,)
+        plain = words(text) == (text,) and not _SPECIAL.search(text)
     except ValueError:
         plain = not text
     return text if plain else quote(text)  # The shell has already removed its own quotes.

@@ -65,20 +65,34 @@ def survey(
 
 
 def _misspelt(variables: Mapping[str, str]) -> Iterator[SettingError]:
-    """Yield an error for each variable whose name is nearly that of a setting.
+    """Yield an error for each variable whose name is a slip in the name of a setting.
 
-    Other names are left alone: ciao itself sets some for replicas, and Kubernetes sets
-    ``CIAO_SERVICE_HOST`` and the like in each pod beside a Service named ``ciao``.
+    Other names are left alone: users have variables of their own, ciao sets some for replicas, and
+    Kubernetes sets ``CIAO_SERVICE_HOST`` in each pod if there is a Service named ``ciao``.
     """
-    known = {f"CIAO_{name.upper()}": name for name in names()}
+    known = {f"CIAO_{name.upper()}" for name in names()}
     for variable in sorted(variables):
         if not variable.startswith("CIAO_") or variable in known:
             continue
-        if near := difflib.get_close_matches(variable, known, n=1, cutoff=0.85):
+        if meant := next((name for name in sorted(known) if _is_slip(variable, name)), ""):
             yield SettingError(
                 f"${variable}: there is no such setting.",
-                f"Did you mean {near[0]}? `%ciao config` shows all settings.",
+                f"Did you mean {meant}? If not, give the variable another name.",
             )
+
+
+def _is_slip(variable: str, name: str) -> bool:
+    """Return whether only letters of one word, or the underscores, tell two names apart."""
+    if variable.replace("_", "") == name.replace("_", ""):
+        return True
+    if variable.startswith(name) or name.startswith(variable):  # CIAO_IMAGE, CIAO_STORAGE_DIR
+        return False
+    words, others = variable.split("_"), name.split("_")
+    if len(words) != len(others):
+        return False
+    different = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
+    alike = [difflib.SequenceMatcher(None, *pair).ratio() for pair in different]
+    return len(alike) == 1 and alike[0] > 0.85
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class _Imports:
     """Modules of packages that an ignore file excludes, by their dotted names, with that file."""
     _imported: set[str] = field(default_factory=set)
     """Dotted names that some code imports."""
+    _hidden: list[str] = field(default_factory=list)
+    """Folders with modules that an installed package hides."""
 
     @cached_property
     def _home(self) -> Home:
@@ -109,7 +111,7 @@ class _Imports:
                     self._add(self._excluded.pop(name)[0])
 
     def notes(self, taken: Collection[str]) -> Iterator[str]:
-        """Yield one sentence for each ignore file that excludes modules.
+        """Yield a sentence for each reason why modules were left out.
 
         Args:
             taken: Paths of files that are delivered anyway.
@@ -120,6 +122,12 @@ class _Imports:
                 left.setdefault(origin, []).append(path)
         for origin, paths in left.items():
             yield f"modules excluded by {origin}: {files.listed(paths)}"
+        for name in self._hidden:
+            if not any(path.startswith(f"{name}/") for path in taken):
+                yield (
+                    f"the folder {name} is not included: `import {name}` finds the installed "
+                    f"package; %files={quote(name)} includes the folder"
+                )
 
     def _read(self, code: str | bytes, package: tuple[str, ...]) -> None:
         try:
@@ -131,15 +139,20 @@ class _Imports:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    self._imported.add(alias.name)
-                    self._module(tuple(alias.name.split(".")))
+                    parts = tuple(alias.name.split("."))
+                    self._note_import(parts)
+                    self._module(parts)
             elif isinstance(node, ast.ImportFrom):
                 base = tuple(node.module.split(".")) if node.module else ()
                 if node.level:
                     base = package[: max(0, len(package) - node.level + 1)] + base
-                self._imported.add(".".join(base))
-                self._imported.update(".".join((*base, alias.name)) for alias in node.names)
+                for alias in node.names:
+                    self._note_import((*base, alias.name))
                 self._module(base)
+
+    def _note_import(self, parts: tuple[str, ...]) -> None:
+        """Note a dotted name and its packages, whose ``__init__.py`` Python runs too."""
+        self._imported.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
     def _module(self, parts: tuple[str, ...]) -> None:
         """Add the files that an import of ``a.b.c`` loads, if they are local."""
@@ -153,9 +166,11 @@ class _Imports:
         # Python's own order: a package, then a module, then a folder without __init__.py.
         if module.is_file() and not (package / "__init__.py").is_file():
             self._add(module)
-        elif (package / "__init__.py").is_file() or (
-            package.is_dir() and not self._installed(parts[0])
-        ):
+        elif package.is_dir():
+            if not (package / "__init__.py").is_file() and self._installed(parts[0]):
+                if any(package.glob("*.py")):
+                    self._hidden.append(parts[0])
+                return
             # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
                 if file.suffix == ".py":
@@ -167,7 +182,8 @@ class _Imports:
         Python prefers it to a folder without ``__init__.py``: a folder ``datasets`` with data does
         not hide the installed package ``datasets``.
         """
-        path = [entry for entry in sys.path if Path(entry).absolute() != self.folder.absolute()]
+        here = self.folder.absolute()
+        path = [e for e in sys.path if isinstance(e, str) and Path(e).absolute() != here]
         for finder in sys.meta_path:
             try:
                 found = finder.find_spec(name, path if finder is PathFinder else None)

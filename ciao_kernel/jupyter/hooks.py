@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
@@ -24,16 +24,22 @@ class Hooks:
         code: The cell.
         store_history: False if the cell is not stored in the history.
         cell_id: The ID of the cell, if the front-end has sent one.
+        cell_meta: The metadata of the cell, likewise.
     """
 
     def __init__(
-        self, shell: InteractiveShell, code: str, *, store_history: bool, cell_id: str | None
+        self,
+        shell: InteractiveShell,
+        code: str,
+        store_history: bool,
+        cell_id: str | None,
+        cell_meta: dict[str, Any] | None,
     ) -> None:
         self.code, self.store_history = code, store_history
-        self._events = shell.events
+        self._shell = shell
+        # IPython has no annotations here, and each version has other parameters.
         known = inspect.signature(ExecutionInfo.__init__).parameters
-        more = {"cell_id": cell_id, "transformed_cell": code}
-        # IPython has no annotations here.
+        more = {"cell_id": cell_id, "transformed_cell": code, "cell_meta": cell_meta}
         self._info = ExecutionInfo(  # type: ignore[no-untyped-call]
             raw_cell=code,
             store_history=store_history,
@@ -41,25 +47,30 @@ class Hooks:
             shell_futures=True,
             **{name: value for name, value in more.items() if name in known},
         )
-        self._result = ExecutionResult(self._info)  # type: ignore[no-untyped-call]
-        if store_history:
-            self._result.execution_count = shell.execution_count
 
-    @contextlib.contextmanager
-    def triggered(self) -> Iterator[None]:
-        """Trigger the events before and after the cell, in IPython's order."""
-        self._events.trigger("pre_execute")
-        self._events.trigger("pre_run_cell", self._info)
-        try:
-            yield
-        finally:
-            self._events.trigger("post_execute")
-            self._events.trigger("post_run_cell", self._result)
+    def before(self) -> None:
+        """Trigger the events before the cell. Interrupts and errors of a function are printed."""
+        with contextlib.suppress(SystemExit):
+            self._shell.events.trigger("pre_execute")
+            self._shell.events.trigger("pre_run_cell", self._info)
 
-    def failed(self, outcome: Mapping[str, Any]) -> None:
-        """Note the error of the cell, if its outcome is one, for the functions after the cell."""
+    def after(self, outcome: Mapping[str, Any]) -> None:
+        """Trigger the events after the cell.
+
+        Args:
+            outcome: Content of the reply, with ``status``, ``ename`` and ``evalue``.
+        """
+        shell = self._shell
+        result = ExecutionResult(self._info)  # type: ignore[no-untyped-call]
+        if self.store_history:
+            result.execution_count = shell.execution_count - 1
         if outcome["status"] == "error":
-            self._result.error_in_exec = CellError(f"{outcome['ename']}: {outcome['evalue']}")
+            result.error_in_exec = CellError(f"{outcome['ename']}: {outcome['evalue']}")
+        shell.last_execution_succeeded = result.success
+        shell.last_execution_result = result
+        with contextlib.suppress(SystemExit):
+            shell.events.trigger("post_execute")
+            shell.events.trigger("post_run_cell", result)
 
 
 class CellError(Exception):
@@ -67,9 +78,13 @@ class CellError(Exception):
 
 
 def expanded(line: str, variables: Mapping[str, Any]) -> str:
-    """Replace ``$name`` and ``{expression}`` as in the line of any magic; a wrong one is kept."""
+    """Replace ``$name`` and ``{expression}`` as in the line of any magic; a wrong one is kept.
+
+    The command after ``--`` is not changed: its braces and dollars are for a replica's shell.
+    """
+    own, dashes, command = line.partition(" -- ")
     try:
-        text: str = DollarFormatter().vformat(line, (), dict(variables))
-    except Exception:  # IPython does the same: braces of a shell command stay as they are
+        text: str = DollarFormatter().vformat(own, (), dict(variables))
+    except Exception:  # as IPython does
         return line
-    return text
+    return text + dashes + command

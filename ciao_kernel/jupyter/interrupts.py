@@ -70,14 +70,18 @@ class RunningCells:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     @contextlib.contextmanager
-    def raising(self) -> Iterator[None]:
-        """Let SIGINT raise KeyboardInterrupt, as plain code expects."""
+    def raising(self, *, anew: bool = False) -> Iterator[None]:
+        """Let SIGINT raise KeyboardInterrupt, as plain code expects.
+
+        Args:
+            anew: Ignore an interrupt that came before: it has stopped the job of this cell.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            if self._interrupted:
+            if self._interrupted and not anew:
                 raise KeyboardInterrupt
             yield
         finally:

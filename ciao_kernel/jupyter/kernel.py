@@ -68,7 +68,7 @@ class CiaoKernel(AnsweringKernel):
                 # A command without history is a user's question; a job would be forgotten.
                 if silent or (arguments is None and not store_history):
                     return self._not_run(silent, parent)
-                hooks = Hooks(self.shell, code, store_history=store_history, cell_id=cell_id)
+                hooks = Hooks(self.shell, code, store_history, cell_id, cell_meta)
                 return await self._run_cell(hooks, arguments, user_expressions or {}, parent)
             with self._cells.raising():
                 reply: dict[str, Any] = await super().do_execute(
@@ -113,20 +113,23 @@ class CiaoKernel(AnsweringKernel):
     ) -> dict[str, Any]:
         """Run a job or a ``%ciao`` command as a task that only interrupts cancel."""
         code, store_history = hooks.code, hooks.store_history
+        with self._cells.raising():  # this is the user's code
+            hooks.before()
+            if arguments is not None:
+                arguments = expanded(arguments, self.shell.user_ns)
         if store_history:
             self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
-        with hooks.triggered():
-            work = self._run(code, arguments, parent)
-            task = asyncio.get_running_loop().create_task(work)
-            with self._cells.running(task, parent):
-                self._let_quick_ones_pass()
-                try:
-                    outcome = await task
-                except asyncio.CancelledError:
-                    outcome = messages.interrupted()  # cancelled before the task's first step
-            hooks.failed(outcome)
+        task = asyncio.get_running_loop().create_task(self._run(code, arguments, parent))
+        with self._cells.running(task, parent):
+            self._let_quick_ones_pass()
+            try:
+                outcome = await task
+            except asyncio.CancelledError:
+                outcome = messages.interrupted()  # cancelled before the task's first step
         if store_history:
             self.shell.execution_count += 1
+        with self._cells.raising(anew=True):
+            hooks.after(outcome)
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
         return self._reply(outcome, parent)
@@ -140,9 +143,7 @@ class CiaoKernel(AnsweringKernel):
         from ciao_kernel.jupyter import cells
 
         try:
-            words = None
-            if arguments is not None:
-                words = cells.split(expanded(arguments, self.shell.user_ns))
+            words = None if arguments is None else cells.split(arguments)
             session = cells.session(words)
             publisher = CellPublisher(self._send, parent)
             display = NotebookDisplay(publisher, session.settings)

@@ -103,10 +103,25 @@ def test_the_value_of_an_option_is_what_the_shell_gives(value: str) -> None:
     assert spec(header, "--python", value).python == value
 
 
+def test_an_option_that_adds_up_takes_several_words() -> None:
+    header = "#%framework=tensorflow\n#%worker=1"
+    made = spec(header, "--node-selector", "disk=ssd zone=a", "--envsecret", "wandb s3")
+    assert made.cluster.node_selector == (("disk", "ssd"), ("zone", "a"))
+    for entry in Registry().table.entries:
+        value = entry.example.rpartition(f"%{entry.name}")[2].removeprefix("=")
+        if entry.adds_up:
+            options = run._options(parse("run", "f.py", entry.option, value), Registry().table)
+            (text,) = options[entry.option.removeprefix("--")]
+            assert entry.kind.parse(text) == entry.kind.parse(value)
+
+
 def test_no_directive_hides_in_an_option() -> None:
     header = "#%framework=tensorflow\n#%worker=1"
     with pytest.raises(UsageError, match="--image"):
         spec(header, "--image", "a;%worker=5")
+    made = spec(header, "--python", "/x/a;%worker=5")
+    assert (made.python, made.groups[0].count) == ("/x/a;%worker=5", 1)
+    assert spec(header, "--context", "a;").cluster.context == "a;"
     assert spec(header, "--worker", "2;%cpu=1").groups[0].count == 2
 
 

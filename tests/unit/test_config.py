@@ -146,8 +146,15 @@ def test_a_misspelt_variable_is_refused_and_others_are_not() -> None:
     assert caught.value.message == "$CIAO_NAMESPCE: there is no such setting."
     assert "Did you mean CIAO_NAMESPACE?" in caught.value.hint
     # Kubernetes and ciao itself set these.
-    others = ("CIAO_SERVICE_HOST", "CIAO_PORT_80_TCP", "CIAO_ROLE", "CIAO_JOB_ID", "CIAO_REPLICA")
-    assert load([], dict.fromkeys((*others, "CIAOX"), "x")) == Settings()
+    others = (
+        "CIAO_SERVICE_HOST", "CIAO_PORT_80_TCP", "CIAO_ROLE", "CIAO_JOB_ID", "CIAO_REPLICA",
+        "CIAO_S2I_BUILDER_PORT", "CIAO_REGISTRY_SERVICE_HOST",
+    )  # fmt: skip
+    theirs = ("CIAOX", "CIAO_IMAGE", "CIAO_STORAGE_DIR", "CIAO_PULL_SECRET", "CIAO_JOB_NAMESPACE")
+    assert load([], dict.fromkeys((*others, *theirs), "x")) == Settings()
+    for slip in ("CIAO_STOPGRACE", "CIAO_BACKND", "CIAO_PIP_SECRRET", "CIAO_REGISTY"):
+        with pytest.raises(SettingError, match="no such setting"):
+            load([], {slip: "x"})
 
 
 def test_an_unknown_name_offers_the_nearest() -> None:

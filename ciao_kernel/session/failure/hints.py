@@ -119,7 +119,8 @@ def _disk(text: str, job: Job) -> str:
 def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
     if "CUDA out of memory" in text:
         return "The GPU ran out of memory: a smaller batch may fit."
-    killed = one.exit_code == -signal.SIGKILL or one.reason == "OOMKilled"
+    killed = one.exit_code == -signal.SIGKILL and not (job.on_cluster and one.reason)
+    killed = killed or one.reason == "OOMKilled"
     if not killed and "MemoryError" not in text:
         return ""
     if not job.on_cluster:

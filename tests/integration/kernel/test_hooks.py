@@ -76,6 +76,38 @@ def test_a_hook_that_fails_harms_no_job(fresh: Kernel) -> None:
     assert "all the same" in request.text
 
 
+def test_a_hook_can_be_interrupted_and_sees_the_cell_as_over(fresh: Kernel) -> None:
+    fresh.run(
+        "import time\nip, counts = get_ipython(), []\n"
+        "def before(info):\n"
+        "    if 'went on' in info.raw_cell:\n"
+        "        open('begun', 'w').close()\n"
+        "        time.sleep(600)\n"
+        "    if 'still here' in info.raw_cell:\n"
+        "        raise SystemExit(3)\n"
+        "def after(result):\n"
+        "    counts.append((ip.execution_count, result.execution_count))\n"
+        "    assert ip.last_execution_result is result\n"
+        "ip.events.register('pre_run_cell', before)\n"
+        "ip.events.register('post_run_cell', after)"
+    )
+    request = fresh.execute(JOB + "print('went on')")
+    fresh.wait((fresh.place.work / "begun").exists, "the hook to begin")
+    fresh.interrupt()
+    fresh.finish(request)
+    assert "KeyboardInterrupt" in str(request.of("error"))
+    assert fresh.run(JOB + "print('still here')").status == "ok"
+    counts = fresh.run("print(counts)").text
+    assert "(4, 3)" in counts, counts
+
+
+def test_the_command_for_a_replica_is_not_changed(ours: Kernel) -> None:
+    ours.run("x = 'changed'")
+    request = ours.run("%ciao exec no-such-job -- echo {x} $x 'a{2}'")
+    assert "no-such-job" in str(request.of("error"))
+    assert "changed" not in str(request.of("error"))
+
+
 def test_a_command_without_history_is_answered_and_not_stored(fresh: Kernel) -> None:
     fresh.run("1")
     request = fresh.run("%ciao jobs", store_history=False)

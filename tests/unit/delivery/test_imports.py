@@ -178,7 +178,14 @@ def test_an_installed_package_wins_over_a_folder_of_its_name(
     write(site, {"wandb_like/__init__": "", "one_file_like": ""})
     write(work, {"wandb_like/run/files/code/train": "", "one_file_like/data": "", "own/a": ""})
     monkeypatch.syspath_prepend(site)
-    assert modules("import wandb_like, one_file_like, own", work) == ["own/a.py"]
+    source = gather("import wandb_like, one_file_like, own", work)
+    assert [file.path for file in source.modules] == ["own/a.py"]
+    (note,) = source.notes  # of the one with modules: a folder of data is no module
+    assert "the folder one_file_like is not included" in note
+    assert "%files=one_file_like" in note
+    assert not gather("import one_file_like", work, ("one_file_like",)).notes
+    monkeypatch.setattr(sys, "path", [b"/x", *sys.path])  # Python ignores such an entry
+    assert modules("import own", work) == ["own/a.py"]
     # A package of the user's own stands before it on the path, as in Python.
     write(work, {"wandb_like/__init__": ""})
     found = modules("import wandb_like", work)
@@ -199,6 +206,12 @@ def test_ignore_files_hold_for_packages(tmp_path: Path) -> None:
     found = ["beside.py", "own/__init__.py", "own/b_pb2.py"]
     assert modules("from own import b_pb2", tmp_path) == found
     assert modules("import own.b_pb2 as b", tmp_path) == found
+    # Python runs the __init__.py of each package on the way.
+    (tmp_path / ".gitignore").write_text("*\n")
+    write(tmp_path, {"deep/__init__": "", "deep/sub/__init__": "", "deep/sub/m": ""})
+    found = ["deep/__init__.py", "deep/sub/__init__.py", "deep/sub/m.py"]
+    assert modules("from deep.sub.m import f", tmp_path) == found
+    (tmp_path / ".gitignore").write_text("*_pb2.py\nscratch/\nown/\n")
     # %files may include the others.
     source = gather("import own", tmp_path, ("!own",))
     assert len(source.files) == 5

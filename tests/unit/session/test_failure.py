@@ -1120,6 +1120,14 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
     assert hint in error.hint
 
 
+def test_an_evicted_pod_is_no_matter_of_memory() -> None:
+    ended = ReplicaStatus(replica("worker-0"), State.FAILED, exit_code=-9, reason="Evicted")
+    status = Status(State.FAILED, (ended,), decided_by=ended.replica)
+    assert "memory" not in explain(ON_CLUSTER, status, {}, Path("/nowhere")).hint
+    killed = Status(State.FAILED, (replace(ended, reason=""),), decided_by=ended.replica)
+    assert "%memory=2Gi" in explain(ON_CLUSTER, killed, {}, Path("/nowhere")).hint
+
+
 def test_words_far_above_the_end_give_no_hint() -> None:
     said = "OSError: [Errno 28] No space left on device\n" + "step\n" * 300
     assert failed({"worker-0": said}, codes={"worker-0": 3}).hint == WHOLE_LOG
