@@ -245,7 +245,7 @@ def test_the_secret_serves_the_kernel_too(serve: Serve, tmp_path: Path) -> None:
         kernel.run(apt=("git",))
     with pytest.raises(ClusterFault, match="there is no Secret gone"):
         kernel.run(apt=("git",), push_secret="gone")
-    with pytest.raises(SpecError, match="Secret other is not one"):
+    with pytest.raises(SpecError, match="Secret other holds no registry passwords"):
         kernel.run(apt=("git",), push_secret="other")
     assert kernel.run(apt=("git",), push_secret="push").image
     kernel.settings["push_secret"] = "push"

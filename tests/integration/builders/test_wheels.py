@@ -244,7 +244,7 @@ def test_two_at_once_bring_it_once(kernel: Kernel, index: Index) -> None:
     first, second = asyncio.run(both())
 
     assert first == second
-    assert sum("downloading" in text for text in kernel.said) == 1
+    assert sum(text.startswith("downloading") for text in kernel.said) == 1
     assert (first.folder / "app").is_dir()
 
 
@@ -278,7 +278,7 @@ def test_a_conflict_is_explained(kernel: Kernel, index: Index) -> None:
     index.add("lib", "1.0")
     index.add("lib", "2.0")
 
-    with pytest.raises(SourceError, match=r"together: .*app 1\.0 depends on lib==1\.0"):
+    with pytest.raises(SourceError, match=r"not compatible: .*app 1\.0 depends on lib==1\.0"):
         kernel.run("app", "lib==2.0")
 
     assert any("lib==1.0" in text for text in kernel.said)
@@ -341,7 +341,7 @@ def test_an_old_pip_is_told(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> 
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", lacks)
-    with pytest.raises(EnvironmentFault, match="has none"):
+    with pytest.raises(EnvironmentFault, match="lacks"):
         kernel.run("app")
 
 

@@ -94,7 +94,7 @@ def test_the_file_is_delivered_byte_for_byte(ciao: User) -> None:
         (["--framework", "tensorflw"], ["--framework cannot be 'tensorflw'", "tensorflow"]),
         (["--framework=tensorflow", "--worker", "two"], ["--worker cannot be 'two'", "number"]),
         (["--framework=pytorch", "--nproc-per-node", "x"], ["--nproc-per-node cannot be 'x'"]),
-        (["--framework=tensorflow", "--ps", "1"], ["ps", "as with --worker=2"]),
+        (["--framework=tensorflow", "--ps", "1"], ["ps", "for example --worker=2"]),
         (["--framework=tensorflow", "--worker=1", "--follow=ps"], ["no role or replica 'ps'"]),
         (["--framework=tensorflow", "--worker=1", "--files", "no.csv"], ["no.csv"]),
         (["--framework=tensorflow", "--wroker=1"], ["unknown argument --wroker", "--worker?"]),
