@@ -97,7 +97,7 @@ def test_what_passes_is_waited_for(
         ("PUT", 412, "PROJECTPOLICYVIOLATION: quota exceeded.", "quota exceeded", 2),
         ("PUT", 403, "DENIED: will exceed the configured upper limit of 1.0 GiB.", "is full", 4),
         ("GET", 502, "", "answered 502", 5),
-        ("GET", 429, "TOOMANYREQUESTS: You have reached your pull rate limit", "too many requests", 1),
+        ("GET", 429, "TOOMANYREQUESTS: You have reached your pull rate limit", "too many", 1),
         ("POST", 404, "NAME_UNKNOWN: ", "has no such repository", 2),
         ("PUT", 400, "DIGEST_INVALID: not so", "answered 400 (push to {host}/team/cells)", 2),
         ("POST", 301, "", "does not answer like a registry", 1),
