@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -37,5 +40,5 @@ async def settled(within: float) -> None:
 
 def _forget(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieve the error, or asyncio would report it
+    if not task.cancelled() and (error := task.exception()):
+        _log.debug("a task in the background failed", exc_info=error)

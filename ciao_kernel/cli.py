@@ -11,12 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import logging
 import os
+import platform
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ciao_kernel import __version__
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
     from ciao_kernel.config import Settings
     from ciao_kernel.errors import CiaoError
+
+_log = logging.getLogger(__name__)
 
 _FAILED, _USAGE, _INTERRUPTED, _NO_READER = 1, 2, 130, 141
 _LATE = 30.0
@@ -54,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     """Parse the words and run the command. Slow modules are imported only if they are needed."""
-    from ciao_kernel import commands
+    from ciao_kernel import commands, log
     from ciao_kernel.errors import UsageError
 
     try:
@@ -65,13 +71,17 @@ def _main(words: list[str]) -> int:
         return 0
     import asyncio
 
+    log.start()
+    if args.verbose:
+        log.show_on(sys.stderr, logging.INFO if args.verbose == 1 else logging.DEBUG)
+
     return asyncio.run(_execute(args))
 
 
 async def _execute(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ciao_kernel import background, commands, config
+    from ciao_kernel import background, commands, config, log
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
@@ -85,6 +95,9 @@ async def _execute(args: argparse.Namespace) -> int:
         settings, _ = config.survey()
         if args.verb not in commands.WITHOUT_SETTINGS:
             return _fail(error, settings)
+    log.write_to(settings.storage)
+    if args.verb != "log":  # its own record would be the last line that it shows
+        _log.debug("ciao %s, Python %s: %s", __version__, platform.python_version(), args.verb)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
     session = Session(Registry(), Owner(f"{me()} terminal {os.getpid()}", os.getpid()), settings)
@@ -189,8 +202,9 @@ def _complete() -> None:
     """Answer the shell's Tab (``ciao --help`` shows the line that enables it in the shell)."""
     import argcomplete
 
-    from ciao_kernel import commands
+    from ciao_kernel import commands, log
 
+    log.start()  # otherwise warnings would appear in the user's command line
     words = os.environ.get("COMP_LINE", "").split()
     verb = next((word for word in words[1:] if word in commands.VERBS), None)
     argcomplete.autocomplete(commands.parser(verb=verb), always_complete_options=False)

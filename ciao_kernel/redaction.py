@@ -1,4 +1,4 @@
-"""Hide users, passwords and tokens in the addresses of a text before it is shown."""
+"""Hide users, passwords and tokens in a text before it is shown or logged."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITL
 def masked(text: str) -> str:
     """Return the text without the users, passwords and tokens in its addresses."""
     return _TOKEN.sub(r"\1…", _USER.sub("//…@", text))
+
+
+_CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"((?:password|passwd|pwd|token|secret|credential|api_?key|authorization)[\w-]{0,40}+[\"']?\s{0,4}[=:]"
+    r"\s{0,4}[\"']?)[^\s\"',;&)}\]]{1,4096}",
+    re.IGNORECASE,
+)
+"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``."""
+
+
+def scrub(text: str) -> str:
+    """Return the text of a log or a report without what may be a secret.
+
+    Stricter than :func:`masked`, which must leave a user's own text readable.
+    """
+    return _ASSIGNED.sub(r"\1…", _CREDENTIALS.sub(r"\1…", masked(text)))
 
 
 def origin(address: str) -> str:

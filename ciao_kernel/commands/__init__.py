@@ -32,14 +32,16 @@ VERBS = {
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "config": "show all settings, or change some: ciao config key=value",
     "doctor": "check Python, packages, kernelspec, settings and access to a cluster",
+    "log": "show the last lines of ciao's own log",
     "magics": "list the directives, or explain one",
     "install": "register the kernel with Jupyter (pip install does it for its own environment)",
     "uninstall": "remove the kernel from Jupyter",
 }
 
-WITHOUT_SETTINGS = frozenset({"config", "doctor", "magics", "install", "uninstall"})
+WITHOUT_SETTINGS = frozenset({"config", "doctor", "log", "magics", "install", "uninstall"})
 """Verbs that work even if a settings file is invalid, and help to repair it."""
 
+_VERBOSE = ("-v", "-vv", "-vvv", "--verbose")
 _IN_NOTEBOOK = "`%ciao VERB --help` explains a verb. In a terminal the same verbs follow `ciao`."
 _IN_TERMINAL = """\
 `ciao VERB --help` explains a verb. In a notebook the same verbs follow %ciao.
@@ -125,6 +127,14 @@ def parser(
         epilog=_IN_NOTEBOOK if prog.startswith("%") else _IN_TERMINAL,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if not prog.startswith("%"):  # In a notebook, `%ciao log` shows what -vv shows here.
+        top.add_argument(
+            "-v",
+            "--verbose",
+            action="count",
+            default=0,
+            help="write the log to the standard error: -v jobs and faults, -vv also each request",
+        )
     top.add_argument("--version", action="version", version=f"ciao {__version__}")
     verbs: Any = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=kind)
     for name, text in VERBS.items():
@@ -150,20 +160,21 @@ def parse(
     words = list(words) or ["--help"]
     if words[0] == "help":
         words = [*words[1:], "--help"]
-    if words[0] not in (*VERBS, "-h", "--help", "--version"):
-        near = difflib.get_close_matches(words[0], VERBS, n=1)
+    first = next((word for word in words if prog.startswith("%") or word not in _VERBOSE), "--help")
+    if first not in (*VERBS, "-h", "--help", "--version"):
+        near = difflib.get_close_matches(first, VERBS, n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"{prog} has no {'option' if words[0].startswith('-') else 'verb'} {words[0]}.",
+            f"{prog} has no {'option' if first.startswith('-') else 'verb'} {first}.",
             f"{hint}`{prog} --help` lists all verbs.",
         )
     behind: list[str] = []
-    if words[0] in ("run", "exec") and "--" in words:
+    if first in ("run", "exec") and "--" in words:
         # Not left to argparse, which removes each further "--" from the program's arguments.
         place = words.index("--")
         words, behind = words[:place], words[place + 1 :]
     try:
-        args, unknown = parser(write, prog, words[0]).parse_known_args(words)
+        args, unknown = parser(write, prog, first).parse_known_args(words)
     except _Done:
         return None
     if unknown:

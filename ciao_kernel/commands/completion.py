@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel import log
+
 if TYPE_CHECKING:
     from ciao_kernel.model import Job
+
+_log = logging.getLogger(__name__)
 
 Completer = Callable[..., Iterable[str]]
 
@@ -59,7 +63,7 @@ def replicas(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str
 def namespaces(prefix: str, **_: Any) -> list[str]:
     """Return the namespaces of the kubeconfig and of earlier jobs, without a request."""
     names = {str(one.get("namespace") or "") for one in _contexts().values()}
-    with contextlib.suppress(Exception):
+    with log.ignored(_log, "completion"):
         from ciao_kernel.config import survey
 
         names |= {path.name for path in (survey()[0].storage / "cluster").iterdir()}
@@ -131,7 +135,7 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
 
 async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
     try:
-        with contextlib.suppress(Exception):
+        with log.ignored(_log, "completion"):
             await _collect(args, found, here)
     finally:
         here.set()
@@ -148,7 +152,7 @@ async def _collect(args: argparse.Namespace, found: list[Job], here: threading.E
     session = Session(Registry(), Owner(""), chosen)
     place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
     for backend in reversed(session.available()):
-        with contextlib.suppress(Exception):
+        with log.ignored(_log, "completion"):
             found += [job for job, _ in await backend.jobs(place)]
         if not backend.outlives_kernel:  # the backend of this machine, which is asked first
             here.set()
@@ -158,7 +162,7 @@ async def _collect(args: argparse.Namespace, found: list[Job], here: threading.E
 def _contexts() -> dict[str, dict[str, Any]]:
     """Return the contexts of the kubeconfig's files, by name."""
     found: dict[str, dict[str, Any]] = {}
-    with contextlib.suppress(Exception):
+    with log.ignored(_log, "completion"):
         import yaml
 
         from ciao_kernel.kube import kubeconfig

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import log
 from ciao_kernel.backends.local import interpreter
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Face, report
 from ciao_kernel.commands.shared import add_output
 from ciao_kernel.config import Settings, survey
 from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
-from ciao_kernel.errors import CiaoError, EnvironmentFault
+from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 
 _NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "requests", "rich", "argcomplete")
 _LITTLE = 1 << 30
@@ -38,12 +39,24 @@ class Finding:
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Add ``--output``."""
+    """Add ``--report`` and ``--output``."""
+    verb.add_argument(
+        "--report",
+        action="store_true",
+        help="write a text for a bug report: versions, settings, checks, last lines of the log",
+    )
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Write the findings, and fail if one of them is wrong."""
+    """Write the findings, and fail if one of them is wrong; or write a report.
+
+    Raises:
+        UsageError: A report was asked for as JSON.
+        EnvironmentFault: A check found a problem.
+    """
+    if args.report and args.output == "json":
+        raise UsageError("a report is text.", "Leave --output json out.")
     settings, faults = survey()
     if not face.terminal:
         settings = face.session.settings  # `%ciao config` changes only this kernel's settings.
@@ -54,13 +67,15 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     found += [finding async for finding in _kernelspecs()]
     found += _storage(settings)
     found += [finding async for finding in _cluster(settings)]
-    if args.output == "json":
+    if args.report:
+        face.write(report.text(face, _text(found)))
+    elif args.output == "json":
         records = [{"level": f.level, "what": f.what, "fix": f.fix} for f in found]
         face.write(json.dumps(records, indent=2) + "\n")
     else:
         face.write(_text(found))
     wrong = sum(finding.level == "wrong" for finding in found)
-    if wrong:
+    if wrong and not args.report:
         raise EnvironmentFault(f"{wrong} of {len(found)} checks found a problem.")
 
 
@@ -177,6 +192,7 @@ def _storage(settings: Settings) -> Iterator[Finding]:
         what = f"jobs cannot be stored in {settings.storage}: {error.strerror} ({place})"
         yield Finding("wrong", what, fix)
         return
+    yield Finding("ok", f"log in {log.files(settings.storage)[-1]}")
     text = f"{free / 2**30:.1f} GiB free for jobs in {settings.storage}"
     if free < _LITTLE:
         yield Finding("note", text, f"ciao delete --finished removes old jobs; or {fix}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ciao_kernel import log
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared import add_job, add_replica, add_since, chosen, moment, where
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
@@ -15,6 +17,8 @@ from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend, Display
+
+_log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Number of logs that are requested at a time, and held in memory."""
@@ -106,7 +110,7 @@ async def _old(
 
 async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
     before = 0
-    with contextlib.suppress(BackendError, UsageError):  # most replicas have never restarted
+    with log.ignored(_log, "reading an earlier container", BackendError, UsageError):
         before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
     data = await backend.log(job, replica)
     # An unfinished line is a new line: the rest of it is still to come.

@@ -7,6 +7,7 @@ backend, so that a cell that works on this machine works on a cluster.
 from __future__ import annotations
 
 import ast
+import logging
 import sys
 import warnings
 from collections.abc import Collection, Iterator
@@ -20,6 +21,8 @@ from ciao_kernel.delivery.ignore_files import Home
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Source, SourceFile
+
+_log = logging.getLogger(__name__)
 
 CELL = "ciao_cell.py"
 """File name of the program. It shadows no module: a ``code.py`` would break ``import pdb``."""
@@ -188,6 +191,7 @@ class _Imports:
             try:
                 found = finder.find_spec(name, path if finder is PathFinder else None)
             except Exception:  # a third party's finder
+                _log.warning("%r cannot look for %s", finder, name, exc_info=True)
                 continue
             if found is not None and found.origin is not None:
                 return True

@@ -7,6 +7,7 @@ IPython extension can use it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 
 if TYPE_CHECKING:
     from ciao_kernel.display.plot.plot_output import PlotOutput
+
+_log = logging.getLogger(__name__)
 
 _TICK = 0.1
 """Seconds between two stream messages: under load, Jupyter drops messages, not bytes."""
@@ -126,6 +129,7 @@ class NotebookDisplay:
             try:
                 await picture.keep()
             except Exception as fault:
+                _log.exception("the curves of %s could not be drawn", name)
                 self._publisher.stream(f"The curves could not be drawn: {fault!r}\n")
 
     def _closing_words(self, job: str) -> str:
@@ -159,6 +163,8 @@ class NotebookDisplay:
         try:
             step()
         except Exception as fault:
+            if self._fault is None:  # the next ones have the same cause, ten times a second
+                _log.exception("a step of the display failed")
             self._fault = self._fault or fault
 
     def _draw_if_due(self) -> None:

@@ -6,15 +6,17 @@ A cell therefore means the same in the ciao kernel and in any other IPython afte
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import logging
 import os
+import platform
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel import __version__, log
 from ciao_kernel.errors import EnvironmentFault, SettingError
 from ciao_kernel.jupyter import shutdown
 from ciao_kernel.magics import parse
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
     from ciao_kernel.session.left_running import Earlier
     from ciao_kernel.session.session import Session
 
+_log = logging.getLogger(__name__)
+
 
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
+_HELP = "help while the user types"
 _UNDER_CURSOR = re.compile(r"%%?ciao\b")
-_IPYTHON_HELPS = contextlib.suppress(Exception)
-"""Suppresses every error while the user types: IPython answers the key instead."""
 
 
 @functools.cache
@@ -91,6 +94,8 @@ def _new_session(settings: Settings) -> Session:
     from ciao_kernel.model import Owner
     from ciao_kernel.session.session import Session
 
+    log.write_to(settings.storage)
+    _log.info("ciao %s, Python %s, %s", __version__, platform.python_version(), _label())
     # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
     ends = shutdown.lifetime if _in_a_kernel() else None
     return Session(registry(), Owner(_label(), os.getpid()), settings, ends)
@@ -180,7 +185,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     from ciao_kernel.delivery.variables import travelling
     from ciao_kernel.magics import completion
 
-    with _IPYTHON_HELPS:
+    with log.ignored(_log, _HELP):  # then IPython answers the key
         # In and Out are IPython's own lists of cells and results.
         names = (name for name in travelling(variables) if name not in ("In", "Out"))
         return completion.complete(
@@ -195,7 +200,7 @@ def explain(code: str, cursor: int) -> str | None:
         return None
     from ciao_kernel.magics import directive_help
 
-    with _IPYTHON_HELPS:
+    with log.ignored(_log, _HELP):  # then IPython answers the key
         start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
         if _UNDER_CURSOR.match(code, start):
             from ciao_kernel.commands import help_text
@@ -207,7 +212,7 @@ def explain(code: str, cursor: int) -> str | None:
 
 def is_complete(code: str) -> dict[str, Any] | str:
     """Return the answer for a header, or the code that IPython should check."""
-    with _IPYTHON_HELPS:
+    with log.ignored(_log, _HELP):  # then IPython answers the key
         if "%" in code and is_job(code):
             from ciao_kernel.magics import completeness
 

@@ -25,6 +25,7 @@ from IPython.core.completer import (
 )
 from IPython.core.interactiveshell import InteractiveShell
 
+from ciao_kernel import log
 from ciao_kernel.errors import CiaoError, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _MATCHER = "ciao_kernel.directives"
 
 def register(shell: InteractiveShell) -> None:
     """Add ``%ciao`` and ``%%ciao`` to a shell. Other modules are imported at the first use."""
+    log.start()
 
     def ciao(line: str, cell: str | None = None) -> None:
         """Run a job (``%%ciao``, directives in the lines below) or a command (``%ciao jobs``)."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.utils.text import DollarFormatter
+
+_log = logging.getLogger(__name__)
 
 
 class Hooks:
@@ -86,5 +89,6 @@ def expanded(line: str, variables: Mapping[str, Any]) -> str:
     try:
         text: str = DollarFormatter().vformat(own, (), dict(variables))
     except Exception:  # as IPython does
+        _log.debug("the line of a command was not expanded", exc_info=True)
         return line
     return text + dashes + command

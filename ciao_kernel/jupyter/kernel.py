@@ -9,8 +9,8 @@ meantime (:mod:`ciao_kernel.jupyter.side_requests`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
+import logging
 import os
 import signal
 import socket
@@ -18,12 +18,14 @@ import threading
 import time
 from typing import Any
 
-from ciao_kernel import __version__
+from ciao_kernel import __version__, log
 from ciao_kernel.jupyter import messages
 from ciao_kernel.jupyter.hooks import Hooks, expanded
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
+
+_log = logging.getLogger(__name__)
 
 _CLOSING = 0.5
 """Seconds that connections may take to close when the kernel ends."""
@@ -37,6 +39,11 @@ class CiaoKernel(AnsweringKernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        log.start()
+        for handler in self.log.handlers:  # `--debug` sets their level
+            if isinstance(handler, logging.StreamHandler):
+                level = max(handler.level, self.log.getEffectiveLevel())
+                log.show_on(handler.stream, level)
         self._cells = RunningCells(self._terminated)
         self._endings: list[asyncio.Task[None]] = []
         self._wake: tuple[socket.socket, socket.socket] | None = None
@@ -86,6 +93,7 @@ class CiaoKernel(AnsweringKernel):
             # ipykernel would send no reply, and the cell would seem to run for ever.
             return self._reply(messages.interrupted(), parent)
         except Exception:  # without a reply the cell would seem to run for ever
+            _log.exception("the request of a cell failed")
             return self._reply(messages.fault(), parent)
 
     def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +167,7 @@ class CiaoKernel(AnsweringKernel):
         except CiaoError as error:
             return messages.refusal(error)
         except (Exception, SystemExit):
+            _log.exception("a cell failed with an internal error")
             return messages.fault()  # SystemExit too: raised by a task, it would end the kernel.
         return messages.ok()
 
@@ -245,7 +254,7 @@ class CiaoKernel(AnsweringKernel):
         await shutdown.lifetime.settled(until - time.monotonic())
         # Connections belong to the main loop, which the user's code may block.
         closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
-        with contextlib.suppress(Exception):
+        with log.ignored(_log, "closing the connections"):
             async with asyncio.timeout(_CLOSING):
                 await asyncio.wrap_future(closing)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+
+from ciao_kernel import log
+
+_log = logging.getLogger(__name__)
 
 
 class Lifetime:
@@ -66,7 +71,7 @@ class Lifetime:
             waited, last = waited + (gap if gap < 0.5 else 0.02), now
         if self._ending.is_set():
             return True
-        with contextlib.suppress(Exception):  # without an answer the job is stopped
+        with log.ignored(_log, "asking how the kernel ends"):  # then the job is stopped
             if await known():
                 return True
         return self._ending.is_set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 import os
 import tempfile
@@ -19,6 +20,8 @@ from ciao_kernel.redaction import origin
 if TYPE_CHECKING:
     import aiohttp
     from kubernetes.aio.client.configuration import Configuration
+
+_log = logging.getLogger(__name__)
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -192,6 +195,7 @@ def _of_account() -> Access:
     try:
         loader.load_and_set(configuration)
     except Exception as error:  # a ConfigException, or an error of an unreadable file
+        _log.debug("the service account cannot be used", exc_info=True)
         raise ClusterFault(
             f"the pod's service account cannot be used: {kubeconfig.first_line(error)}",
             "Is its token mounted? Set KUBECONFIG to use another identity.",

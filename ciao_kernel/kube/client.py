@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
@@ -24,6 +26,8 @@ from ciao_kernel.kube.connections import Connections
 
 if TYPE_CHECKING:
     import aiohttp
+
+_log = logging.getLogger(__name__)
 
 _CONNECT = 5.0
 _ANSWER = 30.0
@@ -247,6 +251,7 @@ class Client:
                 fault, worth = answers.away(error, self.access)
                 patience = min(self.patience, worth)
             self.trouble = str(fault)
+            _log.info("%s %s is repeated: %s", method, path, fault)
             pause = again or wait * (0.5 + random.random())
             if time.monotonic() + pause - began > patience:
                 raise fault
@@ -285,13 +290,19 @@ class Client:
             allow_redirects=False,  # only a proxy with a login page redirects, no API server does
             **self.access.options(),
         )
+        began, shown = time.monotonic(), f"{path}?{urlencode(query)}" if query else path
         async with contextlib.AsyncExitStack() as stack:
             try:
                 answer = await stack.enter_async_context(asked)
-            except ValueError as error:
-                if isinstance(error, OSError):  # of a certificate
-                    raise
-                raise answers.away(error, self.access)[0] from None  # error may quote a password
+            except Exception as error:
+                seconds = time.monotonic() - began
+                _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
+                if isinstance(error, ValueError) and not isinstance(error, OSError):
+                    # The error may quote a password. An OSError is one of a certificate.
+                    raise answers.away(error, self.access)[0] from None
+                raise
+            seconds = time.monotonic() - began
+            _log.debug("%s %s: %d in %.3f s", method, shown, answer.status, seconds)
             yield answer
 
     async def renew(self, refused_one: Access | None = None) -> None:

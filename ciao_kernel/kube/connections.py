@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.access import Access
 
 if TYPE_CHECKING:
     import aiohttp
 
+_log = logging.getLogger(__name__)
+
 _RETIRED = 60.0
 """Seconds for which connections with old credentials stay open: streams may still use them."""
 _FAILED = 5.0
 """Seconds without a new attempt after a failed renewal: a plug-in may open a browser each time."""
+
+
+_RENEWAL = "renewing credentials"
 
 
 class Connections:
@@ -82,7 +88,7 @@ class Connections:
         try:
             return shown.connections()
         except ClusterFault:
-            with contextlib.suppress(ClusterFault):  # the next line raises a clearer error
+            with log.ignored(_log, _RENEWAL, ClusterFault):  # the next line raises a clearer one
                 await self.renew(shown)
             return self.access.connections()
 
@@ -123,7 +129,7 @@ class Connections:
         shown = self.access
         if shown is not self._tried and time.time() >= shown.due:
             self._tried = shown
-            with contextlib.suppress(ClusterFault):
+            with log.ignored(_log, _RENEWAL, ClusterFault):
                 await self.renew(shown)
 
     async def _retire(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from ciao_kernel.model.queries import Streams
 
 if TYPE_CHECKING:
     import aiohttp
+
+_log = logging.getLogger(__name__)
 
 _INPUT, _OUT, _ERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -91,6 +94,7 @@ async def _open(
             heartbeat=None,
             **client.access.options(),
         )
+    _log.debug("websocket %s is open", path)
     connection = channel.get_extra_info("socket")
     if connection is not None:
         for level, name, value in (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import logging
 import os
 import re
 import time
@@ -21,6 +22,8 @@ from ciao_kernel.redaction import masked
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
+
+_log = logging.getLogger(__name__)
 
 _LISTS = ("clusters", "contexts", "users")
 _PROVIDERS = ("oidc", "gcp")
@@ -109,6 +112,7 @@ async def apply(paths: list[Path], context: str, configuration: Configuration) -
     except ClusterFault:
         raise
     except Exception as error:  # a broken file can cause any exception in the library
+        _log.debug("the context %s cannot be used", name, exc_info=True)
         raise ClusterFault(
             f"the kubeconfig {shown} cannot be used: {first_line(error)}",
             f"`kubectl config view --context={name}` shows its contents.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import os
 import re
@@ -21,6 +22,8 @@ from typing import Any
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.redaction import masked
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT = 60.0
 _LAST_WORDS = 2.0
@@ -83,7 +86,9 @@ async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Pat
     environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     arguments = [str(one) for one in config.get("args") or ()]
     hint = str(config.get("installHint") or "").strip()
+    began = time.monotonic()
     output = await _output(command, arguments, environment, hint)
+    _log.debug("the sign-in program %s answered in %.3f s", command, time.monotonic() - began)
     return _read(output, command, version)
 
 

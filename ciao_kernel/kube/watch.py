@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import answers
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
+
+_log = logging.getLogger(__name__)
 
 _TURN = 240
 """Seconds after which a watch is renewed: proxies cut older connections."""
@@ -206,7 +210,7 @@ class Watched:
     async def _renew(self, error: Exception, refused: Access) -> None:
         """Reload the credentials. This may take a minute, so the fault is reported first."""
         self._away(error)
-        with contextlib.suppress(ClusterFault):  # ignored; there will be a retry
+        with log.ignored(_log, "renewing credentials", ClusterFault):  # there is a retry
             await self._client.renew(refused)
 
     def _away(self, error: Exception) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 
@@ -12,6 +13,8 @@ from ciao_kernel.model import Job, Notice
 from ciao_kernel.model.times import age
 from ciao_kernel.plugins import Display
 from ciao_kernel.session.session import Session
+
+_log = logging.getLogger(__name__)
 
 _PATIENCE = 2.0
 """Seconds within which the backends must answer."""
@@ -65,6 +68,7 @@ class Earlier:
             async with asyncio.timeout(_PATIENCE):
                 found = await session.jobs(faults)
         except Exception:  # the cell reports the fault itself if it is affected
+            _log.debug("looking for jobs of earlier kernels failed", exc_info=True)
             self._tries += 1
             return
         if self._tries >= _TRIES or session.last is not last:

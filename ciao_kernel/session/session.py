@@ -7,12 +7,13 @@ created before every check has passed; once a job exists, its end is always take
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import log
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import imports
 from ciao_kernel.delivery.files import listed
@@ -40,6 +41,8 @@ from ciao_kernel.session.following import Following
 from ciao_kernel.session.owner import me
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Endless, Lifetime, Stopper
+
+_log = logging.getLogger(__name__)
 
 _LISTED = 8
 """So many paths are named in a notice at most."""
@@ -170,6 +173,14 @@ class Session:
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
         del plan  # The variables in it may be large, and the job may take days.
+        _log.info(
+            "%s is submitted to %s: %s, %d replicas, in %s",
+            job.name,
+            job.backend,
+            job.framework,
+            len(job.replicas),
+            job.place,
+        )
         self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
             display.show(Notice(_detached(job, goes=self._goes(spec))))
@@ -212,7 +223,7 @@ class Session:
             raise  # the job is over, or its state is unknown: it is left as it is
         except Exception:
             if backend.outlives_kernel:
-                with contextlib.suppress(Exception):  # the display itself is broken
+                with log.ignored(_log, "the notice"):  # the display itself is broken
                     text = f"{job.name} keeps running; `%ciao delete {job.reference}` stops it."
                     display.show(Notice(text))
                 raise
@@ -220,6 +231,7 @@ class Session:
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         self.last = _result(job, status)
+        _log.info("%s: %s", job.name, status.state.value)
         remains = None if goes else backend.remains
         error = failure.judge(job, status, following.tails, folder, remains)
         if goes or status.hopeless:
@@ -280,6 +292,7 @@ class Session:
             )
             raise
         self.last = _result(job, status)
+        _log.info("%s: %s", job.name, status.state.value)
         if error := failure.judge(job, status, following.tails, folder, backend.remains):
             raise error
         return self.last

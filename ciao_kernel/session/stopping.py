@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from ciao_kernel.background import lasting
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Notice
 from ciao_kernel.session.following import Following
+
+_log = logging.getLogger(__name__)
 
 _PROMPT = 0.8
 """Seconds from an interrupt to the end of its cell, if the job's end is certain by then."""
@@ -78,6 +81,7 @@ class Stopper:
             delete: Also remove the job's folder.
         """
         job, backend, display = following.job, following.backend, following.display
+        _log.info("%s is to be stopped: %s", job.name, reason)
         certain = asyncio.Event()
         promised = lasting(certain.wait())
         stopping = lasting(self._stop(following, reason, wait, delete, certain))
@@ -155,7 +159,13 @@ class Stopper:
 
 
 def _outcome(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
-    """Return the result of a stop as a sentence for the user."""
+    """Return the result of a stop as a sentence for the user, and log it."""
+    text = _sentence(job, stopping, certain)
+    _log.info("%s", text)
+    return text
+
+
+def _sentence(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
     if stopping.cancelled() and certain.is_set():  # the loop is ending
         return f"{job.name} is being stopped in the background."
     if stopping.cancelled():

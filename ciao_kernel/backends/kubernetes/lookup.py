@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import marks, status
 from ciao_kernel.backends.kubernetes.places import Place, Places
 from ciao_kernel.backends.kubernetes.target import Target, Targets
@@ -15,6 +17,8 @@ from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, U
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.model.queries import Where
+
+_log = logging.getLogger(__name__)
 
 _PAGE = 500
 """Objects in one answer: the server makes each page separately, and in a short time."""
@@ -121,7 +125,7 @@ class Lookup:
                 return []
             context = "" if place.context == here.context else place.context
             # A missing job or a silent cluster must not delay the answers of the others.
-            with contextlib.suppress(BackendError, TimeoutError):
+            with log.ignored(_log, "looking elsewhere", BackendError, TimeoutError):
                 async with asyncio.timeout(_ELSEWHERE):
                     target = await self._targets.at(Where(context, place.namespace))
                     pair = await self._one(name, target, context)
@@ -134,7 +138,7 @@ class Lookup:
     async def _forget(self, place: Place, here: Target) -> None:
         """Forget a place if its job is certainly gone, and not only missing from a list."""
         name = place.folder.name.rpartition("-")[0]
-        with contextlib.suppress(BackendError):
+        with log.ignored(_log, "forgetting a job", BackendError):
             try:
                 pair = await self._one(name, Target(here.client, place.namespace), "")
             except NoSuchJob:

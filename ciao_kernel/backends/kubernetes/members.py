@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import Watched
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
+
+_log = logging.getLogger(__name__)
 
 _WAITING = 64
 """Pieces of output that readers may queue ahead of the consumer."""
@@ -187,6 +190,7 @@ class Members:
         try:
             await self._copy(replica, uid, pod)
         except Exception as error:
+            _log.exception("reading the log of %s failed", replica)
             await self._put(Notice(f"reading the log of {replica} failed: {error}"))
             return False
         finally:

@@ -6,11 +6,13 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import logging
 import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 
+from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import checks, marks, status
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
@@ -21,6 +23,8 @@ from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit, PodEnd
+
+_log = logging.getLogger(__name__)
 
 _RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "configmaps"))
 """Rights in addition to those that every job needs."""
@@ -163,7 +167,7 @@ async def tidy(target: Target, settings: Settings) -> None:
     nothing, because no user asked for it.
     """
     path = f"/api/v1/namespaces/{target.namespace}/pods"
-    with contextlib.suppress(BackendError):
+    with log.ignored(_log, "removing pods of old builds", BackendError):
         found = await target.client.get(path, labelSelector=_BUILDS)
         for pod in status.many(found, "items"):
             if time.time() - _ended(pod) > settings.follow_patience:

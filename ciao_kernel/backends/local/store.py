@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -12,11 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import log
 from ciao_kernel.backends.local import hosts, processes, views
 from ciao_kernel.backends.local.record import LEFTOVERS, UNREADABLE, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
 from ciao_kernel.model.queries import Details, LogOptions, last_lines
+
+_log = logging.getLogger(__name__)
 
 _FIRST_LOOK = 1 << 16
 _DAY = 24 * 3600.0
@@ -224,7 +228,7 @@ def clear_leftovers(root: Path) -> None:
     """
     with contextlib.suppress(OSError):
         for path in root.iterdir():
-            with contextlib.suppress(OSError, BackendError):
+            with log.ignored(_log, "removing a leftover", OSError, BackendError):
                 if time.time() - path.stat().st_mtime < _DAY:
                     continue
                 names = {one.name for one in path.iterdir()}

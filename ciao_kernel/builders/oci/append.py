@@ -7,6 +7,8 @@ digest of all its inputs, so an unchanged cell costs two requests.
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from ciao_kernel.builders.oci import contents
 from ciao_kernel.builders.oci.auth import Scopes
@@ -27,10 +29,13 @@ from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.builders.oci.repository import Repository, scope
 from ciao_kernel.errors import RegistryFault
 
+_log = logging.getLogger(__name__)
+
 _ATTEMPTS = 5
 _SMALL = 64 << 10
 """Size in bytes below which a layer is sent without a check whether the registry has it."""
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
 """Progress callback for a layer copied from another registry: digest, bytes done, total bytes.
@@ -52,6 +57,29 @@ class Appended:
     unchanged: bool
 
 
+def _retried(
+    work: Callable[Concatenate[Appender, Arguments], Result],
+) -> Callable[Concatenate[Appender, Arguments], Result]:
+    """Repeat a whole method after a temporary fault: a broken upload cannot be resumed."""
+
+    @functools.wraps(work)
+    def patiently(self: Appender, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
+        wait = 0.5
+        for attempt in range(_ATTEMPTS):
+            try:
+                return work(self, *args, **named)
+            except RegistryFault as error:
+                if not error.passing or attempt == _ATTEMPTS - 1:
+                    raise
+                _log.info("the work with a registry starts again: %s", error)
+                self.forget()
+                time.sleep(wait)
+                wait *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    return patiently
+
+
 class Appender:
     """Appends layers to images; serves many cells, and caches the base images.
 
@@ -65,16 +93,20 @@ class Appender:
         self._there: set[tuple[str, str]] = set()
         """Pairs of a repository and the digest of a layer that it has."""
 
+    def forget(self) -> None:
+        """Forget which layers the registries have: some may have been removed since."""
+        self._there.clear()
+
+    @_retried
     def inspect(self, base: Reference, platform: Platform) -> Image:
         """Read an image's manifest and config.
 
         Raises:
             RegistryFault: The image does not exist, or cannot be read.
         """
-        return self._patiently(
-            lambda: self._images.read(self._readable(base), base.version, platform)
-        )
+        return self._images.read(self._readable(base), base.version, platform)
 
+    @_retried
     def installed(
         self,
         base: Reference,
@@ -89,19 +121,19 @@ class Appender:
         Raises:
             RegistryFault: A layer cannot be read.
         """
-        return self._patiently(
-            lambda: contents.installed(self._readable(base), image, cache, emit, python, heard)
-        )
+        return contents.installed(self._readable(base), image, cache, emit, python, heard)
 
+    @_retried
     def find(self, target: Reference, tag: str) -> Reference | None:
         """Return the image of a tag; None if it does not exist.
 
         Raises:
             RegistryFault: The registry refuses, or does not answer.
         """
-        digest = self._patiently(lambda: self._readable(target).has_manifest(tag, ACCEPT))
+        digest = self._readable(target).has_manifest(tag, ACCEPT)
         return target.at(digest) if digest else None
 
+    @_retried
     def append(
         self,
         base: Reference,
@@ -131,49 +163,7 @@ class Appender:
             RegistryFault: A registry refuses, or does not answer.
         """
         if anew:
-            self._there.clear()
-        return self._patiently(
-            lambda: self._append(base, target, layers, change, platform, anew, push, tell)
-        )
-
-    def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
-        """Create an image of a single layer, to transfer files to a builder.
-
-        Args:
-            target: Repository for the image.
-            layer: The files.
-            platform: Platform of the reader.
-
-        Raises:
-            RegistryFault: A registry refuses, or does not answer.
-        """
-        return self._patiently(lambda: self._carry(target, layer, platform))
-
-    def _patiently(self, work: Callable[[], Result]) -> Result:
-        """Retry all of the work after a temporary fault: a broken upload cannot be resumed."""
-        wait = 0.5
-        for attempt in range(_ATTEMPTS):
-            try:
-                return work()
-            except RegistryFault as error:
-                if not error.passing or attempt == _ATTEMPTS - 1:
-                    raise
-                self._there.clear()  # a layer may have been removed since
-                time.sleep(wait)
-                wait *= 2
-        raise AssertionError("the last attempt returns or raises")
-
-    def _append(
-        self,
-        base: Reference,
-        target: Reference,
-        layers: Sequence[Layer],
-        change: Change,
-        platform: Platform,
-        anew: bool,
-        push: bool,
-        tell: Tell | None,
-    ) -> Appended:
+            self.forget()
         # The scope of the push comes first: some registries use only the first one.
         scopes: Scopes = (scope(target.repository, "pull,push"),)
         if base.host == target.host and base.repository != target.repository:
@@ -195,7 +185,18 @@ class Appender:
         self._images.keep(made, platform)
         return Appended(target.at(made.digest), tag, unchanged=False)
 
-    def _carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+    @_retried
+    def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+        """Create an image of a single layer, to transfer files to a builder.
+
+        Args:
+            target: Repository for the image.
+            layer: The files.
+            platform: Platform of the reader.
+
+        Raises:
+            RegistryFault: A registry refuses, or does not answer.
+        """
         there = Repository(self._registry(target), target, (scope(target.repository, "pull,push"),))
         nothing = empty(platform)
         tag = tag_of(nothing, [layer], Change())

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
     import requests
+
+_log = logging.getLogger(__name__)
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables that name additional authorities; Python itself reads SSL_CERT_FILE."""
@@ -33,6 +38,21 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
     class Session(requests.Session):
         def get_redirect_target(self, resp: requests.Response) -> str | None:
             return None  # callers follow redirects; requests would read a hostile answer whole
+
+        def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            parts = urlsplit(request.url or "")
+            # A query may have the signature of an upload or of a download.
+            asked = f"{request.method} {parts.scheme}://{parts.netloc}{parts.path}"
+            began = time.monotonic()
+            try:
+                answer = super().send(request, **options)
+            except Exception as error:
+                seconds = time.monotonic() - began
+                _log.debug("%s failed after %.3f s: %r", asked, seconds, error)
+                raise
+            seconds = time.monotonic() - began
+            _log.debug("%s: %d in %.3f s", asked, answer.status_code, seconds)
+            return answer
 
     made = Session()
     # Otherwise ~/.netrc would override our credentials, and REQUESTS_CA_BUNDLE our authority.

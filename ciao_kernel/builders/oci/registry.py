@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -30,6 +31,20 @@ _LONGEST = 4 << 20
 _SHORT = 64 << 10
 _HOPS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, see :meth:`Registry.call`; it may be sent several times."""
+
+    method: str
+    place: str
+    scopes: Scopes
+    accept: Collection[int] = (200,)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    data: Any = None
+    size: int = 0
+    what: str = ""
 
 
 class Registry:
@@ -117,7 +132,8 @@ class Registry:
         Raises:
             RegistryFault: The registry cannot be reached, or refuses.
         """
-        answer = self._call(method, place, scopes, accept, headers, data, size, what, None)
+        asked = _Request(method, place, scopes, accept, headers or {}, data, size, what)
+        answer = self._call(asked)
         assert isinstance(answer, Answer)
         return answer
 
@@ -127,7 +143,7 @@ class Registry:
         Raises:
             RegistryFault: The registry cannot be reached, or refuses.
         """
-        answer = self._call("GET", place, scopes, (200,), None, None, 0, what, 200)
+        answer = self._call(_Request("GET", place, scopes, what=what), unread=200)
         assert not isinstance(answer, Answer)
         return answer
 
@@ -136,92 +152,68 @@ class Registry:
         place = answer.headers.get("Location", "")
         return self._resolve(answer.url, place) if place else ""
 
-    def _call(
-        self,
-        method: str,
-        place: str,
-        scopes: Scopes,
-        accept: Collection[int],
-        headers: Mapping[str, str] | None,
-        data: Any,
-        size: int,
-        what: str,
-        unread: int | None,
-    ) -> Answer | Response:
-        url = self._resolve(f"{self._url}/v2/", place)
+    def _call(self, asked: _Request, unread: int | None = None) -> Answer | Response:
+        """Send a request; an answer with the status ``unread`` is returned without its body."""
+        url = self._resolve(f"{self._url}/v2/", asked.place)
         until = time.monotonic() + self._patience
-        asked, wait = False, 0.3
+        signed_in, wait = False, 0.3
         while True:
-            response = self._follow(method, url, scopes, headers, data)
-            self.sent += size
+            response = self._follow(asked, url)
+            self.sent += asked.size
             if response.status_code == unread:
                 return response
-            answer = self._read(response, response.status_code in accept)
-            asks = answer.code == 401 and not asked and _origin(answer.url) == self._origin
-            if asks:
-                asked = True
+            answer = self._read(response, response.status_code in asked.accept)
+            if answer.code == 401 and not signed_in and _origin(answer.url) == self._origin:
+                signed_in = True
                 challenge = answer.headers.get("WWW-Authenticate", "")
                 told = response.request.headers.get("Authorization", "")
-                if self._authorizer.answer(challenge, scopes, told):
-                    if _rewound(data):
+                if self._authorizer.answer(challenge, asked.scopes, told):
+                    if _rewound(asked.data):
                         continue
                     # The token expired during the upload: repeat all of it with a new token.
                     raise RegistryFault(
-                        f"the registry {self.name} requires authentication again ({what}).",
+                        f"the registry {self.name} requires authentication again ({asked.what}).",
                         code=401,
                         passing=True,
                     )
-            if answer.code in accept:
+            if answer.code in asked.accept:
                 return answer
             if answer.code == 429 or (answer.code == 503 and "Retry-After" in answer.headers):
                 seconds = pause(answer.headers, wait)
-                if time.monotonic() + seconds < until and _rewound(data):
+                if time.monotonic() + seconds < until and _rewound(asked.data):
                     time.sleep(seconds)
                     wait *= 2
                     continue
             self._refused = answer.code == 401
-            raise refusal(answer, self._asker, what, self._authorizer.masked(words(answer)))
+            raise refusal(answer, self._asker, asked.what, self._authorizer.masked(words(answer)))
 
-    def _follow(
-        self,
-        method: str,
-        url: str,
-        scopes: Scopes,
-        headers: Mapping[str, str] | None,
-        data: Any,
-    ) -> Response:
+    def _follow(self, asked: _Request, url: str) -> Response:
         """Send a request; follow redirects of GET and HEAD."""
         for _ in range(_HOPS):
-            response = self._send(method, url, scopes, headers, data)
+            response = self._send(asked, url)
             place = response.headers.get("Location")
-            if method not in ("GET", "HEAD") or response.status_code not in _REDIRECTS or not place:
+            reads = asked.method in ("GET", "HEAD")
+            if not reads or response.status_code not in _REDIRECTS or not place:
                 return response
             self._read(response, False)
             url = self._resolve(url, place)
         raise RegistryFault(f"the registry {self.name} redirects too often.")
 
-    def _send(
-        self,
-        method: str,
-        url: str,
-        scopes: Scopes,
-        headers: Mapping[str, str] | None,
-        data: Any,
-    ) -> Response:
+    def _send(self, asked: _Request, url: str) -> Response:
         import requests
         import urllib3
 
         # Send credentials to the registry only, not to the targets of redirects.
-        known = self._authorizer.header(scopes) if _origin(url) == self._origin else {}
+        known = self._authorizer.header(asked.scopes) if _origin(url) == self._origin else {}
         self._requests += 1
         try:
             return self._session.request(
-                method,
+                asked.method,
                 url,
-                headers={**(headers or {}), **known},
-                data=data,
+                headers={**asked.headers, **known},
+                data=asked.data,
                 stream=True,
-                timeout=_TIMEOUT if data is None else _UPLOADS,
+                timeout=_TIMEOUT if asked.data is None else _UPLOADS,
                 proxies=connections.proxies(url),
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:

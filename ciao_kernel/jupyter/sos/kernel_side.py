@@ -7,7 +7,7 @@ functions, :func:`ask`. Only variables that the user requested are added to the 
 from __future__ import annotations
 
 import base64
-import contextlib
+import logging
 import pickle
 import sys
 from collections.abc import Mapping, MutableMapping, Sized
@@ -15,7 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ciao_kernel import __version__
+from ciao_kernel import __version__, log
+
+_log = logging.getLogger(__name__)
 
 ANSWER = "application/vnd.ciao.answer+json"
 """MIME type of an answer. A thread of the user may display other data meanwhile."""
@@ -101,7 +103,7 @@ def session(namespace: Mapping[str, Any]) -> list[tuple[str, str]]:
     for value in list(namespace.values()):
         # Not isinstance: it also asks the object for its class, and a closed client raises then.
         if issubclass(type(value), ModuleType):
-            with contextlib.suppress(Exception):  # a module that is loaded at its first use
+            with log.ignored(_log, "reading a version"):  # of a module that loads at its first use
                 if isinstance(value.__version__, str):
                     versions[value.__name__] = value.__version__
     return list(versions.items())
@@ -109,11 +111,11 @@ def session(namespace: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _described(value: Any) -> str:
     kind = type(value).__name__
-    with contextlib.suppress(Exception):  # any error that the value's type raises
+    with log.ignored(_log, "describing a value"):  # any error that its type raises
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple):
             return f"{kind} of shape {shape}"
-    with contextlib.suppress(Exception):
+    with log.ignored(_log, "describing a value"):
         if issubclass(type(value), Sized):
             return f"{kind} of length {len(value)}"
     return kind

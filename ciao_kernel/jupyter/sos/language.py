@@ -7,6 +7,7 @@ new object for every magic. No part of ciao imports this module, because SoS is 
 from __future__ import annotations
 
 import base64
+import logging
 import pickle
 import tempfile
 import time
@@ -18,6 +19,8 @@ from sos.utils import as_fstring, env
 
 from ciao_kernel import __version__
 from ciao_kernel.jupyter.sos import kernel_side
+
+_log = logging.getLogger(__name__)
 
 _LOOK = 0.5
 """Seconds between two checks that the kernel is alive, while SoS waits for it."""
@@ -75,6 +78,7 @@ class Ciao:
             try:
                 pickled = pickle.dumps({as_var or name: env.sos_dict[name]})
             except Exception as error:  # any error that the value's type raises
+                _log.warning("%%get cannot send %s", name, exc_info=True)
                 self.sos_kernel.warn(f"%get cannot send {name}: {error}")
                 continue
             reply = await self._send(pickled)
@@ -90,12 +94,14 @@ class Ciao:
         try:
             answers = self._ask("give", asked)
         except Exception as error:  # the kernel does not answer any more
+            _log.warning("%%put got no answer", exc_info=True)
             answers = {name: ["", str(error)] for name in asked}
         for name, (pickled, fault) in answers.items():
             if not fault:
                 try:
                     values[name] = pickle.loads(base64.b64decode(pickled))
                 except Exception as error:  # the type is not available in SoS's process
+                    _log.warning("%%put cannot read %s", name, exc_info=True)
                     fault = f"{type(error).__name__}: {error}"
             if fault:
                 self.sos_kernel.warn(f"%put cannot send {asked[name]}: {fault}")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from ciao_kernel import log
 from tests.cluster.faults import registries
 from tests.cluster.faults.registries import OWNER, Kind, Registry
 from tests.e2e.images.conftest import Maker
@@ -62,8 +63,14 @@ def objects(maker: Maker) -> bytes:
     "builder", ["kaniko", pytest.param("s2i", marks=pytest.mark.second("builders"))]
 )
 def test_passwords_stay_in_their_secrets(
-    maker: Maker, builder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    maker: Maker,
+    builder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    request.addfinalizer(log.end)
+    log.write_to(maker.team.storage)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     kind = own(Kind(f"registry-hunt-{builder}", 5033, "token", tls=True))
     host = maker.cluster.at.host_address
@@ -108,6 +115,9 @@ def test_passwords_stay_in_their_secrets(
     assert found == dict.fromkeys(words, 0)
     assert b"ciao-build-" in seen[0]  # the pod was there, with its context
     assert b"FROM " in seen[0]
+    requests = log.files(maker.team.storage)[-1].read_text()
+    assert f"https://{registry.host}/v2/" in requests
+    assert f"/api/v1/namespaces/{maker.team.namespace.name}/pods" in requests
     kept = [path.read_bytes() for path in maker.team.storage.rglob("*") if path.is_file()]
     told = ended.display.notices.encode()
     for word in words:

@@ -1,0 +1,55 @@
+"""``ciao log``: show the last lines of ciao's own log, for a developer or a bug report."""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from pathlib import Path
+
+from ciao_kernel import log
+from ciao_kernel.commands import Face
+from ciao_kernel.errors import EnvironmentFault
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add ``--lines`` and ``--all``."""
+    verb.epilog = "`ciao doctor` shows the path of the file, `ciao doctor --report` adds versions."
+    verb.add_argument(
+        "--lines", type=int, default=50, metavar="N", help="show N lines (default: %(default)s)"
+    )
+    verb.add_argument(
+        "--all",
+        action="store_true",
+        help="show the lines of all kernels and commands; in a terminal always",
+    )
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Write the lines of this kernel, or those of the file."""
+    if args.all or face.terminal:
+        lines = tail(face.session.settings.storage, args.lines)
+    else:
+        lines = "\n".join(log.recent()).splitlines()[-args.lines :] if args.lines > 0 else []
+    face.write("".join(f"{line}\n" for line in lines or ["The log is empty."]))
+
+
+def tail(storage: Path, lines: int) -> list[str]:
+    """Return the last lines of the file, oldest first.
+
+    Args:
+        storage: The folder of the setting ``storage``.
+        lines: Their number at most.
+
+    Raises:
+        EnvironmentFault: The file cannot be read.
+    """
+    found: deque[str] = deque(maxlen=max(0, lines))
+    for path in log.files(storage):
+        try:
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                found.extend(line.rstrip("\n") for line in stream)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise EnvironmentFault(f"{path} cannot be read: {error.strerror}.") from error
+    return list(found)

@@ -1,0 +1,87 @@
+"""Text for a bug report: versions, settings, checks and the last lines of the log."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ciao_kernel import __version__
+from ciao_kernel.commands import Face, log
+from ciao_kernel.display.table import columns
+from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.redaction import scrub
+
+_LINES = 300
+_PACKAGES = (
+    "ipykernel",
+    "ipython",
+    "jupyter_client",
+    "jupyter_server",
+    "jupyterlab",
+    "notebook",
+    "jupyter_enterprise_gateway",
+    "sos",
+    "sos-notebook",
+    "kubernetes",
+    "aiohttp",
+    "requests",
+    "urllib3",
+    "psutil",
+    "rich",
+    "pip",
+    "tensorflow",
+    "tensorflow-cpu",
+    "torch",
+)
+_BEFORE = (
+    "Read this before you publish it. Passwords and tokens are left out, but names of machines, "
+    "namespaces, images and files are not."
+)
+
+
+def text(face: Face, checks: str) -> str:
+    """Return the report.
+
+    Args:
+        face: The caller of the verb.
+        checks: The findings of ``ciao doctor``, as text.
+    """
+    settings = face.session.settings
+    rows = [(name, value, origin) for name, value, origin, _ in settings.rows()]
+    try:
+        lines = log.tail(settings.storage, _LINES)
+    except EnvironmentFault as error:
+        lines = [error.message]
+    parts = (
+        (f"ciao {__version__}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}", [_BEFORE]),
+        ("Versions", _versions()),
+        ("Settings", columns(rows).splitlines()),
+        ("Checks", checks.splitlines()),
+        ("Log", lines or ["The log is empty."]),
+    )
+    return _without_home(scrub("".join(_part(title, body) for title, body in parts)))
+
+
+def _part(title: str, lines: Iterable[str]) -> str:
+    """Return a part in Markdown, which issue trackers render."""
+    body = "\n".join(line.replace("```", "'''") for line in lines)
+    return f"## {title}\n\n```text\n{body}\n```\n\n"
+
+
+def _versions() -> Iterator[str]:
+    yield f"Python {platform.python_version()} ({platform.python_implementation()})"
+    yield platform.platform()
+    for name in _PACKAGES:
+        try:
+            yield f"{name} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def _without_home(text: str) -> str:
+    """Write ``~`` for the home folder, whose path has the user's name."""
+    home = str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
