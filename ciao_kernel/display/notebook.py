@@ -12,16 +12,14 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer, plain_text
+from ciao_kernel.display.plot_output import PlotOutput
+from ciao_kernel.display.plotting import plot_of
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
-
-if TYPE_CHECKING:
-    from ciao_kernel.display.plot.plot_output import PlotOutput
 
 _log = logging.getLogger(__name__)
 
@@ -67,13 +65,9 @@ class NotebookDisplay:
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
         self._picture = None
-        if job.plot:
-            from ciao_kernel.display.plot.curves import Curves
-            from ciao_kernel.display.plot.plot_output import PlotOutput
-
-            drawn = Curves(job, job.plot)
+        if (plot := plot_of(job)) is not None:
             name = f"{self._display_id}-plot"
-            self._picture = PlotOutput(drawn, self._publisher, name, self._redraw_rate)
+            self._picture = PlotOutput(plot, self._publisher, name, self._redraw_rate)
             self._picture.begin()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
@@ -98,7 +92,7 @@ class NotebookDisplay:
             self._table.output(event)
             if self._shown(event):
                 if (picture := self._picture) is not None:
-                    self._safely(lambda: picture.curves.output(event))
+                    self._safely(lambda: picture.plot.output(event))
                 self._batcher.add(event)
                 if time.monotonic() - self._sent > _TICK:
                     self._safely(self._send)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, spoken, uncolored
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain_text
+from ciao_kernel.display.plotting import Plot, plot_of
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
@@ -23,8 +24,6 @@ from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
-
-    from ciao_kernel.display.plot.curves import Curves
 
 _TICK = 0.1
 """Seconds between two writes to a terminal: each write redraws the table below the lines."""
@@ -69,7 +68,7 @@ class TerminalDisplay:
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
-        self._curves: Curves | None = None
+        self._plot: Plot | None = None
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._pending: list[str] = []
@@ -80,10 +79,7 @@ class TerminalDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table if the stream is a terminal."""
         self._table, self._follow = Table(job), follow
-        if job.plot:
-            from ciao_kernel.display.plot.curves import Curves
-
-            self._curves = Curves(job, job.plot)
+        self._plot = plot_of(job)
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)
         if self._stream.isatty():
             from rich.console import Console
@@ -108,8 +104,8 @@ class TerminalDisplay:
             return
         elif isinstance(event, Output):
             self._table.output(event)
-            if self._curves is not None and event.replica.chosen(self._follow):
-                self._curves.output(event)
+            if self._plot is not None and event.replica.chosen(self._follow):
+                self._plot.output(event)
             if event.data and event.replica.chosen(self._follow):
                 self._print(self._prefixer.format(event.replica, event.data))
         elif isinstance(event, Status):
@@ -122,21 +118,21 @@ class TerminalDisplay:
             await asyncio.wait({self._ticker})  # not `await`: it would hide our own cancellation
             self._ticker = None
         table, self._table = self._table, None
-        drawn, self._curves = self._curves, None
+        plot, self._plot = self._plot, None
         if table is None or self._unread:
             return
         if self._live is not None:
             self._flush()
             width = self._live.console.width
-            self._live.update(_drawing(table, _lines(drawn), width, last=True), refresh=True)
+            self._live.update(_drawing(table, _lines(plot), width, last=True), refresh=True)
             self.close()
-            places = _places(table) + (drawn.closing_words() if drawn else "")
+            places = _places(table) + (plot.closing_words() if plot else "")
             self._stream.write(plain_text(places))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
             lines = [table.title(), columns(table.grid()), place]
-            lines += [*_lines(drawn), *([drawn.closing_words()] if drawn else [])]
+            lines += [*_lines(plot), *([plot.closing_words()] if plot else [])]
             text = plain_text("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
 
@@ -175,7 +171,7 @@ class TerminalDisplay:
             self._flush()
             if started - self._drawn >= _TABLE_TICK:
                 width = self._live.console.width
-                self._live.update(_drawing(self._table, _lines(self._curves), width), refresh=True)
+                self._live.update(_drawing(self._table, _lines(self._plot), width), refresh=True)
                 self._drawn = started
             await asyncio.sleep(max(_TICK, 4 * (time.monotonic() - started)))
 
@@ -206,8 +202,8 @@ def _drawing(
     return Group(title, drawn, *map(line, below), *place)
 
 
-def _lines(drawn: Curves | None) -> Sequence[str]:
-    return drawn.lines() if drawn else ()
+def _lines(plot: Plot | None) -> Sequence[str]:
+    return plot.lines() if plot else ()
 
 
 def _places(table: Table) -> str:

@@ -1,16 +1,22 @@
-"""Curves of a job whose cell contains ``%plot``; not imported for other jobs."""
+"""Curves of a job whose cell contains ``%plot``; not imported for other jobs.
+
+JupyterLab shows no SVG in untrusted notebooks, and GitHub and PDFs show no SVG either: there the
+PNG of the kept curves is shown.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ciao_kernel.display.plot.chart import PANELS, draw
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.sparklines import brief, describe, unseen
-from ciao_kernel.display.plot.svg import Picture
+from ciao_kernel.display.plot.svg import Picture, svg
 from ciao_kernel.model import Job, Output
 
 _SHARE = 0.25
@@ -24,7 +30,7 @@ _EPOCH = re.compile(rb"^\W{0,20}epoch\b[^\n]{0,200}", re.I | re.M)
 
 
 class Curves:
-    """Metrics of a job that is followed.
+    """Metrics of a job that is followed (a :class:`ciao_kernel.display.plotting.Plot`).
 
     Args:
         job: The job.
@@ -35,8 +41,8 @@ class Curves:
     def __init__(
         self, job: Job, wishes: tuple[str, ...], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stale = False
-        """True if something changed since the last :meth:`picture`."""
+        self._stale = True
+        """True if something changed since the last :meth:`draw`."""
         self._metrics = Metrics(wishes)
         self._job = job
         self._clock = clock
@@ -55,27 +61,35 @@ class Curves:
             data = _sample(data, self._words)
             self._left_out += max(0, event.lines - data.count(b"\n"))
         if data:
-            self.stale |= self._metrics.add(event.replica, data)
+            self._stale |= self._metrics.add(event.replica, data)
         if event.tail:
-            self.stale |= self._metrics.peek(event.replica, event.tail)
+            self._stale |= self._metrics.peek(event.replica, event.tail)
         self._counted = self._clock()
         self._credit -= self._counted - started
-
-    def picture(self) -> Picture | None:
-        """Return the current curves, or None as long as there is no point."""
-        self.stale = False
-        names = [name for name in self._metrics.wishes if name not in self._metrics.missing]
-        title = f"{' and '.join(names)} of {self._job.name}"
-        return draw(self._metrics, title) if names else None
 
     def lines(self) -> list[str]:
         """Return the curves as text, one line each."""
         return describe(self._metrics)
 
-    def waiting(self) -> str:
-        """Return the text that is shown before the first picture."""
-        wishes = self._metrics.wishes
-        return f"%plot: {' and '.join(wishes)} {'are' if wishes[1:] else 'is'} drawn here"
+    def draw(self) -> dict[str, str] | None:
+        """Return the curves by MIME type, or None if nothing changed since the last call."""
+        if not self._stale:
+            return None
+        self._stale = False
+        picture = self._picture()
+        return self._bundle(picture) if picture else {"text/plain": self._waiting()}
+
+    def keep(self) -> tuple[dict[str, str], Mapping[str, Any]]:
+        """Return the final curves and their metadata by MIME type; slow, because of the PNG."""
+        from ciao_kernel.display.plot.png import png
+
+        picture = self._picture()
+        if picture is None:
+            return {"text/plain": "%plot: nothing to draw"}, {}
+        image = base64.b64encode(png(picture)).decode("ascii")
+        # The PNG may have two dots per CSS pixel: without a size it would be shown too large.
+        size = {"width": picture.width, "height": picture.height}
+        return {**self._bundle(picture), "image/png": image}, {"image/png": size}
 
     def summary(self) -> str:
         """Return one line for front ends that never replace the first text by the picture."""
@@ -92,6 +106,20 @@ class Curves:
             words += f"%plot: the lines came too fast; {read:,} of {self._lines:,} were read.\n"
         missing = unseen(self._metrics)
         return words + (f"%plot: {missing}\n" if missing else "")
+
+    def _picture(self) -> Picture | None:
+        """Draw the current curves; None as long as there is no point."""
+        names = [name for name in self._metrics.wishes if name not in self._metrics.missing]
+        title = f"{' and '.join(names)} of {self._job.name}"
+        return draw(self._metrics, title) if names else None
+
+    def _bundle(self, picture: Picture) -> dict[str, str]:
+        return {"text/plain": "\n".join(self.lines()), "image/svg+xml": svg(picture)}
+
+    def _waiting(self) -> str:
+        """Return the text that is shown before the first picture."""
+        wishes = self._metrics.wishes
+        return f"%plot: {' and '.join(wishes)} {'are' if wishes[1:] else 'is'} drawn here"
 
 
 def _sample(data: bytes, wishes: tuple[tuple[bytes, ...], ...]) -> bytes:

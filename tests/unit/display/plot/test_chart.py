@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import struct
-import sys
 import zlib
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.config import Settings
-from ciao_kernel.display.notebook import NotebookDisplay
 from ciao_kernel.display.plot import aggregate, axes, chart, curves, sparklines
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.png import png
 from ciao_kernel.display.plot.stroke_font import length, strokes
 from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Text, svg
-from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.magics import plots
 from ciao_kernel.model import Job, Output, Replica
 
@@ -440,9 +434,10 @@ def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
     read = re.fullmatch(r"%plot: the lines came too fast; ([\d,]+) of 10,010 were read\.\n", said)
     assert read
     assert 500 < int(read[1].replace(",", "")) < 5_000
-    assert some.stale
-    assert some.picture() is not None
-    assert not some.stale
+    drawn = some.draw()
+    assert drawn is not None
+    assert {*drawn} == {"text/plain", "image/svg+xml"}
+    assert some.draw() is None
 
 
 def test_what_few_lines_name_is_always_read() -> None:
@@ -472,94 +467,3 @@ def test_what_is_read_of_much_is_in_order() -> None:
     assert kept[:5] == ["Epoch 1", "before", "Val loss 2", "VAL loss 3", "Epoch 3"]
     assert {*kept[5:]} == {filler[0]}
     assert 150 < len(kept) < 250
-
-
-class Cell:
-    """What a cell got (:class:`ciao_kernel.display.publisher.Publisher`)."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.shown: list[tuple[str, bool, dict[str, str]]] = []
-
-    def stream(self, text: str) -> None:
-        self.text += text
-
-    def display(self, data: dict[str, str], display_id: str, *, update: bool, **_: Any) -> None:
-        self.shown.append((display_id, update, data))
-
-    @property
-    def pictures(self) -> list[tuple[str, bool, dict[str, str]]]:
-        return [one for one in self.shown if one[0].endswith("-plot")]
-
-
-def followed(plot: str = "", follow: tuple[str, ...] = ()) -> Cell:
-    """Show a job whose replicas write a line each."""
-    cell = Cell()
-
-    async def main() -> None:
-        display = NotebookDisplay(cell, Settings(color="never"))
-        display.begin(job(*plot.split()), follow)
-        for replica in (ONE, TWO):
-            display.show(Output(replica, b"step 1 loss 2\nstep 2 loss 1\n", 2))
-        await display.end()
-
-    asyncio.run(main())
-    return cell
-
-
-def test_a_cell_has_one_picture_between_table_and_lines() -> None:
-    cell = followed("loss")
-    assert [one[0].endswith("-plot") for one in cell.shown[:2]] == [False, True]
-    first, *others = cell.pictures
-    assert not first[1]
-    assert all(name == first[0] and update for name, update, _ in others)
-    assert {*others[-1][2]} == {"text/plain", "image/svg+xml", "image/png"}
-    assert cell.text.count("step 1 loss") == 2
-    assert first[2] == {"text/plain": "%plot: loss is drawn here"}
-    # For front ends that show the first words for ever.
-    assert cell.text.endswith("%plot: loss █▁ median of 2 replicas 1\n")
-    assert not followed().pictures
-
-
-def test_what_is_not_followed_is_not_drawn() -> None:
-    *_, (_, _, last) = followed("loss", ("worker-1",)).pictures
-    assert [line.split()[1] for line in last["text/plain"].splitlines()] == ["worker-1"]
-
-
-def test_a_job_that_says_nothing_of_it_leaves_words() -> None:
-    cell = followed("losss")
-    *_, (_, _, last) = cell.pictures
-    assert last == {"text/plain": "%plot: nothing to draw"}
-    assert cell.text.endswith("%plot: no line with `losss` was found; names found: loss.\n")
-
-
-def test_curves_that_cannot_be_drawn_do_not_end_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise OSError("no ink")
-
-    monkeypatch.setattr(Metrics, "add", broken)
-    cell = followed("loss")
-    assert (
-        "ciao could not keep this output up to date while mnist ran: OSError: no ink" in cell.text
-    )
-    assert cell.text.count("[worker-1] step") == 2
-    monkeypatch.undo()
-    monkeypatch.setattr(curves, "draw", broken)
-    assert "The curves could not be drawn: OSError('no ink')" in followed("loss").text
-
-
-def test_a_pipe_gets_the_curves_as_text_behind_the_table(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    async def main() -> None:
-        display = TerminalDisplay(Settings(), sys.stdout)
-        display.begin(job("loss", "losss"), ())
-        display.show(Output(ONE, b"step 1 loss 2\nstep 2 loss 1\n", 2))
-        await display.end()
-
-    asyncio.run(main())
-    written = capsys.readouterr()
-    assert written.out == "[worker-0] step 1 loss 2\n[worker-0] step 2 loss 1\n"
-    *_, line, closing = written.err.splitlines()
-    assert re.fullmatch(r"loss  worker-0  █▁ +1 at step 2", line)
-    assert closing == "%plot: no line with `losss` was found; names found: loss."
