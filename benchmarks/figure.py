@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ class Figure:
     def ratio(self) -> float:
         """Ours divided by the peer's."""
         return self.ours / self.peer if self.peer else float("nan")
+
+
+def absent(what: str, ours: float, name: str, unit: str, goal: str) -> Figure:
+    """The figure of a peer that could not be had: its goal is not met."""
+    return Figure(what, ours, name, math.nan, unit, goal, False, "could not be had")
 
 
 def median(values: Sequence[float]) -> float:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks import clusters, image_peers, wire
 from benchmarks.clusters import Place
-from benchmarks.figure import Figure, median
+from benchmarks.figure import Figure, absent, median
 from benchmarks.image_cells import CELL, Kernel, edited
-from benchmarks.image_peers import Crane, absent, had
+from benchmarks.image_peers import Crane, had
 from ciao_kernel.kube import access
 from ciao_kernel.kube.client import Client
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import math
 import secrets
 import shutil
 import subprocess
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.clusters import Place
-from benchmarks.figure import Figure
 from ciao_kernel.builders import context, executor
 from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.config import Settings
@@ -40,11 +38,6 @@ def had(name: str, get: Callable[[], Peer]) -> Peer | None:
     except (ClusterError, OSError) as error:
         print(f"    left out: {name} cannot be had: {error}", flush=True)
         return None
-
-
-def absent(what: str, ours: float, name: str, unit: str, goal: str) -> Figure:
-    """The figure of a peer that could not be had: its goal is not met."""
-    return Figure(what, ours, name, math.nan, unit, goal, False, "could not be had")
 
 
 class Crane:
