@@ -18,6 +18,7 @@ NAMES = (
     "start",
     "first_line",
     "throughput",
+    "plot_png",
     "cluster_start",
     "cluster_end",
     "cluster_latency",
