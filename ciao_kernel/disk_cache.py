@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ciao_kernel import file_lock
+
 _DAY = 24 * 3600.0
 _GONE = ".gone"
 
@@ -36,8 +38,6 @@ def prune(
         mark: Name of the file in an entry whose time is the last use; "": the entry's own time.
         busy: Returns whether something that runs still needs an entry.
     """
-    import fcntl
-
     found = []
     with contextlib.suppress(OSError):
         for entry in sorted(folder.iterdir()):
@@ -46,9 +46,12 @@ def prune(
             if entry.suffix == _GONE:  # left by a process that was killed
                 _remove(entry)
                 continue
-            with contextlib.suppress(OSError), entry.with_suffix(".lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _old(entry, days, mark) and not busy(entry):
+            with contextlib.suppress(OSError):
+                if (lock := file_lock.try_lock(entry.with_suffix(".lock"))) is None:
+                    continue
+                with lock:
+                    if not _old(entry, days, mark) or busy(entry):
+                        continue
                     # A rename is instant: no process waits for the removal or finds half an entry.
                     gone = entry.with_suffix(_GONE)
                     _remove(gone)

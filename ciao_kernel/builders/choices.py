@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ciao_kernel import disk_cache
 from ciao_kernel.builders import elsewhere
 from ciao_kernel.delivery.packages import fingerprint, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
+from ciao_kernel.file_lock import Lock
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _GLIBC = (28, 27, 24, 17)
@@ -108,7 +109,7 @@ def _read(kept: Path) -> list[Chosen] | None:
 
 
 async def _choose(
-    wanted: Requirements, target: Target, cache: Path, lock: IO[str], emit: Callable[[str], None]
+    wanted: Requirements, target: Target, cache: Path, lock: Lock, emit: Callable[[str], None]
 ) -> list[Chosen]:
     """Let pip choose; look up the extras of installed packages only if pip misses them."""
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
@@ -143,7 +144,7 @@ async def _describe(
     wanted: Requirements,
     target: Target,
     installed: Path,
-    lock: IO[str],
+    lock: Lock,
     emit: Callable[[str], None],
 ) -> None:
     """Add the extras of an installed package, as the index describes them for its version.
@@ -202,7 +203,7 @@ async def run(
     target: Target,
     installed: Path,
     index: str,
-    lock: IO[str],
+    lock: Lock,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Run ``pip install`` for a target.
@@ -212,7 +213,7 @@ async def run(
         target: Python and machine that the packages are for.
         installed: Folder that describes the packages installed there.
         index: Address of the package index; "" means pip's own setting.
-        lock: Lock file that stays locked until pip has ended.
+        lock: Stays locked until pip has ended.
         say: Receives each line of pip's output.
 
     Raises:

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from ciao_kernel import disk_cache
 from ciao_kernel.builders import choices, complaints
@@ -24,6 +23,7 @@ from ciao_kernel.builders.choices import Target as Target
 from ciao_kernel.builders.complaints import NoWheel as NoWheel
 from ciao_kernel.delivery.packages import pip
 from ciao_kernel.delivery.packages.requirements import Requirements
+from ciao_kernel.file_lock import Lock
 from ciao_kernel.redaction import masked
 
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[^]]*\])?)\s*@")
@@ -141,7 +141,7 @@ def _pinned(chosen: Sequence[Chosen]) -> list[str]:
 
 
 async def _unpack(
-    lines: Sequence[str], target: Target, folder: Path, index: str, lock: IO[str]
+    lines: Sequence[str], target: Target, folder: Path, index: str, lock: Lock
 ) -> None:
     partial = folder.with_suffix(".part")
     await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)

@@ -8,7 +8,6 @@ the file and never damages it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import file_lock
 from ciao_kernel.errors import EnvironmentFault, SettingError
 from ciao_kernel.magics.table import key
 
@@ -46,16 +46,13 @@ def save(file: Path, values: Mapping[str, Value]) -> None:
     target = file.resolve()  # A link into a folder of dotfiles stays a link.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(target.parent, os.O_RDONLY)
+        # Without the lock, one of two simultaneous commands would overwrite the other's change. Not
+        # every network drive supports locks.
+        lock = file_lock.block(target.parent, required=False)
     except OSError as error:
         raise _unwritable(file, error) from error
-    try:
-        # Without the lock, one of two simultaneous commands would overwrite the other's change.
-        with contextlib.suppress(OSError):  # not every network drive supports locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
         _save(target, file, values)
-    finally:
-        os.close(lock)
 
 
 def _save(target: Path, file: Path, values: Mapping[str, Value]) -> None:

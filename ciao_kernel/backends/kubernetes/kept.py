@@ -8,11 +8,10 @@ holds as much.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
+from ciao_kernel import file_lock
 from ciao_kernel.model import Replica
 
 _PIECE = 1 << 16
@@ -28,7 +27,7 @@ class Kept:
 
     def __init__(self, folder: Path, *, write: bool) -> None:
         self._folder = folder
-        self._lock: BinaryIO | None = None
+        self._lock: file_lock.Lock | None = None
         self._files: dict[Replica, _File] = {}
         self.fault = ""
         """Reason why no more lines are saved; "" while they are."""
@@ -36,16 +35,10 @@ class Kept:
             return
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = (folder / ".followed").open("wb")
+            # None if another cell follows the job: that one writes the files.
+            self._lock = file_lock.try_lock(folder / ".followed")
         except OSError as error:
             self.fault = error.strerror or str(error)
-            return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another cell follows the job, and writes the files
-            lock.close()
-        else:
-            self._lock = lock
 
     def path(self, replica: Replica) -> Path:
         """Return the path of a replica's log."""
@@ -79,7 +72,7 @@ class Kept:
                 file.close(complete=replica in whole)
         self._files.clear()
         if self._lock:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
 

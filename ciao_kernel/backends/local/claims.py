@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import file_lock
 from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import UNREADABLE, Folder, replace
@@ -25,6 +24,7 @@ _SUBMIT_TIME = 120.0
 """Seconds after which a job without a status never gets one: its submit was interrupted."""
 _PATIENCE = 30.0
 """Seconds to wait for the lock, which other submits hold for milliseconds."""
+_POLL = 0.005
 
 
 class Claims:
@@ -48,20 +48,17 @@ class Claims:
         Raises:
             EnvironmentFault: Another process holds the lock longer than ``patience``.
         """
-        until = time.monotonic() + patience
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _taken(descriptor):
-                if time.monotonic() > until:
-                    raise EnvironmentFault(
-                        f"another process has locked {self._lock} for {patience:.0f} s.",
-                        f"`fuser {self._lock}` shows the process. End it if it hangs, then try "
-                        "again.",
-                    )
-                await asyncio.sleep(0.005)
+            async with asyncio.timeout(patience):
+                # On a drive without locks two submits at the same moment may conflict.
+                lock = await file_lock.wait(self._lock, _POLL, mode=0o600, required=False)
+        except TimeoutError:
+            raise EnvironmentFault(
+                f"another process has locked {self._lock} for {patience:.0f} s.",
+                f"`fuser {self._lock}` shows the process. End it if it hangs, then try again.",
+            ) from None
+        with lock:
             yield
-        finally:
-            os.close(descriptor)
 
     def ports(self) -> set[int]:
         """Return the ports of this machine that are held."""
@@ -137,13 +134,3 @@ class Claims:
 
 def _runs(status: Mapping[str, Any]) -> bool:
     return any(not State(one["state"]).over for one in status["replicas"])
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # A file system without locks: two submits at the same moment may conflict.
-    return True

@@ -15,13 +15,13 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
 
 from ciao_kernel import disk_cache
 from ciao_kernel.backends.local import processes
 from ciao_kernel.delivery.packages import fingerprint, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.file_lock import Lock
 from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit
 
@@ -89,7 +89,7 @@ async def _asked(python: str) -> tuple[str, list[str]]:
 
 
 async def _make(
-    python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit, lock: IO[str]
+    python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit, lock: Lock
 ) -> None:
     pip.check()
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -11,8 +11,8 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
+from ciao_kernel import file_lock
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
 from ciao_kernel.redaction import masked
 
@@ -128,7 +128,7 @@ async def run(
     command: Sequence[str],
     index: str,
     say: Callable[[str], None] = lambda line: None,
-    lock: IO[str] | None = None,
+    lock: file_lock.Lock | None = None,
 ) -> None:
     """Run pip to its end; a cancellation kills pip and all processes that it has started.
 
@@ -156,7 +156,7 @@ async def _run(
     command: Sequence[str],
     environment: Mapping[str, str],
     say: Callable[[str], None],
-    lock: IO[str] | None,
+    lock: file_lock.Lock | None,
 ) -> None:
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -192,7 +192,7 @@ async def _run(
 
 
 @contextlib.asynccontextmanager
-async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
+async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[file_lock.Lock]:
     """Hold a lock among all processes of this machine; the wait can be cancelled.
 
     Args:
@@ -202,32 +202,19 @@ async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[IO[str]]:
     Raises:
         EnvironmentFault: The file cannot be created or locked.
     """
-    import fcntl
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = path.open("w")
+        lock = file_lock.try_lock(path)
+        if lock is None:
+            wait()
+            lock = await file_lock.wait(path, _POLL)
     except OSError as error:
         raise EnvironmentFault(
-            f"packages cannot be stored in {path.parent}: {error.strerror}.",
+            f"packages cannot be stored in {path.parent}: no file can be created and locked there "
+            f"({error.strerror}).",
             "Choose another folder: `%ciao config storage=/some/folder`.",
         ) from None
     with lock:
-        told = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    wait()
-                told = True
-                await asyncio.sleep(_POLL)
-            except OSError as error:
-                raise EnvironmentFault(
-                    f"files cannot be locked in {path.parent}: {error.strerror}.",
-                    "Choose another folder: `%ciao config storage=/some/folder`.",
-                ) from None
         yield lock
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 from pathlib import Path
+
+import pytest
 
 from ciao_kernel.backends.kubernetes.kept import Kept
 from ciao_kernel.model import Replica
@@ -76,3 +80,14 @@ def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(tmp_path: Path) 
     full.write(ONE, b"one\n")
     assert full.fault == "No space left on device"
     full.write(ONE, b"two\n")
+    full.close()
+
+
+def test_a_drive_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    kept = Kept(tmp_path, write=True)
+    kept.write(ONE, b"one\n")
+    assert kept.fault == "No locks available"
