@@ -37,10 +37,7 @@ class Host:
         self._clock = storage / "clock"
 
     def has(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the "host" of a record is this machine; true if the record has none.
-
-        Machines are only told apart on Linux; other systems have no identity.
-        """
+        """Return whether the "host" of a record is this machine; true if the record has none."""
         host = record.get("host")
         return not host or _key(host) == _key(self.identity)
 
@@ -99,7 +96,7 @@ def _identity() -> str:
     """Return this machine's name and, after a space, its unique key.
 
     The key is the boot id and the namespace of process ids, which each container has for itself.
-    The identity is empty on systems without them: a name alone is not stable on a laptop.
+    The identity is empty where they cannot be read: a name alone is not stable on a laptop.
     """
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -47,5 +47,5 @@ def _ephemeral_start() -> int:
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
         start = int(text.split()[0])
     except (OSError, ValueError, IndexError):
-        start = 49152  # IANA's, which macOS and Windows use
+        start = 49152  # IANA's
     return start if start > _LOW + 1000 else _HIGH

@@ -1,7 +1,7 @@
 """Identity of processes, and the processes of a job.
 
-Used by the supervisor, so standard library only at import. Reads ``/proc`` on Linux, and uses
-psutil elsewhere.
+Used by the supervisor, whose interpreter finds no site packages: standard library only, so no
+psutil.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MARK = "CIAO_JOB_ID"
 """Environment variable of every process of a job, grandchildren included."""
-
-_LINUX = sys.platform.startswith("linux")
 
 
 def birth(pid: int) -> str | None:
@@ -25,8 +22,6 @@ def birth(pid: int) -> str | None:
 
     A process id alone does not identify a process: the number is reused.
     """
-    if not _LINUX:
-        return _birth_psutil(pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -46,29 +41,18 @@ def alive(pid: int, since: str | None) -> bool:
 
 def marked(*marks: str) -> list[int]:
     """Return all living processes with the mark of a job, in any session or process group."""
-    if not _LINUX:
-        return _marked_psutil(marks)
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if not wanted.isdisjoint((entry / "environ").read_bytes().split(b"\0")):
-                    found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
+    return [
+        pid
+        for pid, variables in _each("environ")
+        if pid != os.getpid() and not wanted.isdisjoint(variables.split(b"\0"))
+    ]
 
 
 def name(folder: Path) -> bool:
     """Return whether a living process has a path inside a folder in its command line."""
-    wanted = f"{folder}{os.sep}"
-    if not _LINUX:
-        return _name_psutil(wanted)
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if os.fsencode(wanted) in (entry / "cmdline").read_bytes():
-                    return True
-    return False
+    wanted = os.fsencode(f"{folder}{os.sep}")
+    return any(wanted in words for _, words in _each("cmdline"))
 
 
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
@@ -93,34 +77,10 @@ def sweep(*marks: str, patience: float = 5.0) -> None:
         time.sleep(0.01)
 
 
-def _birth_psutil(pid: int) -> str | None:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-            return None
-        return str(process.create_time())
-    except psutil.Error:
-        return None
-
-
-def _name_psutil(text: str) -> bool:
-    import psutil
-
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if any(text in word for word in process.cmdline()):
-                return True
-    return False
-
-
-def _marked_psutil(marks: tuple[str, ...]) -> list[int]:
-    import psutil
-
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(MARK) in marks:
-                found.append(process.pid)
-    return found
+def _each(file: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the id of each process whose file this user may read, and the file's content."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                content = (entry / file).read_bytes()
+                yield int(entry.name), content
