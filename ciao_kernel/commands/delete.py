@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+from collections.abc import Sequence
 
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared import add_job, add_output, where
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import BackendError, CiaoError, UsageError
 from ciao_kernel.model import Job, Status
+from ciao_kernel.plugins import Backend
+
+_AT_ONCE = 50
+"""Jobs that are deleted at the same time: backends share work, and clusters are not flooded."""
+_NAMED = 3
+"""Limit of jobs that an error names."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -21,7 +29,14 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, face: Face) -> None:
-    """Delete the jobs, and report each job after its deletion."""
+    """Delete the jobs, and report each job after its deletion.
+
+    A job that cannot be deleted does not stop the deletion of the others.
+
+    Raises:
+        UsageError: No job is named, or too many could be meant.
+        CiaoError: A job was not found, or some jobs could not be deleted.
+    """
     if args.all_namespaces:
         raise UsageError(
             "delete cannot be combined with --all-namespaces: a mistake could delete too much.",
@@ -41,18 +56,41 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             if status.over and face.session.owns(job) and _key(job) not in known
         ]
     text = args.output == "text"
-    records: list[dict[str, str]] = []
-    try:
-        for backend, job, status in found:
+    gone: set[tuple[str, str, str, str]] = set()
+    faults: list[tuple[Job, CiaoError]] = []
+
+    async def delete(backend: Backend, job: Job, status: Status) -> None:
+        try:
             await backend.delete(job)
-            records.append(_record(job, status))
-            if text:
-                face.write(_sentence(job, status))
-    finally:  # report deleted jobs even if a later job cannot be deleted
+        except CiaoError as fault:
+            faults.append((job, fault))
+            return
+        gone.add(_key(job))
+        if text:
+            face.write(_sentence(job, status))
+
+    try:
+        for start in range(0, len(found), _AT_ONCE):
+            await asyncio.gather(*(delete(*one) for one in found[start : start + _AT_ONCE]))
+    finally:  # report deleted jobs also after an interrupt
         if not text:
+            records = [_record(job, status) for _, job, status in found if _key(job) in gone]
             face.write(json.dumps(records, indent=2) + "\n")
+    if faults:
+        raise _combined(faults)
     if text and not found:
         face.write("There was nothing to delete.\n")
+
+
+def _combined(faults: Sequence[tuple[Job, CiaoError]]) -> CiaoError:
+    """Return one error for all jobs that could not be deleted."""
+    (_, first), *others = faults
+    if not others:
+        return first
+    named = " ".join(f"{job.name}: {fault.message}" for job, fault in faults[:_NAMED])
+    more = f" And {len(faults) - _NAMED} more." if len(faults) > _NAMED else ""
+    text = f"{len(faults)} jobs could not be deleted completely. {named}{more}"
+    return BackendError(text, first.hint)
 
 
 def _key(job: Job) -> tuple[str, str, str, str]:

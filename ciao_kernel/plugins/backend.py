@@ -91,7 +91,10 @@ class Backend(Protocol):
         """
 
     async def delete(self, job: Job) -> None:
-        """Stop the job and remove everything that it left, including its files."""
+        """Stop the job and remove everything that it left, including its files.
+
+        Called for many jobs at the same time, as tasks of one event loop.
+        """
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
         """Return all jobs in the scope of ``where``, oldest first."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import file_lock
-from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local import processes, sweeps
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import UNREADABLE, Folder, replace
 from ciao_kernel.errors import EnvironmentFault
@@ -81,7 +81,7 @@ class Claims:
     async def end_lost(self) -> None:
         """End processes of jobs without a supervisor: they still use ports and GPUs."""
         if marks := [mark for job in self._read() if (mark := self._lost(job))]:
-            await asyncio.to_thread(processes.sweep, *marks)
+            await sweeps.sweep(*marks)
 
     def _here(self) -> dict[str, Any]:
         return {job: claim for job, claim in self._held().items() if self._host.has(claim)}

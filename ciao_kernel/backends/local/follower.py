@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.local import hosts, processes, views
+from ciao_kernel.backends.local import hosts, sweeps, views
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
@@ -66,7 +66,7 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
         if watch.lost and not watch.elsewhere:
             # No other process would end the remaining processes.
             with contextlib.suppress(OSError, ValueError):
-                await asyncio.to_thread(processes.sweep, folder.read_job()["id"])
+                await sweeps.sweep(folder.read_job()["id"])
         for reader in readers:
             for event in reader.rest():
                 yield event

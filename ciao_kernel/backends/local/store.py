@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.local import hosts, processes, views
+from ciao_kernel.backends.local import hosts, processes, sweeps, views
 from ciao_kernel.backends.local.record import LEFTOVERS, UNREADABLE, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
@@ -114,7 +114,7 @@ class Store:
             record = folder.read_status()
         except ValueError:  # A power cut may leave it empty: the supervisor is unknown.
             if self._host.has(asked):
-                await asyncio.to_thread(processes.sweep, asked["id"])
+                await sweeps.sweep(asked["id"])
             return
         except OSError as error:
             raise _unreadable(folder.status_file, error) from None
@@ -269,7 +269,7 @@ async def _stop_here(
         if time.monotonic() > until:
             processes.kill([supervisor["pid"]])
         await asyncio.sleep(0.02)
-    await asyncio.to_thread(processes.sweep, asked["id"])
+    await sweeps.sweep(asked["id"])
 
 
 def _discard(folder: Folder) -> None:
@@ -289,4 +289,4 @@ async def _end(lost: list[Folder]) -> None:
         with contextlib.suppress(*UNREADABLE):
             marks.append(folder.read_job()["id"])
     if marks:
-        await asyncio.to_thread(processes.sweep, *marks)
+        await sweeps.sweep(*marks)

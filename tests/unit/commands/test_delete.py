@@ -1,0 +1,188 @@
+"""Many jobs that are deleted at once: one search for processes, and each job's own end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel import commands
+from ciao_kernel.backends.local import processes, store
+from ciao_kernel.backends.local.backend import LocalBackend
+from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.commands import delete
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.model import Job, Status
+from ciao_kernel.model.queries import Where
+
+STUCK = "cannot be removed completely"
+
+
+class Place:
+    """Finished jobs of this machine, and the verb that deletes them."""
+
+    def __init__(self, storage: Path) -> None:
+        self.root = storage / "jobs"
+        self._host = Host(storage)
+        self._backend = LocalBackend(Settings(storage=storage), host=self._host)
+        self.written: list[str] = []
+
+    def finish(self, *names: str) -> None:
+        """Make jobs that are over, as a supervisor leaves them."""
+        for number, name in enumerate(names):
+            folder = Folder(self.root / name)
+            folder.logs.mkdir(parents=True)
+            (folder.path / "work").mkdir()
+            asked = {"id": f"{name}-1", "name": name, "host": self._host.identity}
+            asked |= {"framework": "pytorch", "header": "", "created": float(number), "by": "me"}
+            asked |= {"detached": False, "workdir": "w", "program": "p", "grace": 1.0}
+            folder.write_job({**asked, "replicas": []})
+            status: dict[str, Any] = {"state": "Succeeded", "since": 1.0, "reason": ""}
+            status |= {"message": "", "decided_by": None, "settled": True, "ended": True}
+            nobody = {"pid": 2**22 + 1, "birth": "1", "host": self._host.identity}
+            folder.write_status({**status, "supervisor": nobody, "replicas": []})
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.root.iterdir())
+
+    def delete(self, *words: str) -> None:
+        """Run the verb."""
+        args = commands.parse(["delete", *words], self.written.append)
+        face = commands.Face(self, None, self.written.append, self.root)  # type: ignore[arg-type]
+        asyncio.run(delete.run(args, face))
+
+    # What the verb asks of a session.
+
+    async def jobs(self, faults: object, where: Where) -> list[tuple[Job, Status]]:
+        return await self._backend.jobs(where)
+
+    async def find(self, name: str, where: Where) -> tuple[LocalBackend, Job, Status]:
+        return self._backend, *await self._backend.find(name, where)
+
+    def backend(self, name: str) -> LocalBackend:
+        return self._backend
+
+    def owns(self, job: Job) -> bool:
+        return True
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of jobs whose folders cannot be removed."""
+    names: set[str] = set()
+    remove = store.remove
+
+    def fail(folder: Folder) -> None:
+        if any(name in folder.path.name.strip(".").split("-") for name in names):
+            raise BackendError(f"{folder.path} {STUCK}.", "Remove it by hand.")
+        remove(folder)
+
+    monkeypatch.setattr(store, "remove", fail)
+    return names
+
+
+def test_the_processes_are_searched_for_once_for_many_jobs(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[str, ...]] = []
+    marked = processes.marked
+
+    def look(*marks: str) -> list[int]:
+        looks.append(marks)
+        return marked(*marks)
+
+    monkeypatch.setattr(processes, "marked", look)
+    names = [f"job{number}" for number in range(2 * delete._AT_ONCE)]
+    place.finish(*names)
+    place.delete("--finished")
+    assert place.names() == []
+    assert sorted(place.written) == sorted(
+        f"{name} (Succeeded) and its files were removed.\n" for name in names
+    )
+    # A search is two looks that find nothing, and here two for each of the two groups of jobs.
+    assert len(looks) == 4
+    assert {mark for marks in looks for mark in marks} == {f"{name}-1" for name in names}
+
+
+def test_a_folder_that_stays_is_said_at_the_end_and_the_others_go(
+    place: Place, stuck: set[str]
+) -> None:
+    names = [f"job{number}" for number in range(delete._AT_ONCE + 5)]
+    place.finish(*names)
+    stuck.add("job3")
+    with pytest.raises(BackendError, match=STUCK) as caught:
+        place.delete("--finished")
+    assert "job3" in caught.value.message
+    assert caught.value.hint == "Remove it by hand."
+    assert len(place.written) == len(names) - 1
+    (left,) = place.names()
+    assert left.startswith(".job3-")
+
+
+def test_named_jobs_go_too_if_one_of_them_stays(place: Place, stuck: set[str]) -> None:
+    place.finish("a", "b", "c")
+    stuck.add("a")
+    with pytest.raises(BackendError, match=STUCK):
+        place.delete("a", "b")
+    assert place.written == ["b (Succeeded) and its files were removed.\n"]
+    assert [name for name in place.names() if name[0] != "."] == ["c"]
+
+
+def test_many_folders_that_stay_are_one_error(place: Place, stuck: set[str]) -> None:
+    place.finish(*"abcdef")
+    stuck |= set("abcde")
+    with pytest.raises(BackendError) as caught:
+        place.delete("--finished", "--output", "json")
+    message = caught.value.message
+    assert message.startswith("5 jobs could not be deleted completely. ")
+    assert message.endswith(" And 2 more.")
+    assert message.count(STUCK) == 3
+    (text,) = place.written
+    assert [record["name"] for record in json.loads(text)] == ["f"]
+    stuck.clear()
+    place.finish(*"ab")
+    stuck |= set("ab")
+    with pytest.raises(BackendError) as caught:
+        place.delete("a", "b")
+    assert "more" not in caught.value.message
+
+
+def test_records_are_in_the_order_of_the_list(place: Place) -> None:
+    names = [f"job{number}" for number in range(30)]
+    place.finish(*names)
+    place.delete("--finished", "-o", "json")
+    assert [record["name"] for record in json.loads("".join(place.written))] == names
+
+
+def test_after_a_wrong_name_nothing_is_deleted(place: Place) -> None:
+    place.finish("a")
+    with pytest.raises(NoSuchJob):
+        place.delete("a", "b")
+    assert place.names() == ["a"]
+
+
+def test_an_interrupt_tells_what_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"job{number:02}" for number in range(delete._AT_ONCE + 1)]
+    place.finish(*names)
+    real = LocalBackend.delete
+
+    async def slow(backend: LocalBackend, job: Job) -> None:
+        if job.name == names[-1]:
+            raise asyncio.CancelledError
+        await real(backend, job)
+
+    monkeypatch.setattr(LocalBackend, "delete", slow)
+    with pytest.raises(asyncio.CancelledError):
+        place.delete("--finished", "-o", "json")
+    assert [record["name"] for record in json.loads("".join(place.written))] == names[:-1]
+    assert place.names() == names[-1:]
