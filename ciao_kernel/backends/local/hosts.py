@@ -56,8 +56,6 @@ class Host:
     def age(self, path: Path) -> float:
         """Return the seconds since a file or folder was touched, by the storage's clock.
 
-        Clocks of machines differ, so the current time is read from a file that is touched now.
-
         Raises:
             OSError: There is no such file, or it cannot be read.
         """
@@ -67,9 +65,14 @@ class Host:
             touched = os.fstat(descriptor).st_mtime
         finally:
             os.close(descriptor)
-        return self._now() - touched
+        return self.now() - touched
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the time by the storage's clock, to compare it with times of files there.
+
+        Clocks of machines differ, so the time is read from a file that is touched now. If that is
+        impossible, it is the time of this machine.
+        """
         try:
             descriptor = os.open(self._clock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:

@@ -78,7 +78,7 @@ class Launcher:
         folder = self._claim_name(plan.name, plan.framework.name)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            await asyncio.to_thread(store.clear_leftovers, self._jobs)
+            await asyncio.to_thread(store.clear_leftovers, self._jobs, self._host)
             python = self.python(plan)
             if (wanted := plan.spec.build).needed:
                 cache = self._settings.storage / "cache"

@@ -220,16 +220,18 @@ def remove(folder: Folder) -> None:
         )
 
 
-def clear_leftovers(root: Path) -> None:
+def clear_leftovers(root: Path, host: hosts.Host) -> None:
     """Remove folders that killed submits and deletions left behind; they are not listed as jobs.
 
-    A folder is removed if it is a day old, and was either set aside for removal or contains only
-    files of a submit. A folder that cannot be removed stays, and does no harm.
+    A folder is removed if it is a day old by the storage's clock, and was either set aside for
+    removal or contains only files of a submit. A folder that cannot be removed stays, and does no
+    harm.
     """
+    now = host.now()
     with contextlib.suppress(OSError):
         for path in root.iterdir():
             with log.ignored(_log, "removing a leftover", OSError, BackendError):
-                if time.time() - path.stat().st_mtime < _DAY:
+                if now - path.stat().st_mtime < _DAY:
                     continue
                 names = {one.name for one in path.iterdir()}
                 if path.name.startswith(_ASIDE) or not names - LEFTOVERS:

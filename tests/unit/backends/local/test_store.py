@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ciao_kernel.backends.local.store import Store
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job
 
+DAY = 24 * 3600.0
 NOBODY = {"pid": 2**22 + 1, "birth": "1"}
 
 
@@ -91,23 +93,39 @@ def test_a_job_whose_records_cannot_be_read_now_stays(
 
 
 def test_what_is_set_aside_is_no_job(tmp_path: Path) -> None:
-    made(tmp_path, "a-1", ".a-1f2e")
-    jobs = Store(tmp_path, Host(tmp_path))
+    root, host = tmp_path / "jobs", Host(tmp_path)
+    made(root, "a-1", ".a-1f2e")
+    jobs = Store(root, host)
     assert asyncio.run(jobs.all()) == []
     with pytest.raises(NoSuchJob):
         asyncio.run(jobs.find(".a-1f2e"))
-    store.clear_leftovers(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 1
-    os.utime(tmp_path / ".a-1f2e", (1, 1))
-    store.clear_leftovers(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    store.clear_leftovers(root, host)
+    assert len(list(root.iterdir())) == 1
+    os.utime(root / ".a-1f2e", (1, 1))
+    store.clear_leftovers(root, host)
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", [-5 * DAY, 5 * DAY], ids=["behind", "ahead"])
+def test_leftovers_are_as_old_as_the_storages_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """This machine's clock differs from that of the file server by days."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + wrong)
+    for name, age in (("fresh", DAY / 2), ("old", 2 * DAY)):
+        (tmp_path / "jobs" / name / "work").mkdir(parents=True)
+        os.utime(tmp_path / "jobs" / name, (now - age, now - age))
+    store.clear_leftovers(tmp_path / "jobs", Host(tmp_path))
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["fresh"]
 
 
 def test_leftovers_that_stay_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.clear_leftovers(tmp_path / "gone")
+    root, host = tmp_path / "jobs", Host(tmp_path)
+    store.clear_leftovers(root, host)
     for name in ("old", "older"):
-        (tmp_path / name / "work").mkdir(parents=True)
-        os.utime(tmp_path / name, (1, 1))
+        (root / name / "work").mkdir(parents=True)
+        os.utime(root / name, (1, 1))
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    store.clear_leftovers(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    store.clear_leftovers(root, host)
+    assert len(list(root.iterdir())) == 2
