@@ -13,7 +13,7 @@ from ciao_kernel.builders.images import WORKDIR, Bench, Work
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import ignore_files
-from ciao_kernel.delivery.packages import requirements
+from ciao_kernel.delivery.packages import package_line, requirements
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
@@ -139,7 +139,7 @@ def check(wanted: Requirements) -> None:
     """
     for place in (*wanted.personal, *(["%pipIndex"] if line_of(wanted.index) else [])):
         raise _personal(place)
-    for line in map(requirements.shown, wanted.options):
+    for line in map(package_line.shown, wanted.options):
         if line.startswith(("--find-links /", "--find-links '/")):
             raise SourceError(
                 f"{line} is a folder of this machine, but a pod builds the image.",

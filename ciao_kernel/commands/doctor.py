@@ -23,7 +23,10 @@ from ciao_kernel.display.errors import spoken
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 
-_NEEDED = ("ipykernel", "jupyter_client", "kubernetes", "psutil", "requests", "rich", "argcomplete")
+_NEEDED = (
+    "ipykernel", "jupyter_client", "kubernetes", "packaging", "psutil", "requests", "rich",
+    "argcomplete",
+)  # fmt: skip
 _LITTLE = 1 << 30
 _PATIENCE = 3.0
 """Seconds in which requests to a cluster that does not answer are retried."""

@@ -9,17 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ciao_kernel.delivery.packages import package_line
+from ciao_kernel.delivery.packages.package_line import shown
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import BuildSpec
 from ciao_kernel.redaction import masked
 
 _LARGE = 1 << 20
-_COMMENT = re.compile(r"(^|\s)#.*$")
-_NAMED = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?\s*(\[[^]]*\]\s*)?($|[<>=!~;@(\s])")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 _REMARK = re.compile(r"\s*#")
-_ARCHIVE = re.compile(r"\.(whl|zip|tar\.\w+|tgz)$")
-_LOGIN = re.compile(r"[^\s/:@]+:[^\s/]+@")
-"""A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +61,16 @@ class Requirements:
         return tuple(places.get(line) or masked(line) for line in found)
 
     def place(self, package: str) -> str:
-        """Return the place that requests a package: ``requirements.txt, line 4``; "" if none."""
-        wanted = _name(package)
-        return next((place for line, place in self.places if _name(line) == wanted), "")
+        """Return the place that requests a package: ``requirements.txt, line 4``; "" if none.
+
+        Args:
+            package: The package as :func:`package_line.wish` or pip names it.
+        """
+        wanted = package_line.name(package)
+        for line, place in self.places:
+            if masked(line) == package or (wanted and package_line.name(line) == wanted):
+                return place
+        return ""
 
     def arguments(self, folder: Path) -> list[str]:
         """Write the files for ``pip install`` to a folder, and return the arguments for them."""
@@ -87,7 +92,7 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
             something that only this machine has.
     """
     for word in wanted.packages:
-        _check(word, "%packages", strict=True)
+        package_line.check(word, "%packages", strict=True)
     lines, constraints = list(wanted.packages), list[str]()
     label, places = list(wanted.packages), list[tuple[str, str]]()
     if wanted.requirements:
@@ -130,7 +135,7 @@ def _flat(
             seen.add((other.resolve(), held))
             yield from _flat(other, value, held, seen)
         elif option in ("-e", "--editable"):
-            raise _editable(shown(value) or "it", place, _remote(value))
+            raise _editable(shown(value) or "it", place, package_line.remote(value))
         elif option in ("-f", "--find-links") and "://" not in value:
             folder, *more = _words(value, place)
             words = ["--find-links", str((file.parent / folder).resolve()), *more]
@@ -138,7 +143,7 @@ def _flat(
         elif option:
             yield line, place, holds
         else:
-            _check(line, place)
+            package_line.check(line, place)
             yield line, place, holds
 
 
@@ -175,12 +180,6 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def _name(line: str) -> str:
-    """Return the package name at the start of a line, normalized for comparison (PEP 503)."""
-    found = re.match(r"[A-Za-z0-9][\w.-]*", line)
-    return re.sub(r"[-_.]+", "-", found[0]).strip("-").lower() if found else ""
-
-
 def _option(line: str) -> tuple[str, str]:
     """Return the option of a line and its value; for a package, "" and the line."""
     if not line.startswith("-"):
@@ -201,16 +200,6 @@ def _words(value: str, place: str) -> list[str]:
         ) from None
 
 
-def shown(line: str) -> str:
-    """Return a line for a message, without users, passwords and tokens."""
-    return _LOGIN.sub("…@", masked(line))
-
-
-def _remote(line: str) -> bool:
-    """Return whether a line names an address that other machines can reach too."""
-    return "://" in line and not re.search(r"\bfile:", line)
-
-
 def _editable(said: str, place: str, remote: bool) -> SourceError:
     if remote:
         return SourceError(
@@ -221,35 +210,3 @@ def _editable(said: str, place: str, remote: bool) -> SourceError:
         f"{place}: {said} is a local path; replicas may run on other machines.",
         "Modules beside the notebook are included automatically; use %files for other folders.",
     )
-
-
-def _check(line: str, place: str, *, strict: bool = False) -> None:
-    """Check that a line names a package that other machines can install too.
-
-    Args:
-        line: The line, as pip reads it.
-        place: The place of the line, for messages.
-        strict: The line is in a cell: it becomes part of the program and of the job's header.
-    """
-    if strict and line.startswith("-"):
-        raise SourceError(
-            f"{place} accepts packages, but {shown(line)} is an option of pip.",
-            "Write options in a file: %requirements=requirements.txt.",
-        )
-    if strict and masked(line) != line:
-        raise SourceError(
-            f"{place} names a user or a password, but the cell's text is sent with the job.",
-            "Put them into ~/.netrc or into pip's own configuration, and write only the address.",
-        )
-    if _remote(line):
-        return
-    if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
-        raise SourceError(
-            f"{place}: {shown(line)} is a local path; replicas may run on other machines.",
-            "Name a package of an index, or write `--find-links FOLDER` in a requirements file.",
-        )
-    if not _NAMED.match(line):
-        raise SourceError(
-            f"{place}: {shown(line)!r} is not a package.",
-            "Write each package without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
-        )

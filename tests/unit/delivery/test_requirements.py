@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -123,18 +124,81 @@ def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> Non
         ("lib-1.0-py3-none-any.whl", "is a local path"),
         ("-r https://example.com/x.txt", "only from this machine"),
         ("-r gone.txt", "gone.txt cannot be read: No such file"),
-        ("two words", None),
-        ("== 2", "line 1: '== 2' is not a package"),
+        ("lib @ lib-1.0-py3-none-any.whl", "is a local path"),
+        ("lib-1.0-py3-none-any.whl ; python_version > '3'", "is a local path"),
+        ("lib-1.0-py3-none-any.whl --hash=sha256:0", "is a local path"),
+        ("two words", "line 1: 'two words' is not a package: expected"),
+        ("== 2", "line 1: '== 2' is not a package: expected package name"),
+        ("lib=2", "line 1: 'lib=2' is not a package: expected"),
+        ("lib==2.x!", "'lib==2.x!' is not a package: expected"),
+        ("lib; pyton_version > '3'", "is not a package: expected a marker variable"),
+        ("lib --hash=sha256:0\nlib= --hash=sha256:0", "line 2: 'lib= --hash=sha256:0' is not"),
     ],
 )
-def test_bad_files(tmp_path: Path, text: str | bytes, says: str | None) -> None:
-    if says is None:
-        assert of_file(tmp_path, text).packages  # pip says what is wrong
-        return
+def test_bad_files(tmp_path: Path, text: str | bytes, says: str) -> None:
     with pytest.raises(SourceError) as raised:
         of_file(tmp_path, text)
     assert says in raised.value.message
     assert raised.value.hint
+
+
+def test_the_reason_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as raised:
+        of_file(tmp_path, "lib==2.x!\n")
+    assert "\n" not in raised.value.message
+    assert raised.value.message.endswith(".")
+    assert not raised.value.message.endswith("..")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "https://example.com/lib-1.0-py3-none-any.whl",
+        "https://example.com/lib-1.0-py3-none-any.whl ; python_version > '3'",
+        "https://example.com/lib-1.0-py3-none-any.whl --hash=sha256:0",
+        "git+https://example.com/lib.git@main#egg=lib",
+        "lib@https://example.com/lib-1.0-py3-none-any.whl",
+        "lib[extra]>=1,<2; python_version > '3' and extra == 'x'",
+        "lib (>=1)",
+        "lib===odd",
+        "lib==1.0 --hash=sha256:0 --hash=sha256:1",
+        "lib==${LIB_VERSION}",
+        "lib ${PIN}",
+        "${ALL_OF_IT}",
+    ],
+)
+def test_what_pip_accepts_beside_names_and_versions(tmp_path: Path, line: str) -> None:
+    assert of_file(tmp_path, f"{line}\n").packages == (line,)
+
+
+def test_pip_checks_the_hashes_of_a_file(tmp_path: Path) -> None:
+    name, raw = wheel("mylib", "0.1", "")
+    (tmp_path / name).write_bytes(raw)
+    digest = hashlib.sha256(raw).hexdigest()
+    command = [sys.executable, "-m", "pip", "--isolated", "install", "--dry-run", "--no-index"]
+    text = f"-f .\nmylib==0.1 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:"
+
+    wanted = of_file(tmp_path, f"{text}{digest}  # both\n")
+    said = subprocess.check_output([*command, *wanted.arguments(tmp_path)], text=True)
+    assert "Would install mylib-0.1" in said
+
+    wanted = of_file(tmp_path, f"{text}{'1' * 64}\n")
+    done = subprocess.run([*command, *wanted.arguments(tmp_path)], capture_output=True, text=True)
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def test_the_place_of_a_package(tmp_path: Path) -> None:
+    found = of_file(
+        tmp_path,
+        "My_Lib[x]>=1 --hash=sha256:0\npinned==${V}\ngit+https://me:hunter2@a.b/repo\n"
+        "git @ https://a.b/git.whl\n",
+    )
+
+    assert found.place("my.lib>1") == "requirements.txt, line 1"
+    assert found.place("pinned==2.0") == "requirements.txt, line 2"
+    assert found.place("git+https://…@a.b/repo") == "requirements.txt, line 3"
+    assert found.place("git") == "requirements.txt, line 4"
+    assert found.place("other") == found.place("") == found.place("git+https://a.b/x") == ""
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

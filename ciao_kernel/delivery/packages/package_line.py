@@ -1,0 +1,110 @@
+"""A line that names a package for pip: a requirement (PEP 508), or an address, and options of pip.
+
+``packaging`` is imported late: a kernel imports this module when it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ciao_kernel.errors import SourceError
+from ciao_kernel.redaction import masked
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_ARCHIVE = re.compile(r"\.(?:whl|zip|tar\.\w+|tgz)(?:\s*(?:[;\[]|$)|\s+-)")
+"""The end of a file name, before extras, a marker or options."""
+_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
+"""A variable of the environment; pip replaces it."""
+_LOGIN = re.compile(r"(?<![^\s/])[^\s/:]*+:[^\s/]*@")
+"""A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
+
+
+def parsed(line: str) -> Requirement:
+    """Return the requirement of a line, without pip's options, such as ``--hash=…``.
+
+    Raises:
+        ValueError: The line is an address, or it is wrong: the first line of the text tells why.
+    """
+    from packaging.requirements import Requirement
+
+    # pip's own rule for the start of the options. "0" is valid as a part of names and versions.
+    return Requirement(_VARIABLE.sub("0", line.partition(" -")[0]))
+
+
+def name(line: str) -> str:
+    """Return the name of the package, normalized for comparisons; "" if the line has none."""
+    from packaging.utils import canonicalize_name
+
+    try:
+        return canonicalize_name(parsed(line).name)
+    except ValueError:
+        return ""
+
+
+def wish(line: str) -> str:
+    """Return the package with its extras for a message; the masked line if it has no name."""
+    try:
+        found = parsed(line)
+    except ValueError:
+        return masked(line)
+    extras = ",".join(sorted(found.extras))
+    return f"{found.name}[{extras}]" if extras else found.name
+
+
+def shown(line: str) -> str:
+    """Return a line for a message, without users, passwords and tokens."""
+    return _LOGIN.sub("…@", masked(line))
+
+
+def remote(line: str) -> bool:
+    """Return whether a line names an address that other machines can reach too."""
+    return "://" in line and not re.search(r"\bfile:", line)
+
+
+def check(line: str, place: str, *, strict: bool = False) -> None:
+    """Check that a line names a package that other machines can install too.
+
+    Args:
+        line: The line, as pip reads it.
+        place: The place of the line, for messages.
+        strict: The line is in a cell: it becomes part of the program and of the job's header.
+
+    Raises:
+        SourceError: It does not.
+    """
+    if strict and line.startswith("-"):
+        raise SourceError(
+            f"{place} accepts packages, but {shown(line)} is an option of pip.",
+            "Write options in a file: %requirements=requirements.txt.",
+        )
+    if strict and masked(line) != line:
+        raise SourceError(
+            f"{place} names a user or a password, but the cell's text is sent with the job.",
+            "Put them into ~/.netrc or into pip's own configuration, and write only the address.",
+        )
+    if remote(line):
+        return
+    if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
+        raise _local(line, place)
+    if _VARIABLE.search(line):  # its value may have any form
+        return
+    try:
+        found = parsed(line)
+    except ValueError as error:
+        why = shown(str(error).partition("\n")[0])
+        raise SourceError(
+            f"{place}: {shown(line)!r} is not a package: {why[:1].lower()}{why[1:].rstrip('.')}.",
+            "Write each package without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
+        ) from None
+    if found.url:
+        raise _local(line, place)
+
+
+def _local(line: str, place: str) -> SourceError:
+    return SourceError(
+        f"{place}: {shown(line)} is a local path; replicas may run on other machines.",
+        "Name a package of an index, or write `--find-links FOLDER` in a requirements file.",
+    )
