@@ -10,46 +10,19 @@ import contextlib
 import hashlib
 import json
 import re
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel import disk_cache
-from ciao_kernel.builders import elsewhere
+from ciao_kernel.builders.target import Target, run
 from ciao_kernel.delivery.packages import fingerprint, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
-_GLIBC = (28, 27, 24, 17)
-"""Minor versions of glibc whose wheels are accepted: Debian 10 has 2.28."""
-_MUSL = (2, 1)
-_VERSION = re.compile(
-    r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
-)
-"""Versions that pip accepts; packages of a Linux distribution may have other forms."""
 _NO_EXTRA = re.compile(r"WARNING: (\S+) \S+ does not provide the extra '([^']+)'")
-_FOR_EXTRA = re.compile(r";.*\bextra\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The Python that the packages are for.
-
-    Args:
-        python: Version of Python, as ``3.13``.
-        architecture: Architecture of the machine, as Go names it.
-        packages: Versions of the installed packages, by normalised name.
-        musl: True if the C library is musl, as in Alpine.
-    """
-
-    python: str
-    architecture: str
-    packages: Mapping[str, str]
-    musl: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,6 +54,7 @@ async def choose(
 
     Raises:
         Failed: pip finds no compatible versions.
+        EnvironmentFault: There is no pip, or it chooses for another Python.
     """
     if not wanted.packages:
         return [], False
@@ -116,9 +90,9 @@ async def _choose(
         place = Path(name)
         installed, report = place / "installed", place / "report.json"
         installed.mkdir()
-        for package, version in target.packages.items():
-            if _VERSION.fullmatch(version):
-                _tell(installed, package, version)
+        have = {name: text for name, text in target.packages.items() if _valid(text)}
+        for package, version in have.items():
+            _tell(installed, package, version)
         options = ["--dry-run", "--report", str(report), *wanted.arguments(place)]
         described: set[str] = set()
         while True:
@@ -126,7 +100,7 @@ async def _choose(
             await run(options, target, installed, wanted.index, lock, said.append)
             matches = map(_NO_EXTRA.search, said)
             lacks = {match[1]: match[2] for match in matches if match}
-            unknown = {one for one in lacks if one in target.packages} - described
+            unknown = {one for one in lacks if one in have} - described
             if not unknown:
                 break
             for package in sorted(unknown):
@@ -135,7 +109,19 @@ async def _choose(
         for package in sorted(lacks.keys() - described):
             emit(f"{package} has no extra {lacks[package]}.")
         found: Any = json.loads(report.read_text())
+    target.check(found)
     return sorted(_entry(one) for one in found["install"])
+
+
+def _valid(version: str) -> bool:
+    """Return whether pip accepts a version; a Linux distribution may use other forms."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(version)
+    except InvalidVersion:
+        return False
+    return True
 
 
 async def _describe(
@@ -151,13 +137,17 @@ async def _describe(
 
     Only the names of the image's files were read, and they do not show extras.
     """
+    from packaging.version import Version
+
     version = target.packages[package]
-    public = version.partition("+")[0]  # the index has no local versions
+    public = Version(version).public  # the index has no local versions
     with tempfile.TemporaryDirectory(dir=installed.parent) as name:
         asked, report = Path(name) / "requirements.txt", Path(name) / "report.json"
         nothing = Path(name) / "nothing"
         nothing.mkdir()
-        lines = [*wanted.options, f"{package}=={public}"]
+        # A file with hashes has none for what the image has; nothing of this is installed.
+        lines = [line.replace("--require-hashes", "") for line in wanted.options]
+        lines += [f"{package}=={public}"]
         asked.write_text("".join(f"{line}\n" for line in lines))
         options = ["--dry-run", "--no-deps", "--report", str(report), "-r", str(asked)]
         try:
@@ -172,10 +162,21 @@ async def _describe(
             return
         told: Any = json.loads(report.read_text())["install"][0]["metadata"]
     extras = [f"Provides-Extra: {one}\n" for one in told.get("provides_extra") or ()]
-    needs = [one for one in told.get("requires_dist") or () if _FOR_EXTRA.search(one)]
+    needs = [one for one in told.get("requires_dist") or () if _optional(one, target)]
     _tell(installed, package, version, *extras, *(f"Requires-Dist: {one}\n" for one in needs))
     if extra not in (told.get("provides_extra") or ()):
         emit(f"{package} {version} has no extra {extra}.")
+
+
+def _optional(requirement: str, target: Target) -> bool:
+    """Return whether a package needs a requirement only for an extra."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        marker = Requirement(requirement).marker
+    except InvalidRequirement:  # pip cannot install it either
+        return False
+    return marker is not None and not marker.evaluate({**target.markers, "extra": ""})
 
 
 def _tell(installed: Path, package: str, version: str, *more: str) -> None:
@@ -188,59 +189,12 @@ def _tell(installed: Path, package: str, version: str, *more: str) -> None:
 
 def _entry(one: Any) -> Chosen:
     """A package of pip's report: https://pip.pypa.io/en/stable/reference/installation-report/."""
+    from packaging.utils import canonicalize_name
+
     told, origin = one["metadata"], one["download_info"]
     archive = origin.get("archive_info") or {}
     digest = (archive.get("hashes") or {}).get("sha256", "")
     if not digest and str(archive.get("hash", "")).startswith("sha256="):
         digest = archive["hash"].removeprefix("sha256=")
     address = origin["url"] if one.get("is_direct") else ""
-    name = re.sub(r"[-_.]+", "-", told["name"]).lower()
-    return Chosen(name, str(told["version"]), str(digest), str(address))
-
-
-async def run(
-    options: Sequence[str],
-    target: Target,
-    installed: Path,
-    index: str,
-    lock: Lock,
-    say: Callable[[str], None] = lambda line: None,
-) -> None:
-    """Run ``pip install`` for a target.
-
-    Args:
-        options: Further options of pip.
-        target: Python and machine that the packages are for.
-        installed: Folder that describes the packages installed there.
-        index: Address of the package index; "" means pip's own setting.
-        lock: Stays locked until pip has ended.
-        say: Receives each line of pip's output.
-
-    Raises:
-        Failed: pip ended with an error.
-        EnvironmentFault: There is no pip.
-    """
-    machine = _MACHINES.get(target.architecture, target.architecture)
-    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC]
-    platforms += [f"manylinux2014_{machine}"]
-    if target.musl:
-        platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
-    markers = {
-        "implementation_name": "cpython",
-        # The lowest possible version: with it, backports for newer versions are installed too.
-        "implementation_version": f"{target.python}.0",
-        "os_name": "posix",
-        "platform_machine": machine,
-        "platform_python_implementation": "CPython",
-        "platform_system": "Linux",
-        "python_full_version": f"{target.python}.0",
-        "python_version": target.python,
-        "sys_platform": "linux",
-    }
-    place = str(pip.check())
-    command = [sys.executable, "-I", "-S", str(elsewhere.__file__), place, str(installed)]
-    command += [json.dumps(markers), "install", "--no-warn-conflicts"]
-    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", target.python]
-    for platform in [*platforms, f"linux_{machine}"]:
-        command += ["--platform", platform]
-    await pip.run([*command, *options], index, say, lock)
+    return Chosen(canonicalize_name(told["name"]), str(told["version"]), str(digest), str(address))

@@ -19,15 +19,15 @@ from pathlib import Path
 from ciao_kernel import disk_cache
 from ciao_kernel.builders import choices, complaints
 from ciao_kernel.builders.choices import Chosen
-from ciao_kernel.builders.choices import Target as Target
 from ciao_kernel.builders.complaints import NoWheel as NoWheel
-from ciao_kernel.delivery.packages import pip
+from ciao_kernel.builders.target import Target as Target
+from ciao_kernel.builders.target import run
+from ciao_kernel.delivery.packages import package_line, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
 from ciao_kernel.redaction import masked
 
-_NAMED = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[^]]*\])?)\s*@")
-"""Package name before its URL; a URL alone may contain an @ too, after a user."""
+_SOURCE = re.compile(r"\.(?:zip|tar\.\w+|tgz)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,8 @@ async def bring(
         EnvironmentFault: There is no pip, or no space.
     """
     for line in wanted.lines:
-        if "git+" in line or re.search(r"://\S+\.(zip|tar\.\w+|tgz)\b", line):
-            named = _NAMED.match(line)
-            raise NoWheel(named[1] if named else masked(line))
+        if "git+" in line or _SOURCE.search(line.partition("://")[2]):
+            raise NoWheel(package_line.wish(line))
         if line.startswith("--no-binary"):
             raise NoWheel(masked(line))
     try:
@@ -151,7 +150,7 @@ async def _unpack(
         asked = partial / "requirements.txt"
         asked.write_text("".join(f"{line}\n" for line in lines))
         options = ["--no-deps", "--no-compile", "--target", str(site), "-r", str(asked)]
-        await choices.run(options, target, nothing, index, lock)
+        await run(options, target, nothing, index, lock)
         shutil.rmtree(site / "bin", ignore_errors=True)  # scripts for this machine's Python
         site.rename(folder)
     finally:

@@ -101,11 +101,6 @@ def installed(
     return _of(names, image.env, python)
 
 
-def normalised(name: str) -> str:
-    """Return a package's normalised name, for comparisons (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _read(kept: Path) -> dict[str, str] | None:
     with suppress(OSError, ValueError):
         found = json.loads(kept.read_text())
@@ -196,6 +191,8 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
 
 
 def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed:
+    from packaging.utils import canonicalize_name  # imported late, as tarfile above
+
     musl = any(map(_MUSL.match, names))
     search = [] if "/" in python else env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
     path = _found(names, python, search)
@@ -222,9 +219,10 @@ def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed
         if not seen and site not in added:
             continue
         name, _, version_of_it = re.sub(r"-py3\.\d+$", "", name).rpartition("-")
+        known = canonicalize_name(name)
         # Packages on the PYTHONPATH take precedence.
-        if name and (site in added or normalised(name) not in packages):
-            packages[normalised(name)] = version_of_it
+        if name and (site in added or known not in packages):
+            packages[known] = version_of_it
     return Installed(version, packages, musl)
 
 

@@ -10,13 +10,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ciao_kernel import file_lock
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
 from ciao_kernel.redaction import masked
 
-_OLDEST = (22, 3)
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_OLDEST = "22.3"
 """Version 22.2 added --report, 22.3 added --python."""
 STEPS = ("Collecting", "Downloading", "Building", "Installing", "Successfully", "Looking in")
 """First words of the lines that show pip's progress."""
@@ -100,13 +105,28 @@ def full() -> EnvironmentFault:
     )
 
 
-def check() -> Path:
-    """Return the folder that holds pip.
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The pip of the kernel's Python.
+
+    Args:
+        folder: The folder that holds it.
+        version: Its version.
+    """
+
+    folder: Path
+    version: Version
+
+
+def check() -> Own:
+    """Return the pip of the kernel's Python.
 
     Raises:
         EnvironmentFault: The kernel's Python has no pip, or its pip is too old.
     """
     from importlib import metadata
+
+    from packaging.version import Version
 
     try:
         found = metadata.distribution("pip")
@@ -115,13 +135,13 @@ def check() -> Path:
             f"%packages needs pip, which {sys.executable} lacks.",
             f"Install it: `{sys.executable} -m ensurepip`, or `uv pip install pip`.",
         ) from None
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found.version)[:2])
-    if numbers < _OLDEST:
+    version = Version(found.version)
+    if version < Version(_OLDEST):
         raise EnvironmentFault(
-            f"pip {found.version} is too old; 22.3 or newer is required.",
+            f"pip {version} is too old; {_OLDEST} or newer is required.",
             "Run in a plain cell: %pip install --upgrade pip",
         )
-    return Path(str(found.locate_file("")))
+    return Own(Path(str(found.locate_file(""))), version)
 
 
 async def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders import wheels
+from ciao_kernel.builders import elsewhere, wheels
 from ciao_kernel.builders.wheels import NoWheel, Target, Wheels
 from ciao_kernel.delivery.packages.requirements import read
 from ciao_kernel.errors import EnvironmentFault, SourceError
@@ -85,11 +86,51 @@ def test_markers_mean_the_images_python(kernel: Kernel, index: Index) -> None:
         "new; python_version >= '3.9'",
         "arm; platform_machine == 'aarch64'",
         "mac; sys_platform == 'darwin'",
+        "patch; python_full_version >= '3.8.1' or implementation_version >= '3.9'",
     )
-    for name in ("old", "new", "arm", "mac"):
+    for name in ("old", "new", "arm", "mac", "patch"):
         index.add(name, "1.0")
 
     assert kernel.run("app").names == ("app==1.0", "arm==1.0", "old==1.0")
+
+
+def test_a_pip_that_evaluates_markers_in_another_way_is_refused(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("app", "1.0")
+    own = kernel.folder / "elsewhere.py"
+    own.write_text(
+        Path(elsewhere.__file__).read_text().replace("    _become(python", "    (python")
+    )
+    monkeypatch.setattr(elsewhere, "__file__", str(own))
+
+    with pytest.raises(EnvironmentFault, match=r"instead of '3\.8\.0'") as raised:
+        kernel.run("app")
+
+    assert "pip" in raised.value.hint
+    assert not list(kernel.cache.glob("chosen/*.json"))
+
+
+def test_a_file_with_hashes(kernel: Kernel, index: Index) -> None:
+    index.add("app", "1.0", "lib", "have", "base[more]")
+    index.add("lib", "1.0")
+    index.add("base", "1.0", "dep; extra == 'more'\nProvides-Extra: more")
+    index.add("dep", "1.0")
+    digests = {
+        name.partition("-")[0]: hashlib.sha256(raw).hexdigest() for name, raw in index.files.items()
+    }
+    lines = [f"{name}==1.0 \\\n    --hash=sha256:{digest}" for name, digest in digests.items()]
+    image = {"have": "1.0", "base": "1.0"}
+
+    for option in ("", "--require-hashes\n"):
+        found = kernel.run(file=option + "\n".join(lines), packages=image)
+        assert found.names == ("app==1.0", "dep==1.0", "lib==1.0")
+    assert not [text for text in kernel.said if not text.startswith("downloading")]
+
+    index.add("lib", "1.0", code="changed")
+    shutil.rmtree(kernel.cache)
+    with pytest.raises(SourceError, match="DO NOT MATCH THE HASHES"):
+        kernel.run(file="\n".join(lines), packages=image)
 
 
 def test_wheels_are_those_of_the_platform(kernel: Kernel, index: Index) -> None:
@@ -189,18 +230,23 @@ def test_settings_of_pip_may_change(
 
 
 def test_an_extra_of_what_the_image_has_brings_what_it_needs(kernel: Kernel, index: Index) -> None:
-    needs = ("must", "dep; extra == 'more'\nProvides-Extra: more")
+    needs = (
+        "must",
+        "too; platform_release != 'extra'",
+        "old; extra == 'more' and python_version >= '3.9'",
+        "dep; extra == 'more'\nProvides-Extra: more",
+    )
     index.add("base", "1.0", *needs)
     index.add("base", "2.0", *needs)
     index.add("top", "1.0", "base[more]")
-    for name in ("must", "dep"):
+    for name in ("must", "too", "old", "dep"):
         index.add(name, "1.0")
 
     # What the package itself needs is the image's business.
     assert kernel.run("base[more]", packages={"base": "1.0"}).names == ("dep==1.0",)
     assert kernel.run("base[more]", packages={"base": "1.0+own"}).names == ("dep==1.0",)
     assert kernel.run("top", packages={"base": "1.0"}).names == ("dep==1.0", "top==1.0")
-    assert kernel.run("base[more]>1", packages={"base": "1.0", "must": "1.0"}).names == (
+    assert kernel.run("base[more]>1", packages={"base": "1.0", "must": "1", "too": "1"}).names == (
         "base==2.0",
         "dep==1.0",
     )
