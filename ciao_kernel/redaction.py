@@ -8,16 +8,15 @@ from urllib.parse import urlsplit
 _USER = re.compile(r"//[^/\s]+@")
 """A user, or a user and a password, in an address; the password may contain an @."""
 _SECRET = re.compile(r"://[^/\s:@\"']*:[^/\s$\"'{}]+@")
-_TOKEN = re.compile(
-    r"(://[^\s\"'<>]*?/t/)[A-Za-z0-9_-]+(?=/(?!\d+(?:[/?\#\s\"'<>),.]|$)))", re.MULTILINE
-)
+_ADDRESS = re.compile(r"://[^\s\"'<>]*")
+_TOKEN = re.compile(r"(?<!:/)/t/[A-Za-z0-9_-]++(?=/(?!\d++(?:[/?#),.]|\Z)))")
 """A token in an address of Anaconda's servers: ``https://conda.anaconda.org/t/TOKEN/team``. If a
 number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
 
 
 def masked(text: str) -> str:
     """Return the text without the users, passwords and tokens in its addresses."""
-    return _TOKEN.sub(r"\1…", _USER.sub("//…@", text))
+    return _ADDRESS.sub(lambda found: _TOKEN.sub("/t/…", found[0]), _USER.sub("//…@", text))
 
 
 _CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
@@ -48,7 +47,7 @@ def origin(address: str) -> str:
 
 def password(text: str) -> bool:
     """Return whether an address in a text has a literal password or token, not a variable."""
-    return bool(_SECRET.search(text) or _TOKEN.search(text))
+    return bool(_SECRET.search(text)) or any(map(_TOKEN.search, _ADDRESS.findall(text)))
 
 
 def line_of(text: str) -> int:

@@ -10,9 +10,10 @@ from ciao_kernel.errors import SourceError
 
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")
 _HAS = re.compile(
-    r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?.* \(from versions: ([^)]+)\)"
+    r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?"
+    r"(?:(?!satisfies the requirement).)* \(from versions: ([^()]+)\)"
 )
-_UNFIT = re.compile(r"(\S+\.whl) is not a supported wheel")
+_UNFIT = re.compile(r"(?<!\S)(\S+\.whl) is not a supported wheel")
 _KNOWN = 5
 """Number of versions that an error names: the newest of a package."""
 _CONFLICT = re.compile(r"ResolutionImpossible|conflicting dependencies")

@@ -15,7 +15,8 @@ from ciao_kernel.errors import SourceError
 from ciao_kernel.redaction import password
 
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
-_QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*'|\"(?:\\.|[^\"\\])*\")")
+_QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*+(')?|\"(?>(?:\\.|[^\"\\])*)(\")?)", re.DOTALL)
+"""A quoted text; it has a group if its closing quote is there."""
 _FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?:(:?)([-+])([^}]*))?\}|(\w+))")
 _NUMBER = re.compile(r"\d+")
@@ -133,7 +134,8 @@ def check(text: str, name: str) -> None:
             )
         while one.name == "ONBUILD":
             one = _instruction(one.rest, one.line, one.end)
-        if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(_QUOTED.sub("", one.rest)):
+        bare = _QUOTED.sub(lambda found: "" if found.lastindex else found[0], one.rest)
+        if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(bare):
             raise SourceError(
                 f"{name}, line {one.line}: the builder ignores here-documents (<<), and nothing "
                 "would run.",

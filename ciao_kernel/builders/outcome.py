@@ -17,7 +17,7 @@ _NO_CONDA = 64
 _KILLED = 137
 """Exit code of a shell whose command got SIGKILL; the executor itself may continue."""
 _LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
-_COMMAND = re.compile(r"msg=\"?RUN (.+?)\"?$")
+_COMMAND = re.compile(r"msg=\"?RUN (.+)")
 
 # Pattern for the executor's last error, its meaning, a hint. {0} is the registry, {1} a part of the
 # error, {2} the action that failed.
@@ -48,8 +48,7 @@ _REGISTRY = (
 _PUSHING = re.compile(r"push permission|error pushing")
 _HOST = (re.compile(r"https?://([^/\s\"]+)/v2/"), re.compile(r"https?://([^/\s\"]+)"))
 _BASE = re.compile(r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown")
-_SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+?)\"?$")
-_UNKNOWN = re.compile(r"(?:parsing dockerfile|dockerfile).*?: (.+?)\"?$")
+_SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+)")
 _MISSING = re.compile(r"lstat /kaniko/buildcontext/(\S+?): no such file")
 _EXIT = re.compile(r"waiting for process to exit: exit status (\d+)")
 _INDEX = re.compile(r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout")
@@ -133,8 +132,8 @@ def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError
     said = next((line for line in reversed(lines) if line.startswith("error ")), "")
     said = said or next((line for line in lines if line.startswith("Error: ")), "")
     if match := _SYNTAX.search(said):
-        line = unsealed(text, int(match[1]))
-        return SourceError(f"{name or 'the Dockerfile'}, line {line}: {match[2]}.")
+        line, wrong = unsealed(text, int(match[1])), match[2].removesuffix('"')
+        return SourceError(f"{name or 'the Dockerfile'}, line {line}: {wrong}.")
     if match := _MISSING.search(said):
         return SourceError(
             f"{name or 'the Dockerfile'} copies {match[1]}, which is not in the build's files.",
@@ -157,8 +156,8 @@ def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError
             return RegistryFault(
                 sentence.format(words[0], part, words[1]), hint.format(words[0], part, words[1])
             )
-    if "parsing dockerfile" in said and (match := _UNKNOWN.search(said)):
-        return SourceError(f"{name or 'the Dockerfile'}: {match[1]}.")
+    if wrong := said.partition("parsing dockerfile")[2].partition(": ")[2].removesuffix('"'):
+        return SourceError(f"{name or 'the Dockerfile'}: {wrong}.")
     why = said.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
     ended = f"with exit code {end.code}" if end.code is not None else "at once"
     return ClusterFault(f"the build ended {ended}{f': {why}' if why else ''}.")
@@ -215,7 +214,7 @@ def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:
     begun, since = "", 0
     for number, line in enumerate(lines):
         if match := _COMMAND.search(line.rstrip()):
-            begun, since = match[1].replace('\\"', '"').strip(), number + 1
+            begun, since = match[1].removesuffix('"').replace('\\"', '"').strip(), number + 1
     wrote = "\n".join(line.rstrip() for line in lines[since:])
     plain = " ".join(begun.split())
     for one in instructions(text):

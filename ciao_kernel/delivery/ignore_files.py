@@ -153,7 +153,9 @@ def git(text: str) -> tuple[_Rule, ...]:
     """Read a ``.gitignore``; its rules match a path relative to its folder, not what is below."""
     found = []
     for raw in text.split("\n"):
-        line = re.sub(r"(?<!\\) +$", "", raw.removesuffix("\r"))
+        line = raw.removesuffix("\r")
+        bare = line.rstrip(" ")
+        line = f"{bare} " if bare.endswith("\\") and bare != line else bare
         if not line or line.startswith("#"):
             continue
         stays = not line.startswith("!")

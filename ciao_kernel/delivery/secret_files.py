@@ -32,12 +32,12 @@ _TEXTS = (
 )  # fmt: skip
 """Suffixes of programs and documents, which may show a key as an example or for a test."""
 _KEY = re.compile(rb"(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
-_ANNEX = re.compile(r"/\.git/(modules/.+/)?annex/objects/")
+_ANNEX = re.compile(r"/\.git/(modules/(?:(?!/\.git/).)+/)?annex/objects/")
 """Folder of git-annex and DataLad for the data behind a repository's links."""
 _INDEXES = ("pip.conf", "pip.ini", ".condarc")
 """Files that name package indexes, some with a password: ``https://user:password@host``,
 ``/t/TOKEN``."""
-_PASSWORD = re.compile(rb"://[^/\s]+@|://\S+/t/")
+_PASSWORD = re.compile(rb"://[^/\s]+@|(?<!\S)(?>\S*?://)\S+/t/")
 
 
 def reason(file: Path) -> str:

@@ -146,8 +146,8 @@ def _words(data: bytes) -> str:
     """Return the first words of an answer, for a message; of a web page, its title."""
     text = data[:20_000].decode(errors="replace")
     if is_page(data):
-        title = re.search(r"(?is)<title[^>]*>(.*?)</title", text)
-        text = html.unescape(title[1] if title else re.sub(r"(?s)<[^>]*>", " ", text))
+        title = re.search(r"(?i)<title[^<>]*>([^<]*)", text)
+        text = html.unescape(title[1] if title else re.sub(r"<[^<>]*>", " ", text))
     return repr(" ".join(text.split())[:200])
 
 

@@ -17,7 +17,9 @@ from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.value_types import Choice, Flag, Pairs
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
 
-_JOINED = re.compile(r"(?:[ \t\xa0]+%|[;,][ \t\xa0]*%?)[ \t\xa0]*([A-Za-z][\w-]*)")
+_JOINED = re.compile(
+    r"(?:(?<![ \t\xa0])[ \t\xa0]+%[ \t\xa0]*|[;,][ \t\xa0]*+(?:%[ \t\xa0]*)?)([A-Za-z][\w-]*)"
+)
 
 
 def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None) -> JobSpec:

@@ -34,3 +34,22 @@ def test_of_an_address_only_its_host_is_shown(address: str, shown: str) -> None:
 )
 def test_a_token_in_an_address_is_told_from_the_topic_of_a_forum(text: str, secret: bool) -> None:
     assert bool(redaction.password(text)) is secret
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "https://a.b/t/s3cret/team,https://a.b/t/s3cret/other",
+            "https://a.b/t/…/team,https://a.b/t/…/other",
+        ),
+        ("(https://a.b/x://c/t/s3cret/team)", "(https://a.b/x://c/t/…/team)"),
+        ("file:///t/s3cret/team", "file:///t/…/team"),
+        ("https://t/team/linux-64", "https://t/team/linux-64"),
+        ("/t/team/linux-64 https://a.b", "/t/team/linux-64 https://a.b"),
+        ("https://forum.b/t/title/12345, https://forum.b/t/title/7/2", None),
+    ],
+)
+def test_a_token_is_only_hidden_in_an_address(text: str, shown: str | None) -> None:
+    assert redaction.masked(text) == (shown or text)
+    assert redaction.password(text) is (redaction.masked(text) != text)

@@ -31,7 +31,10 @@ def parsed(line: str) -> Requirement:
     from packaging.requirements import Requirement
 
     # pip's own rule for the start of the options. "0" is valid as a part of names and versions.
-    return Requirement(_VARIABLE.sub("0", line.partition(" -")[0]))
+    try:
+        return Requirement(_VARIABLE.sub("0", line.partition(" -")[0]))
+    except RecursionError:
+        raise ValueError("Too many parentheses.") from None
 
 
 def name(line: str) -> str:

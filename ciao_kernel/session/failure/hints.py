@@ -19,7 +19,7 @@ _TAKEN = re.compile(r"(?i:Address already in use)|EADDRINUSE|errno: 98")
 # gRPC logs why it has no port, and NCCL which call failed, on lines next to the traceback.
 _TAKEN_BESIDE = re.compile(rf"{_TAKEN.pattern}|No address added out of total")
 _NETWORK = re.compile(
-    r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|Dist\w*Error"
+    r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|\bDist\w*Error"
 )
 _LINES = 200
 _LAST_LINES = 10

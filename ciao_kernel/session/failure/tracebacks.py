@@ -176,7 +176,7 @@ def _link(between: list[str]) -> str:
 
 
 def _without_addresses(trace: Trace) -> list[str]:
-    return [re.sub(r"0x[0-9a-f]+|\d+\.\d+\.\d+\.\d+:\d+", "…", line) for line in trace.lines]
+    return [re.sub(r"0x[0-9a-f]+|(?<!\d)\d+\.\d+\.\d+\.\d+:\d+", "…", line) for line in trace.lines]
 
 
 def _apart(line: str) -> list[str]:

@@ -115,7 +115,7 @@ def test_add_does_more_than_an_image_can() -> None:
     [
         "RUN <<EOF", "RUN <<-'EOF'", 'RUN cat <<"X" > /y', "RUN python3 <<PY", "COPY <<EOF /x",
         "RUN --network=none a 3<<EOF", "RUN\t<<EOF", "ONBUILD RUN <<EOF",
-        "RUN true && \\\n cat <<EOF",
+        "RUN true && \\\n cat <<EOF", "RUN echo it's && cat <<EOF", r'RUN echo \" && cat <<EOF',
     ],
 )  # fmt: skip
 def test_heredocs_are_refused_with_their_line(line: str) -> None:

@@ -131,6 +131,7 @@ def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> Non
         ("== 2", "line 1: '== 2' is not a package: expected package name"),
         ("lib=2", "line 1: 'lib=2' is not a package: expected"),
         ("lib==2.x!", "'lib==2.x!' is not a package: expected"),
+        ("lib; " + "(" * 5000, "is not a package: too many parentheses."),
         ("lib; pyton_version > '3'", "is not a package: expected a marker variable"),
         ("lib --hash=sha256:0\nlib= --hash=sha256:0", "line 2: 'lib= --hash=sha256:0' is not"),
     ],
