@@ -1,7 +1,8 @@
 """Value types of settings; :mod:`ciao_kernel.magics.value_types` has those of directives.
 
 The text of a setting has no quotes: the file, the variable or the command line has already removed
-them. So values with spaces, such as paths, need no second pair of quotes.
+them. So values with spaces, such as paths, need no second pair of quotes. A file may also give a
+number, and a type with ``parse_toml`` takes TOML's tables or arrays.
 """
 
 from __future__ import annotations
@@ -9,9 +10,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from ciao_kernel.magics.value_types import Choice
+from ciao_kernel.magics.value_types import Choice, Kind
+
+
+@runtime_checkable
+class TomlKind(Kind, Protocol):
+    """A type whose values have a form of their own in TOML, besides the text."""
+
+    def parse_toml(self, value: object) -> Any:
+        """Return the value; raise ValueError if a table or an array is not valid."""
+
+
+def read(kind: Kind, value: object) -> Any:
+    """Return the value of a setting.
+
+    Args:
+        kind: The type of the setting.
+        value: A text, or a value of a TOML file.
+
+    Raises:
+        ValueError: The value is not valid; the message describes the expected value.
+    """
+    if isinstance(value, str):
+        return kind.parse(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return kind.parse(str(value))
+    if isinstance(kind, TomlKind):
+        return kind.parse_toml(value)
+    raise ValueError(kind.expected)
+
+
+def shown(value: object) -> str:
+    """Return a wrong value as a message shows it, close to its form in a TOML file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name} = {shown(one)}' for name, one in value.items())}}}"
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +122,9 @@ class Number:
 class Images:
     """An image for each framework."""
 
-    expected: str = "FRAMEWORK=IMAGE, separated by spaces"
+    expected: str = (
+        'FRAMEWORK=IMAGE, separated by spaces; in a file also a table {FRAMEWORK = "IMAGE"}'
+    )
 
     def parse(self, text: str) -> Mapping[str, str]:
         """Split the text into pairs; framework names become lower case."""
@@ -91,6 +132,16 @@ class Images:
         if not all(name and image for name, _, image in pairs):
             raise ValueError(self.expected)
         return {name.lower(): image for name, _, image in pairs}
+
+    def parse_toml(self, value: object) -> Mapping[str, str]:
+        """Take a table of texts; framework names become lower case."""
+        if not isinstance(value, Mapping):
+            raise ValueError(self.expected)
+        images = {str(name).lower(): image for name, image in value.items()}
+        # Equal only if each image is a text, and no name or image has spaces.
+        if images != self.parse(self.render(images)):
+            raise ValueError(self.expected)
+        return images
 
     def render(self, value: Mapping[str, str]) -> str:
         """Return the pairs as text."""
@@ -101,7 +152,9 @@ class Images:
 class Hosts:
     """Hosts, each with an optional port."""
 
-    expected: str = "HOST or HOST:PORT, separated by spaces"
+    expected: str = (
+        'HOST or HOST:PORT, separated by spaces; in a file also an array ["HOST", "HOST:PORT"]'
+    )
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Split the text, and refuse addresses: a registry is written without https://."""
@@ -109,6 +162,14 @@ class Hosts:
         if any("/" in host or not host.isprintable() for host in found):
             raise ValueError(self.expected)
         return found
+
+    def parse_toml(self, value: object) -> tuple[str, ...]:
+        """Take an array of texts."""
+        hosts = value if isinstance(value, list) else [value]
+        # Equal only if each host is a text without spaces.
+        if [*self.parse(" ".join(map(str, hosts)))] != value:
+            raise ValueError(self.expected)
+        return tuple(hosts)
 
     def render(self, value: tuple[str, ...]) -> str:
         """Join the hosts with spaces."""

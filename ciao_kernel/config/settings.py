@@ -9,7 +9,16 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.config.setting_types import Folder, Hosts, Images, Number, Text, one_of
+from ciao_kernel.config.setting_types import (
+    Folder,
+    Hosts,
+    Images,
+    Number,
+    Text,
+    one_of,
+    read,
+    shown,
+)
 from ciao_kernel.errors import SettingError
 from ciao_kernel.magics.table import key
 from ciao_kernel.magics.value_types import Kind
@@ -157,14 +166,12 @@ class Settings:
         changed: dict[str, Any] = {}
         for name, value in values.items():
             known = _field(name, origin)
-            text = value if isinstance(value, str) else str(value)
             try:
-                if not isinstance(value, str | int | float):
-                    raise ValueError("text or a number")
-                changed[known.name] = known.metadata["kind"].parse(text)
+                changed[known.name] = read(known.metadata["kind"], value)
             except ValueError as error:
                 raise SettingError(
-                    f"{origin}: {shown_name(known.name)} cannot be {text!r}: expected {error}.",
+                    f"{origin}: {shown_name(known.name)} cannot be {shown(value)}: "
+                    f"expected {error}.",
                     "`%ciao config` shows all settings.",
                 ) from None
         origins = {**self.origins, **dict.fromkeys(changed, origin)}

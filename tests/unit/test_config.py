@@ -114,7 +114,7 @@ BAD = {
     "hopelessWait": ["-1", "soon"],
     "architecture": ["a\nb"],
     "registry": ["a\nb"],
-    "plainRegistries": ["http://host", "host/path", ["a"]],
+    "plainRegistries": ["http://host", "host/path", ["a b"]],
     "registryAuthority": ["a\0b"],
     "pushSecret": ["a\nb"],
     "pipSecret": ["a\0b"],
