@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from ciao_kernel import config
-from ciao_kernel.commands import Face, completion, userfile
+from ciao_kernel.commands import Face, completion, toml_edit, userfile
 from ciao_kernel.commands.shared import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
@@ -62,7 +62,7 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
         file = config.config_files()[1]
         # Save the parsed value, not the typed text: a relative folder depends on where it is used.
         userfile.save(
-            file, {config.shown_name(name): _plain(name, getattr(new, name)) for name in changed}
+            file, {config.shown_name(name): _saved(name, getattr(new, name)) for name in changed}
         )
     face.session.settings = new
     names = {config.shown_name(name) for name in changed}
@@ -77,11 +77,12 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
         face.write("set for this kernel; --save sets it for all kernels\n")
 
 
-def _plain(name: str, value: object) -> userfile.Value:
+def _saved(name: str, value: object) -> toml_edit.Value:
     if isinstance(value, int | float):
         return value
     setting = next(one for one in fields(Settings) if one.name == name)
-    return str(setting.metadata["kind"].render(value))
+    text = str(setting.metadata["kind"].render(value))
+    return toml_edit.Structured(value, text) if isinstance(value, Mapping | tuple) else text
 
 
 def _json(rows: Iterable[tuple[str, str, str, str]]) -> str:

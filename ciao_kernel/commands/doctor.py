@@ -24,8 +24,8 @@ from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 
 _NEEDED = (
-    "ipykernel", "jupyter_client", "kubernetes", "packaging", "psutil", "requests", "rich",
-    "argcomplete",
+    "argcomplete", "ipykernel", "jupyter_client", "kubernetes", "packaging", "psutil", "requests",
+    "rich", "tomlkit",
 )  # fmt: skip
 _LITTLE = 1 << 30
 _PATIENCE = 3.0

@@ -290,10 +290,8 @@ def test_one_line_changes_and_all_others_stay(tmp_path: Path, before: str, after
 @pytest.mark.parametrize(
     "text",
     [
-        'color = """\na"""\n',
-        "color = '''a'''\n",
-        "color = [\n1]\n",
         "[color]\n",
+        "[[color]]\n",
         "a = '''\ncolor=1\n'''\n[b\n",
     ],
 )

@@ -76,6 +76,45 @@ def test_a_new_key_is_put_in_front_of_a_table(ciao: User) -> None:
     assert ciao.config.read_text() == "color = \"never\"\n[elsewhere]\ncolor = 'x'\n"
 
 
+def test_tables_and_arrays_keep_their_form(ciao: User) -> None:
+    write(
+        ciao,
+        "plain-registries = [\r\n"
+        '  "a:5000", # first\r\n'
+        "]\r\n"
+        "# for all\r\n"
+        "[images]\r\n"
+        'PyTorch = "p:1" # old\r\n'
+        'jax = "j:1"\r\n',
+    )
+    assert value(ciao, "images") == "pytorch=p:1 jax=j:1"
+    assert value(ciao, "plainRegistries") == "a:5000"
+    words = ["images=pytorch=p:2 tensorflow=t:1", "plainRegistries=a:5000 b", "color=never"]
+    assert ciao("config", *words).code == 0
+    assert ciao.config.read_bytes().decode() == (
+        "plain-registries = [\r\n"
+        '  "a:5000", # first\r\n'
+        '  "b",\r\n'
+        "]\r\n"
+        "# for all\r\n"
+        'color = "never"\r\n'
+        "[images]\r\n"
+        'PyTorch = "p:2" # old\r\n'
+        'tensorflow = "t:1"\r\n'
+    )
+    assert value(ciao, "images") == "pytorch=p:2 tensorflow=t:1"
+    assert value(ciao, "plainRegistries") == "a:5000 b"
+
+
+def test_new_tables_and_arrays_have_their_own_form_and_texts_stay_texts(ciao: User) -> None:
+    write(ciao, 'images = "jax=j"\n')
+    assert ciao("config", "images=jax=k pytorch=p", "plainRegistries=a").code == 0
+    assert ciao.config.read_text() == 'images = "jax=k pytorch=p"\nplainRegistries = ["a"]\n'
+    ciao.config.unlink()
+    assert ciao("config", "images=jax=k").code == 0
+    assert ciao.config.read_text() == 'images = {jax = "k"}\n'
+
+
 @pytest.mark.parametrize(
     "name", ['a "quoted" one', "back\\slash", "# no comment", "ü 😀", "='x'.y"]
 )
@@ -121,7 +160,7 @@ def test_a_bad_change_is_refused_and_nothing_is_written(
 
 
 def test_a_file_that_is_written_too_cleverly_is_not_touched(ciao: User) -> None:
-    text = 'color = """\nauto"""\n'
+    text = "linger = 1\n[color]\n"
     write(ciao, text)
     done = ciao("config", "color=never")
     assert done.code == 2
