@@ -230,7 +230,7 @@ def _refusal(code: int, path: str) -> Refused:
         return Refused(
             f"you may not run commands in the pods of the namespace {namespace}: "
             "create pods/exec or get pods/exec is not allowed.",
-            "Ask for the Role of deploy/rbac/; its last rule allows it.",
+            "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
             code=code,
             reason="Forbidden",
         )

@@ -26,6 +26,7 @@ from tests.helpers.jobs import Ended, Recorder
 T = TypeVar("T")
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac"
 ROLE = RBAC / "role.yaml"
+EXEC = RBAC / "exec-role.yaml"
 
 
 def rules(file: Path = ROLE) -> list[Rule]:

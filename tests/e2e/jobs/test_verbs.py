@@ -36,7 +36,7 @@ from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.rights import account, wait_until_may
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import ROLE, Team, rules
+from tests.e2e.jobs.conftest import EXEC, ROLE, Team, rules
 from tests.helpers.jobs import Recorder
 from tests.integration.cli.command import CIAO, Terminal
 
@@ -196,6 +196,7 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
 
 
 def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
     start(team, TWO + TALK)
     wait_for(team, "[worker-0] first", "[worker-1] first")
     said = ciao(team, "exec", "two/worker-1", "--", "sh", "-c", "echo $CIAO_REPLICA; pwd; ls")
@@ -254,11 +255,11 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     terminal.press("exit 7\r")
     assert terminal.wait() == 7
 
-    team.user.allow(*[rule for rule in rules() if "pods/exec" not in rule.resources])
+    team.user.allow(*rules())
     error = refused(team, "exec", "two/worker-0", "--", "true")
     assert isinstance(error, Refused)
     assert "create pods/exec" in error.message
-    assert "Role" in error.hint
+    assert "deploy/rbac/exec-role.yaml" in error.hint
     team.namespace.cluster.api.delete(team.namespace.name, "tfjob/two")
 
 
