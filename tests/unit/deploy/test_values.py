@@ -19,7 +19,7 @@ CHART: dict[str, type] = {
     "singleuser.fsGid": int,
     "singleuser.serviceAccountName": str,
     "singleuser.extraEnv": dict,
-    "singleuser.networkPolicy.egressAllowRules.privateIPs": bool,
+    "singleuser.networkPolicy.egress": list,
     "singleuser.cloudMetadata.blockWithIptables": bool,
 }
 """What the chart takes in its releases 4, and KubeSpawner in its releases 7."""
