@@ -55,7 +55,7 @@ class ClusterReader(Reader):
         Where she does, the page's files and its lines for the administrator come before its cells.
         """
         for block in blocks.read(GUIDE):
-            if block.language == "yaml" and (works or "kind: Namespace" in block.text):
+            if block.language == "yaml" and (works or "deploy/team" in block.text):
                 self.yaml(block)
             elif block.language == "toml":
                 self.write("~/.config/ciao/config.toml", self.ground.filled(block.text))

@@ -16,7 +16,7 @@ from typing import Any
 from tests.cluster import recipes, store
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import pods
-from tests.cluster.namespace import Namespace
+from tests.cluster.namespace import Kubernetes, Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.client import Api, RemoteKernel
 from tests.helpers import installed
@@ -200,6 +200,16 @@ class Gateway:
         pods.send(self.cluster, before, signal.SIGKILL)
         until(lambda: self._container() not in ("", before), "the server to start again", 60)
 
+    def freeze(self) -> None:
+        """Let it stand still (SIGSTOP): connections stay, nobody answers."""
+        pods.send(self.cluster, self._container(), signal.SIGSTOP)
+
+    def restarts(self) -> int:
+        """How often its container was started again."""
+        found = self.namespace.get("pods", "-l", f"app={self.kind.name}")["items"]
+        states = [one["status"].get("containerStatuses") or () for one in found]
+        return sum(one["restartCount"] for each in states for one in each)
+
     def _container(self) -> str:
         """What runs in its pod now; "" while nothing does."""
         found = self.namespace.get("pods", "-l", f"app={self.kind.name}")["items"]
@@ -249,8 +259,9 @@ class Gateway:
             "configMapGenerator": [{**spec, "namespace": self.kind.name}],
             "secretGenerator": [{"name": self.kind.name, "literals": [f"token={self.token}"]}],
             "patches": [
-                _patch("Service", [{"op": "add", "path": "/spec/type", "value": "NodePort"}]),
-                _patch("Deployment", changes),
+                patch("Service", [{"op": "add", "path": "/spec/type", "value": "NodePort"}]),
+                patch("Deployment", changes),
+                patch("NetworkPolicy", [api_server(self.cluster)], "api-server"),
                 *self._kernels(),
             ],
         }
@@ -269,14 +280,28 @@ class Gateway:
         change = {"op": "replace", "path": "/subjects/0/namespace", "value": self.namespace.name}
         return {
             "namespace": self.team.name,
-            "patches": [_patch("RoleBinding", [change], self.kind.name)],
+            "patches": [patch("RoleBinding", [change], self.kind.name)],
         }
+
+
+def api_server(cluster: Cluster) -> dict[str, Any]:
+    """The change that writes a cluster's API server into a NetworkPolicy of deploy/."""
+    block = {"cidr": f"{cluster.at.address}/32"}
+    return {"op": "replace", "path": "/spec/egress/0/to/0/ipBlock", "value": block}
+
+
+def listens(cluster: Kubernetes) -> tuple[str, int]:
+    """Where the API server takes connections, as deploy/team/README.md has it looked up."""
+    label = "kubernetes.io/service-name=kubernetes"
+    (found,) = cluster.api.get("default", "endpointslices.discovery.k8s.io", "-l", label)["items"]
+    (end,), (port,) = found["endpoints"], found["ports"]
+    return str(end["addresses"][0]), int(port["port"])
 
 
 _POD = "/spec/template/spec/containers/0"
 
 
-def _patch(kind: str, changes: list[dict[str, Any]], name: str = "") -> dict[str, Any]:
+def patch(kind: str, changes: list[dict[str, Any]], name: str = "") -> dict[str, Any]:
     target = {"kind": kind, **({"name": name} if name else {})}
     return {"target": target, "patch": json.dumps(changes)}
 

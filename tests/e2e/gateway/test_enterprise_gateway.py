@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.errors import ClusterError
+from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.cells import SHORT, cell, detached, running
 from tests.e2e.gateway.client import V1, Api, RemoteKernel, refusal
 from tests.e2e.gateway.conftest import Start
-from tests.e2e.gateway.place import ROOT, SPEC, Gateway, memory
+from tests.e2e.gateway.place import DEPLOY, ROOT, SPEC, Gateway, api_server, listens, memory, patch
+from tests.helpers import network
 from tests.integration.docs.blocks import command_lines, read
 
 if TYPE_CHECKING:
@@ -192,6 +196,107 @@ def test_a_pod_that_is_asked_to_end_heeds_it_and_leaves_its_job(
 
 
 @second
+def test_the_gateways_program_changes_nothing_in_its_image(gateway: Gateway, api: Api) -> None:
+    inside = ("exec", f"deployment/{gateway.kind.name}", "--", "python3", "-c")
+    status = gateway.namespace.kubectl(*inside, "print(open('/proc/1/status').read())")
+    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert found["Uid"].split()[0] == "1000"
+    assert int(found["CapEff"], 16) == int(found["CapBnd"], 16) == 0
+    assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
+    for path in ("/var/tmp/x", "/opt/x", "/x"):
+        with pytest.raises(ClusterError, match="Read-only file system"):
+            gateway.namespace.kubectl(*inside, f"open({path!r}, 'a')")
+    gateway.namespace.kubectl(*inside, "open('/tmp/x', 'w')")
+
+
+def ends(gateway: Gateway, kernel: RemoteKernel, job: str) -> dict[str, network.Pod]:
+    """Pods that there are: the gateway, a kernel, its job's replicas and DNS."""
+
+    def of(space: Namespace, *which: str) -> list[network.Pod]:
+        around = gateway.cluster.api.get("", f"namespace/{space.name}")["metadata"]["labels"]
+        return [
+            network.Pod(pod["metadata"]["labels"], space.name, around, pod["status"]["podIP"])
+            for pod in space.get("pods", *which)["items"]
+        ]
+
+    (server,) = of(gateway.namespace, "-l", f"app={gateway.kind.name}")
+    (own,) = of(gateway.team.namespace, "-l", f"kernel_id={kernel.id}")
+    first, second = of(gateway.team.namespace, "-l", f"training.kubeflow.org/job-name={job}")
+    return {"gateway": server, "kernel": own, "first": first, "second": second}
+
+
+@second
+def test_network_policies_fit_the_pods_that_there_are(
+    gateway: Gateway, api: Api, start: Start, tmp_path: Path
+) -> None:
+    """The tests' cluster enforces none (its network is a bridge), so they are read as they are
+    there: tests/helpers/network.py."""
+    team = gateway.team.namespace
+    overlay = {
+        "namespace": team.name,
+        "resources": [os.path.relpath(DEPLOY / "team/network", tmp_path.resolve())],
+        "patches": [patch("NetworkPolicy", [api_server(gateway.cluster)], "api-server")],
+    }
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
+    gateway.cluster.kubectl("apply", "--server-side", "-k", str(tmp_path))
+    kernel = start()
+    two = cell("two").replace("%worker=1", "%worker=2")
+    request = kernel.execute(two)
+    kernel.wait_text(request, "here")
+    both = ["Running", "Running"]
+    until(lambda: gateway.team.phases("two") == both, "both replicas to run", 60)
+    found = ends(gateway, kernel, "two")
+    policies = [
+        one
+        for space in (team, gateway.namespace)
+        for one in space.get("networkpolicies.networking.k8s.io")["items"]
+    ]
+    address, port = listens(gateway.cluster)
+    others: dict[str, network.End] = {
+        "API": network.Host(address),
+        "web": network.Host("198.51.100.7"),
+        "near": network.Host("10.1.2.3"),
+        "metadata": network.Host("169.254.169.254"),
+        "stranger": network.Pod({}, "others", ip="10.244.200.200"),
+        "client": network.Pod({}, "hub", {"ciao-kernel/clients": "allowed"}),
+        "DNS": network.Pod({"k8s-app": "kube-dns"}, "kube-system"),
+    }
+    every: dict[str, network.End] = {**found, **others}
+    ports = {"API": (port,), "gateway": (8888, 8877), "metadata": (80,)}
+    ports |= {"web": (443,), "near": (443,)}
+    open_ways = {
+        (one, other, number)
+        for one, start_ in found.items()
+        for other, end in every.items()
+        for number in ports.get(other, (40123,))
+        if one != other and network.connects(policies, start_, end, number)
+    }
+    assert open_ways == {
+        ("gateway", "kernel", 40123),
+        ("gateway", "API", port),
+        ("kernel", "gateway", 8877),
+        ("kernel", "API", port),
+        ("kernel", "web", 443),
+        ("first", "second", 40123),
+        ("second", "first", 40123),
+        ("first", "web", 443),
+        ("second", "web", 443),
+    }
+    taken = {
+        (one, other, number)
+        for one in others
+        for other, end in found.items()
+        for number in ports.get(other, (40123,))
+        if network.connects(policies, others[one], end, number)
+    }
+    assert taken == {("client", "gateway", 8888)}
+    for one in found.values():
+        assert network.connects(policies, one, others["DNS"], 53, "UDP")
+    kernel.interrupt()
+    kernel.finish(request)
+
+
+@second
 def test_without_rights_to_make_namespaces_a_kernel_has_to_name_one(api: Api) -> None:
     said = refusal(lambda: api.start(SPEC, KERNEL_USERNAME="ada"))
     assert said.startswith("500")
@@ -299,6 +404,8 @@ def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
     kernel = api.start(SPEC, KERNEL_USERNAME="ada")
     place = kernel.value("import os; print(os.environ['KERNEL_NAMESPACE'])")
     assert kernel.id in place
+    made = gateway.cluster.api.get("", f"namespace/{place}")
+    assert made["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
     request = kernel.execute(cell("doomed"))
     kernel.wait_text(request, "here")
     texts = [message["content"].get("text", "") for message in request.messages]
@@ -324,3 +431,23 @@ def test_no_kernel_starts_in_a_namespace_that_nobody_gave_to_the_gateway(
     env = {"KERNEL_NAMESPACE": "kube-system", "KERNEL_SERVICE_ACCOUNT_NAME": "default"}
     assert refusal(lambda: gateway.start(rolled_out[0], **env)).startswith("500")
     assert "ciao-kernel/kernels=allowed" in gateway.log()
+
+
+@second
+def test_a_gateway_that_hangs_is_started_again(
+    gateway: Gateway, rolled_out: tuple[Api, set[str], dict[str, str]]
+) -> None:
+    """It still takes connections then: only its answers tell."""
+    quick = {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3}
+    probe = {**quick, "initialDelaySeconds": 0, "terminationGracePeriodSeconds": 1}
+    name = gateway.kind.name
+    container = {"name": name, "livenessProbe": probe}
+    change = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    gateway.namespace.kubectl("patch", "deployment", name, "-p", json.dumps(change))
+    rollout = ("rollout", "status", f"deployment/{name}", "--timeout=140s")
+    gateway.namespace.kubectl(*rollout)
+    api = rolled_out[0]
+    until(api.answers, "the gateway to answer", 60)
+    gateway.freeze()
+    until(lambda: gateway.restarts() > 0, "the gateway to be started again", 120)
+    until(api.answers, "the gateway to answer again", 60)

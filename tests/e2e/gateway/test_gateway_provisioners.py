@@ -89,10 +89,11 @@ def test_a_kernel_enters_no_pod_unless_an_administrator_lets_it(server: Gateway,
     other = api.start(SPEC)
     assert "pods/exec" in str(other.run(enter).of("error"))
     lines = [line for one in read(GUIDE) for line in command_lines(one.text)]
-    given = [line for line in lines if "ciao-exec" in line]
+    given = [line for line in lines if "ciao-exec" in line or "exec-role.yaml" in line]
     assert len(given) == 2
     for line in given:
-        server.cluster.kubectl(*shlex.split(line.replace("team-a", team.name))[1:])
+        words = line.replace("team-a", team.name).replace("deploy/", f"{DEPLOY}/")
+        server.cluster.kubectl(*shlex.split(words)[1:])
     entering = [("create", "pods/exec")]
     wait_until_may(server.cluster, account(team.name, "ciao-kernel"), entering, team.name)
     assert other.run(enter).text.endswith("inside\n")

@@ -81,6 +81,11 @@ def test_users_have_rights_in_the_jobs_namespace_and_none_in_the_hubs(
         assert not may(local_cluster, users, verb, resource, hub.name), (verb, resource)
 
 
+def test_the_jobs_namespace_has_the_rules_of_a_teams_network(jobs: Namespace) -> None:
+    found = jobs.get("networkpolicies.networking.k8s.io")["items"]
+    assert {"closed", "replicas"} <= {one["metadata"]["name"] for one in found}
+
+
 @pytest.mark.usefixtures("with_jupyter")
 def test_a_cell_in_the_users_own_pod_runs_in_the_jobs_namespace(
     local_cluster: Cluster, hub: Namespace, jobs: Namespace
