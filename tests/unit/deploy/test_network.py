@@ -127,6 +127,19 @@ def test_build_pods_reach_registries_and_nobody_reaches_them(kernel: Pod) -> Non
         assert not allowed(other, BUILD, 80)
 
 
+def test_a_team_without_the_way_out_reaches_nothing_outside(kernel: Pod) -> None:
+    """As its file has it, the way out is a rule that an administrator may leave out."""
+    inner = [one for one in POLICIES if one["metadata"]["name"] != "outside"]
+    for pod in (kernel, BUILD, replica("mnist"), Pod({}, "team-a")):
+        assert not connects(inner, pod, WEB, 443)
+        assert not connects(inner, STRANGER, pod, 443)
+        assert connects(inner, pod, DNS, 53, "UDP")
+    # Without the rules for names too, a pod that nobody describes is closed.
+    closed = [one for one in POLICIES if one["metadata"]["name"] == "closed"]
+    assert not connects(closed, BUILD, WEB, 443)
+    assert not connects(closed, WEB, BUILD, 443)
+
+
 def test_each_address_of_the_api_server_is_the_example() -> None:
     """The documentation names the same one, and the same patch fits all files."""
     paths = [*TEAM, *(file for one in SERVERS.values() for file in (DEPLOY / one).glob("*.yaml"))]
