@@ -15,20 +15,20 @@ from collections import Counter
 
 from ciao_kernel.kube import access
 from ciao_kernel.kube.client import Client
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.watch import WatchedList
 
 
 async def main(namespace: str, name: str) -> None:
     """Watch until somebody ends this process."""
     changed = asyncio.Event()
     async with Client(await access.load()) as client:
-        job = Watched(
+        job = WatchedList(
             client,
             f"/apis/kubeflow.org/v1/namespaces/{namespace}/tfjobs",
             {"fieldSelector": f"metadata.name={name}"},
             changed,
         )
-        pods = Watched(
+        pods = WatchedList(
             client,
             f"/api/v1/namespaces/{namespace}/pods",
             {"labelSelector": f"training.kubeflow.org/job-name={name}"},
@@ -47,7 +47,7 @@ async def main(namespace: str, name: str) -> None:
             task.cancel()
 
 
-def _state(job: Watched, pods: Watched) -> dict[str, object]:
+def _state(job: WatchedList, pods: WatchedList) -> dict[str, object]:
     condition = ""
     for item in job.items.values():
         conditions = (item.get("status") or {}).get("conditions") or []

@@ -15,7 +15,7 @@ _running: set[asyncio.Task[Any]] = set()
 """Strong references: an event loop keeps only weak references to its tasks."""
 
 
-def lasting(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+def start_background(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     """Start work that needs no waiting caller. A caller that waits must shield the task.
 
     Returns:
@@ -27,7 +27,7 @@ def lasting(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     return task
 
 
-async def settled(within: float) -> None:
+async def wait_until_idle(within: float) -> None:
     """Wait for the unfinished tasks of this event loop.
 
     Args:

@@ -85,14 +85,14 @@ async def _execute(args: argparse.Namespace) -> int:
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
-    from ciao_kernel.session.owner import me
+    from ciao_kernel.session.owner import current_user
     from ciao_kernel.session.plugin_registry import Registry
     from ciao_kernel.session.session import Session
 
     try:
         settings = config.load()
     except SettingError as error:
-        settings, _ = config.survey()
+        settings, _ = config.load_with_errors()
         if args.verb not in commands.WITHOUT_SETTINGS:
             return _fail(error, settings)
     log.write_to(settings.storage)
@@ -100,7 +100,9 @@ async def _execute(args: argparse.Namespace) -> int:
         _log.debug("ciao %s, Python %s: %s", __version__, platform.python_version(), args.verb)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
-    session = Session(Registry(), Owner(f"{me()} terminal {os.getpid()}", os.getpid()), settings)
+    session = Session(
+        Registry(), Owner(f"{current_user()} terminal {os.getpid()}", os.getpid()), settings
+    )
     face = commands.Face(
         session,
         display,
@@ -116,7 +118,7 @@ async def _execute(args: argparse.Namespace) -> int:
             try:
                 await work
             finally:
-                await background.settled(_LATE)
+                await background.wait_until_idle(_LATE)
     except asyncio.CancelledError:
         return _INTERRUPTED
     except CommandFailed as error:

@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"(?<!:/)/t/[A-Za-z0-9_-]++(?=/(?!\d++(?:[/?#),.]|\Z)))")
 number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """Return the text without the users, passwords and tokens in its addresses."""
     return _ADDRESS.sub(lambda found: _TOKEN.sub("/t/…", found[0]), _USER.sub("//…@", text))
 
@@ -31,9 +31,9 @@ _ASSIGNED = re.compile(
 def scrub(text: str) -> str:
     """Return the text of a log or a report without what may be a secret.
 
-    Stricter than :func:`masked`, which must leave a user's own text readable.
+    Stricter than :func:`mask`, which must leave a user's own text readable.
     """
-    return _ASSIGNED.sub(r"\1…", _CREDENTIALS.sub(r"\1…", masked(text)))
+    return _ASSIGNED.sub(r"\1…", _CREDENTIALS.sub(r"\1…", mask(text)))
 
 
 def origin(address: str) -> str:
@@ -42,7 +42,7 @@ def origin(address: str) -> str:
         found = urlsplit(address)
     except ValueError:
         return ""
-    return masked(f"{found.scheme}://{found.netloc}") if found.netloc else ""
+    return mask(f"{found.scheme}://{found.netloc}") if found.netloc else ""
 
 
 def password(text: str) -> bool:
@@ -50,7 +50,7 @@ def password(text: str) -> bool:
     return bool(_SECRET.search(text)) or any(map(_TOKEN.search, _ADDRESS.findall(text)))
 
 
-def line_of(text: str) -> int:
+def line_with_password(text: str) -> int:
     """Return the first line, from 1, with a user, password or token in an address; 0 if none."""
     lines = enumerate(text.splitlines(), 1)
-    return next((number for number, line in lines if masked(line) != line), 0)
+    return next((number for number, line in lines if mask(line) != line), 0)

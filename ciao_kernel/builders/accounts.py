@@ -14,7 +14,7 @@ from ciao_kernel.builders.oci.credentials import Credentials
 from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import SpecError
-from ciao_kernel.plugins import Workshop
+from ciao_kernel.plugins import BuildCluster
 
 DOCKER_KEY = ".dockerconfigjson"
 """Key of a Secret that holds registry passwords."""
@@ -53,14 +53,14 @@ class Accounts:
         self._signed_in[image.name] = time.monotonic() + _FRESH
         return True
 
-    async def read(self, workshop: Workshop) -> None:
+    async def read(self, build_cluster: BuildCluster) -> None:
         """Read the Secret.
 
         Raises:
             SpecError: The Secret holds no registry passwords.
             ClusterFault: There is no such Secret, or the user may not read it.
         """
-        raw = (await workshop.secret(self.name)).get(DOCKER_KEY, b"")
+        raw = (await build_cluster.secret(self.name)).get(DOCKER_KEY, b"")
         try:
             found = json.loads(raw)
             if not isinstance(found, dict):
@@ -86,15 +86,15 @@ class Account:
 
     Args:
         shared: The part that cells with the same Secret share.
-        workshop: Gives access to the Secret; None if there is no cluster.
+        build_cluster: Gives access to the Secret; None if there is no cluster.
     """
 
-    def __init__(self, shared: Accounts, workshop: Workshop | None) -> None:
+    def __init__(self, shared: Accounts, build_cluster: BuildCluster | None) -> None:
         self.registries = shared.registries
-        self._shared, self._workshop = shared, workshop
+        self._shared, self._build_cluster = shared, build_cluster
         self._asked = not shared.name
 
-    async def know(self, image: Reference) -> None:
+    async def ensure_credentials(self, image: Reference) -> None:
         """Read the Secret if this machine has no credentials for an image; once per cell.
 
         A user who has signed in on this machine needs no right to read Secrets.
@@ -104,9 +104,9 @@ class Account:
             SpecError: The Secret holds no registry passwords.
             ClusterFault: There is no such Secret, or the user may not read it.
         """
-        if self._workshop is None or self._asked:
+        if self._build_cluster is None or self._asked:
             return
         if await asyncio.to_thread(self._shared.known, image):
             return
         self._asked = True
-        await self._shared.read(self._workshop)
+        await self._shared.read(self._build_cluster)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ciao_kernel import disk_cache
 from ciao_kernel.builders import wheels
-from ciao_kernel.builders.images import Bench, Work, automatic
+from ciao_kernel.builders.images import ImageBuild, SharedBuildState, automatic
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.builders.oci.append import Change
@@ -34,15 +34,17 @@ _SITE = "/opt/ciao/site"
 """Folder of the packages in the image. On the PYTHONPATH it precedes the image's own entries."""
 
 
-class _PodOnly(SourceError):
+class _NeedsBuildPod(SourceError):
     """A package must be built, or chosen by the image's own pip: only a pod can do that."""
 
 
-def _no_wheel(error: wheels.NoWheel, wanted: requirements.Requirements, where: str) -> _PodOnly:
+def _no_wheel(
+    error: wheels.NoWheel, wanted: requirements.Requirements, where: str
+) -> _NeedsBuildPod:
     place = wanted.place(error.by or error.wish)
     by = f" ({error.by} needs it)" if error.by else ""
     has = f"; it has {error.versions}." if error.versions else ", or no such package."
-    return _PodOnly(
+    return _NeedsBuildPod(
         (f"{place}: " if place else "") + f"there is no wheel of {error.wish}{by} for {where}{has}",
         "Is the name right? Name a version that has a wheel, or write %builder=kaniko: a pod can "
         "build the others if the image has the tools for it, such as a compiler.",
@@ -58,11 +60,11 @@ class AppendBuilder:
 
     name = "append"
     backend = "kubernetes"
-    brings = frozenset({"packages", "requirements", "base"})
+    supported_fields = frozenset({"packages", "requirements", "base"})
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._bench = Bench(settings)
+        self._shared_state = SharedBuildState(settings)
         self._kaniko: KanikoBuilder | None = None
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
@@ -74,13 +76,13 @@ class AppendBuilder:
             RegistryFault: A request to a registry fails.
         """
         spec = ask.spec.build
-        work = await self._bench.work(ask, emit)
+        work = await self._shared_state.work(ask, emit)
         wanted = requirements.read(spec, ask.work)
         base, path = reference.parse(spec.base or ask.image), ""
         if wanted.packages:
             try:
                 base, path = await self._environment(base, wanted, work)
-            except (_PodOnly, Unreadable) as error:
+            except (_NeedsBuildPod, Unreadable) as error:
                 if not await self._free(ask):
                     raise
                 work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
@@ -92,12 +94,12 @@ class AppendBuilder:
 
     async def _free(self, ask: Build) -> bool:
         """Return whether kaniko may take over: no builder is named, and the user may run pods."""
-        if not automatic(ask, self._settings) or ask.workshop is None:
+        if not automatic(ask, self._settings) or ask.build_cluster is None:
             return False
-        return await ask.workshop.free()
+        return await ask.build_cluster.free()
 
     async def _environment(
-        self, base: Reference, wanted: requirements.Requirements, work: Work
+        self, base: Reference, wanted: requirements.Requirements, work: ImageBuild
     ) -> tuple[Reference, str]:
         """Return the base with the packages, which many cells share, and its PYTHONPATH."""
         cache, platform = self._settings.storage / "cache", work.platform
@@ -108,7 +110,7 @@ class AppendBuilder:
             lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
         )
         if not found.python:
-            raise _PodOnly(
+            raise _NeedsBuildPod(
                 f"no {python} was found in {base.name}, so packages cannot be chosen for it.",
                 "Name an image with Python (%base=python:3.13-slim), or the path of its Python "
                 "(%python=…).",

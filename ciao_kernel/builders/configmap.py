@@ -43,7 +43,7 @@ class ConfigMapBuilder:
 
     name = "configmap"
     backend = "kubernetes"
-    brings = frozenset[str]()
+    supported_fields = frozenset[str]()
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from ciao_kernel.builders.dockerfile_rewrite import CONTEXT_FOLDER
 from ciao_kernel.builders.oci.layer import File, Layer, pack
-from ciao_kernel.builders.rewritten import CARRIED
 from ciao_kernel.delivery import secret_files
 from ciao_kernel.delivery.files import CACHES, shown
 from ciao_kernel.delivery.ignore_files import Ignored
@@ -67,7 +67,7 @@ def read(folder: Path, name: str, what: str) -> str:
     raise SourceError(f"{name} cannot be read: {why}.", f"{what} names a file beside the notebook.")
 
 
-def ignores(folder: Path, name: str) -> str:
+def read_optional(folder: Path, name: str) -> str:
     """Return the text of a file such as ``.dockerignore``; "" if there is none."""
     return read(folder, name, name) if (folder / name).is_file() else ""
 
@@ -126,7 +126,7 @@ def gather(
     return tuple(found[name] for name in sorted(found))
 
 
-def unhidden(files: Iterable[File], folder: str) -> tuple[File, ...]:
+def force_include(files: Iterable[File], folder: str) -> tuple[File, ...]:
     """Make sure that no ``.dockerignore`` in the context hides our folder from the executor.
 
     Raises:
@@ -247,7 +247,7 @@ def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> La
 
 def carried(files: Iterable[File]) -> tuple[File, ...]:
     """Return the files with their paths in the image that carries a large context."""
-    return tuple(File(f"{CARRIED}/{one.path}", one.content, one.executable) for one in files)
+    return tuple(File(f"{CONTEXT_FOLDER}/{one.path}", one.content, one.executable) for one in files)
 
 
 def config_map(name: str, layer: Layer, authority: bytes | None) -> Manifest:

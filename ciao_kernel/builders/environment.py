@@ -9,7 +9,7 @@ from ciao_kernel.delivery.packages.requirements import Requirements
 
 PLACE = "/opt/ciao"
 """Folder of an image with the requirements that it was built from."""
-ASKED = "ciao-asked"
+REQUIREMENTS_FOLDER = "ciao-asked"
 """Folder of a context with requirements from directives; its name hides no file of the user."""
 _PIP = {
     "PIP_BREAK_SYSTEM_PACKAGES": "1",  # else pip refuses the Python of a Linux distribution
@@ -60,7 +60,10 @@ def environment(
         )
     if conda:
         file = f"{PLACE}/environment.yml"
-        lines += [f"COPY {ASKED}/environment.yml {file}", f"RUN {_CONDA.format(file)}"]
+        lines += [
+            f"COPY {REQUIREMENTS_FOLDER}/environment.yml {file}",
+            f"RUN {_CONDA.format(file)}",
+        ]
     lines += install(wanted, python)
     return "".join(f"{line}\n" for line in (f"FROM {base}", *as_root(lines, user)))
 
@@ -76,8 +79,8 @@ def install(wanted: Requirements, python: str = "python3") -> list[str]:
     """Return the instructions that install with pip."""
     if not wanted.packages:
         return []
-    names = [f"{ASKED}/requirements.txt"]
-    names += [f"{ASKED}/constraints.txt"] if wanted.constraints else []
+    names = [f"{REQUIREMENTS_FOLDER}/requirements.txt"]
+    names += [f"{REQUIREMENTS_FOLDER}/constraints.txt"] if wanted.constraints else []
     variables = {**_PIP, **({"PIP_INDEX_URL": wanted.index} if wanted.index else {})}
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     held = f" -c {PLACE}/constraints.txt" if wanted.constraints else ""

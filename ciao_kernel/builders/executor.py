@@ -11,13 +11,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ciao_kernel.builders import context, outcome
+from ciao_kernel.builders import build_errors, context
 from ciao_kernel.builders.dockerfile import bases
-from ciao_kernel.builders.images import DOCKER_KEY, Bench, Work
+from ciao_kernel.builders.dockerfile_rewrite import sealed, through
+from ciao_kernel.builders.images import DOCKER_KEY, ImageBuild, SharedBuildState
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.builders.oci.layer import File, Layer
 from ciao_kernel.builders.oci.reference import Reference, is_digest
-from ciao_kernel.builders.rewritten import sealed, through
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
 from ciao_kernel.kube.tolerations import toleration
@@ -53,13 +53,13 @@ class Executor:
     """Builds images in pods.
 
     Args:
-        bench: The bench of the builder.
+        shared_state: The bench of the builder.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._settings = bench, bench.settings
+    def __init__(self, shared_state: SharedBuildState) -> None:
+        self._shared_state, self._settings = shared_state, shared_state.settings
 
-    async def image(self, work: Work, recipe: Recipe) -> Reference | None:
+    async def image(self, work: ImageBuild, recipe: Recipe) -> Reference | None:
         """Return the image of a recipe and build it if needed; None if a dry run does not find it.
 
         Raises:
@@ -70,8 +70,8 @@ class Executor:
         ask, target = work.ask, work.target
         key = await work.thread(lambda: context.key(recipe.files, work.check))
         secret = ask.spec.build.pip_secret or self._settings.pip_secret
-        if secret and ask.workshop:  # the Secret of another namespace may be for another index
-            secret = f"{ask.workshop.namespace}/{secret}"
+        if secret and ask.build_cluster:  # the Secret of another namespace may be for another index
+            secret = f"{ask.build_cluster.namespace}/{secret}"
         recipe = replace(recipe, dockerfile=sealed(recipe.dockerfile, secret))
         parts = json.dumps([_VERSION, recipe.dockerfile, key, ask.architecture])
         tag = f"ciao-env-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
@@ -79,7 +79,7 @@ class Executor:
             return found
         if ask.dry:
             return None
-        if ask.workshop is None:
+        if ask.build_cluster is None:
             raise SpecError(
                 "this backend has no place to build an image.",
                 "%builder=append does not need one.",
@@ -93,17 +93,19 @@ class Executor:
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
         built = pod(name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, text))
         items = context.config_map(name, packed, authority)
-        end = await ask.workshop.run(built, [items], lambda event: work.emit(told(event)))
+        end = await ask.build_cluster.run(built, [items], lambda event: work.emit(told(event)))
         if end.code != 0:
-            raise outcome.fault(end, recipe.dockerfile, recipe.name, target, ask.workshop.namespace)
+            raise build_errors.fault(
+                end, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
+            )
         digest = end.message.strip()
         if is_digest(digest):
             return target.at(digest)
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
-        raise outcome.lost(target, tag)
+        raise build_errors.lost(target, tag)
 
-    async def _context(self, work: Work, recipe: Recipe, beside: int) -> tuple[str, Layer]:
+    async def _context(self, work: ImageBuild, recipe: Recipe, beside: int) -> tuple[str, Layer]:
         """Return the Dockerfile for the pod, and the packed context with it.
 
         Args:
@@ -121,13 +123,13 @@ class Executor:
         if not recipe.files or whole.size + beside <= context.LIMIT:
             return text, whole
         work.say(f"sending {whole.size / 1e6:,.0f} MB of files through {target.registry} …")
-        made = await work.carry(await packed(*context.carried(recipe.files)))
+        made = await work.push_context(await packed(*context.carried(recipe.files)))
         text = through(text, str(made.image))
         return text, await packed(File("Dockerfile", text.encode()))
 
     def _authority(self) -> bytes | None:
         """Return the certificate authority of private registries, or None if none is set."""
-        path = self._bench.authority
+        path = self._shared_state.authority
         try:
             return path.read_bytes() if path else None
         except OSError as error:
@@ -136,9 +138,9 @@ class Executor:
                 "`%ciao config registryAuthority=…` names the file.",
             ) from None
 
-    def _hosts(self, work: Work, text: str) -> tuple[str, ...]:
+    def _hosts(self, work: ImageBuild, text: str) -> tuple[str, ...]:
         """Return the registries that a private authority may have signed: all that use https."""
-        if self._bench.authority is None:
+        if self._shared_state.authority is None:
             return ()
         named = [reference.parse(image).registry for image in bases(text).values()]
         plain = self._settings.plain_registries
@@ -228,7 +230,7 @@ def told(event: Event) -> Event:
     if not isinstance(event, Notice):
         return event
     mark = "[build] " if event.text.startswith("[build] ") else ""
-    return Notice(mark + outcome.plain(event.text.removeprefix(mark)))
+    return Notice(mark + build_errors.plain(event.text.removeprefix(mark)))
 
 
 def files(texts: Mapping[str, str]) -> tuple[File, ...]:

@@ -26,7 +26,7 @@ class FolderBuilder:
     name = "folder"
     backend = "local"
     # The backend installs packages, and tells which of the other directives have no effect.
-    brings = frozenset(field.name for field in fields(BuildSpec))
+    supported_fields = frozenset(field.name for field in fields(BuildSpec))
 
     def __init__(self, settings: Settings) -> None:
         pass

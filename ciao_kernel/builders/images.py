@@ -28,7 +28,7 @@ from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, RegistryFault, SpecError
 from ciao_kernel.model import Artifact, Notice
-from ciao_kernel.plugins import Build, Emit, Workshop
+from ciao_kernel.plugins import Build, BuildCluster, Emit
 
 _TOLD = 20 << 20
 """Size of a base's layer, in bytes, from which its copy between registries is reported."""
@@ -37,11 +37,11 @@ _HEARD = 1.0
 
 Result = TypeVar("Result")
 
-_working: ContextVar[Work] = ContextVar("_working")
+_working: ContextVar[ImageBuild] = ContextVar("_working")
 """The work that a thread belongs to."""
 
 
-class Bench:
+class SharedBuildState:
     """State that the cells of one builder share: open registries and their answers.
 
     Args:
@@ -56,7 +56,7 @@ class Bench:
         self._accounts: dict[tuple[str, str], Accounts] = {}
         """Credentials by namespace and Secret."""
 
-    async def work(self, ask: Build, emit: Emit) -> Work:
+    async def work(self, ask: Build, emit: Emit) -> ImageBuild:
         """Begin the work for a cell.
 
         Raises:
@@ -65,23 +65,23 @@ class Bench:
         """
         wanted = ask.spec.build
         target = _target(wanted.registry or self.settings.registry, ask)
-        account = self._account(wanted.push_secret or self.settings.push_secret, ask.workshop)
-        await account.know(target)
-        return Work(self.appender, ask, target, emit, account)
+        account = self._account(wanted.push_secret or self.settings.push_secret, ask.build_cluster)
+        await account.ensure_credentials(target)
+        return ImageBuild(self.appender, ask, target, emit, account)
 
-    def _account(self, name: str, workshop: Workshop | None) -> Account:
-        key = (workshop.namespace, name) if name and workshop else ("", "")
+    def _account(self, name: str, build_cluster: BuildCluster | None) -> Account:
+        key = (build_cluster.namespace, name) if name and build_cluster else ("", "")
         if key not in self._accounts:
             plain = self.settings.plain_registries
             self._accounts[key] = Accounts(plain, self.authority, key[1])
-        return Account(self._accounts[key], workshop)
+        return Account(self._accounts[key], build_cluster)
 
 
 class _Cancelled(Exception):
     """Ends a thread whose cell was interrupted."""
 
 
-class Work:
+class ImageBuild:
     """Work of one cell, done in threads that end with the cell.
 
     Args:
@@ -160,14 +160,16 @@ class Work:
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
         return Artifact(ask.source, ask.python, WORKDIR, image=str(made.image))
 
-    async def carry(self, layer: Layer) -> Appended:
+    async def push_context(self, layer: Layer) -> Appended:
         """Make an image that only carries files to the pod of a build.
 
         Raises:
             RegistryFault: A request to a registry fails.
         """
         sent = self._sent(layer)
-        return await self.thread(lambda: self.appender.carry(self.target, sent, self.platform))
+        return await self.thread(
+            lambda: self.appender.push_context(self.target, sent, self.platform)
+        )
 
     async def append(self, base: Reference, layers: Iterable[Layer], change: Change) -> Appended:
         """Append layers; in a dry run, only return what the result would be."""
@@ -200,7 +202,7 @@ class Work:
         """Run work that reads a base; its registry may need the credentials of the Secret."""
         unread = None
         try:
-            await self.account.know(base)
+            await self.account.ensure_credentials(base)
         except ClusterFault as fault:
             unread = fault  # most bases are public
         try:

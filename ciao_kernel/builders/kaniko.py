@@ -6,10 +6,10 @@ user. The cell is then appended through the registry's API, as with ``%builder=a
 
 from __future__ import annotations
 
-from ciao_kernel.builders import context, dockerfile, environment, rewritten
-from ciao_kernel.builders.environment import ASKED
+from ciao_kernel.builders import context, dockerfile, dockerfile_rewrite, environment
+from ciao_kernel.builders.environment import REQUIREMENTS_FOLDER
 from ciao_kernel.builders.executor import Executor, Recipe, files
-from ciao_kernel.builders.images import WORKDIR, Bench, Work
+from ciao_kernel.builders.images import WORKDIR, ImageBuild, SharedBuildState
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import ignore_files
@@ -18,7 +18,7 @@ from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.plugins import Build, Emit
-from ciao_kernel.redaction import line_of
+from ciao_kernel.redaction import line_with_password
 
 
 class KanikoBuilder:
@@ -30,13 +30,13 @@ class KanikoBuilder:
 
     name = "kaniko"
     backend = "kubernetes"
-    brings = frozenset(
+    supported_fields = frozenset(
         {"packages", "requirements", "base", "apt", "conda_env", "dockerfile", "pip_secret"}
     )
 
     def __init__(self, settings: Settings) -> None:
-        self._bench = Bench(settings)
-        self._executor = Executor(self._bench)
+        self._shared_state = SharedBuildState(settings)
+        self._executor = Executor(self._shared_state)
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Build the environment unless it exists, and append the cell.
@@ -47,7 +47,7 @@ class KanikoBuilder:
             RegistryFault: A request to a registry fails.
             ClusterFault: The cluster refuses or ends the pod of the build.
         """
-        work = await self._bench.work(ask, emit)
+        work = await self._shared_state.work(ask, emit)
         spec = ask.spec.build
         wanted = requirements.read(spec, ask.work)
         check(wanted)
@@ -56,11 +56,11 @@ class KanikoBuilder:
         recipe = await (self._own(work, wanted) if spec.dockerfile else self._ours(work, wanted))
         made = await self._executor.image(work, recipe)
         if made is None:
-            return undone(work)
+            return dry_run_artifact(work)
         work.say(f"the environment is {made}")
         return await work.deliver(made)
 
-    async def _ours(self, work: Work, wanted: Requirements) -> Recipe:
+    async def _ours(self, work: ImageBuild, wanted: Requirements) -> Recipe:
         """Return the recipe of an environment that directives describe."""
         ask, spec = work.ask, work.ask.spec.build
         base = reference.parse(spec.base or ask.image)
@@ -68,13 +68,13 @@ class KanikoBuilder:
         texts = asked(wanted)
         if spec.conda_env:
             text = context.read(ask.work, spec.conda_env, "%condaEnv")
-            if line := line_of(text):
+            if line := line_with_password(text):
                 raise SourceError(
                     f"{spec.conda_env}, line {line} names a user or a password, which the "
                     "image would keep.",
                     "Name channels without a password; %pipSecret=NAME works for pip only.",
                 )
-            texts[f"{ASKED}/environment.yml"] = text
+            texts[f"{REQUIREMENTS_FOLDER}/environment.yml"] = text
         text = environment.environment(
             str(base.at(image.digest)),
             wanted,
@@ -86,7 +86,7 @@ class KanikoBuilder:
         named = [*(f"%{name}" for name in ("apt",) if spec.apt), wanted.label, spec.conda_env or ""]
         return Recipe(text, files(texts), why=", ".join(one for one in named if one))
 
-    async def _own(self, work: Work, wanted: Requirements) -> Recipe:
+    async def _own(self, work: ImageBuild, wanted: Requirements) -> Recipe:
         """Return the recipe of the user's Dockerfile, with the packages on top."""
         ask, spec = work.ask, work.ask.spec.build
         name = spec.dockerfile or ""
@@ -108,16 +108,16 @@ class KanikoBuilder:
             base = reference.parse(named)
             image = await work.inspect(base)
             digests[line], users[line] = str(base.at(image.digest)), image.user
-        text = rewritten.pinned(text, digests)
+        text = dockerfile_rewrite.pinned(text, digests)
         wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text, name)]
-        ignored = ignore_files.docker(context.ignores(ask.work, ".dockerignore"))
+        ignored = ignore_files.docker(context.read_optional(ask.work, ".dockerignore"))
         taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored, work.say))
         user, line = dockerfile.user(text)
         lines = environment.install(wanted, ask.python)
         lines = environment.as_root(lines, user or users.get(line, ""))
         text += "".join(f"{line}\n" for line in lines)
         ours = files(asked(wanted))
-        whole = (*(context.unhidden(taken, ASKED) if ours else taken), *ours)
+        whole = (*(context.force_include(taken, REQUIREMENTS_FOLDER) if ours else taken), *ours)
         return Recipe(text, whole, name, f"{name} {wanted.label}".strip())
 
 
@@ -125,9 +125,13 @@ def asked(wanted: Requirements) -> dict[str, str]:
     """Return the requirements and constraints for pip as files of a build."""
     if not wanted.packages:
         return {}
-    found = {f"{ASKED}/requirements.txt": "".join(f"{line}\n" for line in wanted.lines)}
+    found = {
+        f"{REQUIREMENTS_FOLDER}/requirements.txt": "".join(f"{line}\n" for line in wanted.lines)
+    }
     if wanted.constraints:
-        found[f"{ASKED}/constraints.txt"] = "".join(f"{line}\n" for line in wanted.constraints)
+        found[f"{REQUIREMENTS_FOLDER}/constraints.txt"] = "".join(
+            f"{line}\n" for line in wanted.constraints
+        )
     return found
 
 
@@ -137,7 +141,10 @@ def check(wanted: Requirements) -> None:
     Raises:
         SourceError: The requirements name a folder of this machine, a user or a password.
     """
-    for place in (*wanted.personal, *(["%pipIndex"] if line_of(wanted.index) else [])):
+    for place in (
+        *wanted.with_credentials,
+        *(["%pipIndex"] if line_with_password(wanted.index) else []),
+    ):
         raise _personal(place)
     for line in map(package_line.shown, wanted.options):
         if line.startswith(("--find-links /", "--find-links '/")):
@@ -156,7 +163,7 @@ def _personal(place: str) -> SourceError:
     )
 
 
-def undone(work: Work) -> Artifact:
+def dry_run_artifact(work: ImageBuild) -> Artifact:
     """Return the artifact of a dry run, and tell that an image would be built."""
     ask = work.ask
     work.emit(Notice(f"an image would be built and pushed to {work.target.name}."))

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from ciao_kernel.builders import context
 from ciao_kernel.builders.executor import Executor, Recipe
-from ciao_kernel.builders.images import Bench, Work
-from ciao_kernel.builders.kaniko import asked, check, undone
+from ciao_kernel.builders.images import ImageBuild, SharedBuildState
+from ciao_kernel.builders.kaniko import asked, check, dry_run_artifact
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.builders.oci.image import Image
 from ciao_kernel.builders.oci.layer import File
@@ -46,11 +46,11 @@ class S2IBuilder:
 
     name = "s2i"
     backend = "kubernetes"
-    brings = frozenset({"packages", "requirements", "s2i_builder", "pip_secret"})
+    supported_fields = frozenset({"packages", "requirements", "s2i_builder", "pip_secret"})
 
     def __init__(self, settings: Settings) -> None:
-        self._bench = Bench(settings)
-        self._executor = Executor(self._bench)
+        self._shared_state = SharedBuildState(settings)
+        self._executor = Executor(self._shared_state)
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:
         """Let the scripts build the environment unless it exists, and append the cell.
@@ -62,7 +62,7 @@ class S2IBuilder:
             ClusterFault: The cluster refuses or ends the pod of the build.
         """
         spec = ask.spec.build
-        builder = spec.s2i_builder or self._bench.settings.s2i_builder
+        builder = spec.s2i_builder or self._shared_state.settings.s2i_builder
         if not builder:
             raise SpecError(
                 "%builder=s2i needs a builder image.",
@@ -70,7 +70,7 @@ class S2IBuilder:
                 "`%ciao config s2iBuilder=…`.",
                 directive="builder",
             )
-        work = await self._bench.work(ask, emit)
+        work = await self._shared_state.work(ask, emit)
         wanted = requirements.read(spec, ask.work)
         check(wanted)
         named = reference.parse(builder)
@@ -86,14 +86,14 @@ class S2IBuilder:
         files = await work.thread(lambda: _source(work, texts))
         own = frozenset(one.path for one in files)
         variables = environment(
-            context.ignores(ask.work, _ENVIRONMENT) if _ENVIRONMENT in own else ""
+            context.read_optional(ask.work, _ENVIRONMENT) if _ENVIRONMENT in own else ""
         )
         text = dockerfile(str(named.at(image.digest)), str(named), known, own, variables)
         label = wanted.label or "its source"
         recipe = Recipe(text, upload(files), why=f"{label}, by {named.name}")
         made = await self._executor.image(work, recipe)
         if made is None:
-            return undone(work)
+            return dry_run_artifact(work)
         work.say(f"the environment is {made}")
         return await work.deliver(made)
 
@@ -218,10 +218,10 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def _source(work: Work, texts: Mapping[str, str]) -> tuple[File, ...]:
+def _source(work: ImageBuild, texts: Mapping[str, str]) -> tuple[File, ...]:
     """Return the source for the scripts: requirements, ``%files`` and ``.s2i``."""
     folder, found = work.ask.work, dict[str, File]()
-    ignored = ignore_files.s2i(context.ignores(folder, ".s2iignore"))
+    ignored = ignore_files.s2i(context.read_optional(folder, ".s2iignore"))
     if (folder / ".s2i").is_dir():
         wishes = [(".s2i", ".s2i")]
         found |= {one.path: one for one in context.gather(folder, wishes, ignored, work.say)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.builders import elsewhere
+from ciao_kernel.builders import pip_for_target
 from ciao_kernel.delivery.packages import pip
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
@@ -107,7 +107,7 @@ async def run(
         platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
     own = pip.check()
     restricted = "restricted" if own.version < Version(_DRY) else ""
-    command = [sys.executable, "-I", "-S", str(elsewhere.__file__), str(own.folder)]
+    command = [sys.executable, "-I", "-S", str(pip_for_target.__file__), str(own.folder)]
     command += [str(installed), target.python, machine, restricted]
     command += ["install", "--no-warn-conflicts"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", target.python]

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ciao_kernel import disk_cache
-from ciao_kernel.builders import choices, complaints
-from ciao_kernel.builders.choices import Chosen
-from ciao_kernel.builders.complaints import NoWheel as NoWheel
+from ciao_kernel.builders import pip_errors, resolver
+from ciao_kernel.builders.pip_errors import NoWheel as NoWheel
+from ciao_kernel.builders.resolver import ResolvedPackage
 from ciao_kernel.builders.target import Target as Target
 from ciao_kernel.builders.target import run
 from ciao_kernel.delivery.packages import package_line, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 
 _SOURCE = re.compile(r"\.(?:zip|tar\.\w+|tgz)\b")
 
@@ -72,19 +72,19 @@ async def bring(
         if "git+" in line or _SOURCE.search(line.partition("://")[2]):
             raise NoWheel(package_line.wish(line))
         if line.startswith("--no-binary"):
-            raise NoWheel(masked(line))
+            raise NoWheel(mask(line))
     try:
-        chosen, earlier = await choices.choose(wanted, target, cache, emit)
+        chosen, earlier = await resolver.choose(wanted, target, cache, emit)
         try:
             found = await _unpacked(chosen, wanted, target, cache, emit)
         except pip.Failed as error:
             if not earlier or error.away:
                 raise
             emit("versions chosen earlier are no longer available; choosing again …")
-            chosen, _ = await choices.choose(wanted, target, cache, emit, anew=True)
+            chosen, _ = await resolver.choose(wanted, target, cache, emit, refresh=True)
             found = await _unpacked(chosen, wanted, target, cache, emit)
     except pip.Failed as error:
-        raise complaints.explained(error, emit) from None
+        raise pip_errors.explained(error, emit) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise pip.full() from None
@@ -96,7 +96,7 @@ async def bring(
 
 
 async def _unpacked(
-    chosen: Sequence[Chosen],
+    chosen: Sequence[ResolvedPackage],
     wanted: Requirements,
     target: Target,
     cache: Path,
@@ -128,7 +128,7 @@ async def _unpacked(
     return Wheels(folder, names, replaced, made)
 
 
-def _pinned(chosen: Sequence[Chosen]) -> list[str]:
+def _pinned(chosen: Sequence[ResolvedPackage]) -> list[str]:
     """Return requirement lines for exactly these wheels; digests only if all are known."""
     known = all(one.sha256 and not one.address for one in chosen)  # pip requires all or none
     return [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import reported
-from ciao_kernel.commands.shared import (
+from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_output,
     add_replica,
@@ -57,7 +57,7 @@ async def _last(session: Session, place: Where) -> str:
         return session.last.name
     faults: list[BackendError] = []
     # If the user names a place, a missing answer is an error; otherwise follow any job found.
-    found = await session.jobs(None if place.said else faults, place)
+    found = await session.jobs(None if place.is_explicit else faults, place)
     mine = [job for job, _ in found if session.owns(job)]
     if not mine and faults:
         raise faults[0]

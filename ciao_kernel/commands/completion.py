@@ -64,9 +64,9 @@ def namespaces(prefix: str, **_: Any) -> list[str]:
     """Return the namespaces of the kubeconfig and of earlier jobs, without a request."""
     names = {str(one.get("namespace") or "") for one in _contexts().values()}
     with log.ignored(_log, "completion"):
-        from ciao_kernel.config import survey
+        from ciao_kernel.config import load_with_errors
 
-        names |= {path.name for path in (survey()[0].storage / "cluster").iterdir()}
+        names |= {path.name for path in (load_with_errors()[0].storage / "cluster").iterdir()}
     return sorted(name for name in names if name and name.startswith(prefix))
 
 
@@ -142,13 +142,13 @@ async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event
 
 
 async def _collect(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
-    from ciao_kernel.config import survey
+    from ciao_kernel.config import load_with_errors
     from ciao_kernel.model import Owner
     from ciao_kernel.model.queries import Where
     from ciao_kernel.session.plugin_registry import Registry
     from ciao_kernel.session.session import Session
 
-    chosen = replace(survey()[0], request_patience=0.0)
+    chosen = replace(load_with_errors()[0], request_patience=0.0)
     session = Session(Registry(), Owner(""), chosen)
     place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
     for backend in reversed(session.available()):

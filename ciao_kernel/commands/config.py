@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from ciao_kernel import config
-from ciao_kernel.commands import Face, completion, toml_edit, userfile
-from ciao_kernel.commands.shared import add_output
+from ciao_kernel.commands import Face, completion, settings_file, toml_edit
+from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import UsageError
@@ -38,7 +38,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         face.write(_json(rows))
     else:
         face.write(columns([("SETTING", "VALUE", "FROM", "WHAT IT IS"), *rows]) + "\n")
-    if face.terminal and (faults := config.survey()[1]):
+    if face.terminal and (faults := config.load_with_errors()[1]):
         raise faults[0]
 
 
@@ -61,7 +61,7 @@ def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> Non
     if save:
         file = config.config_files()[1]
         # Save the parsed value, not the typed text: a relative folder depends on where it is used.
-        userfile.save(
+        settings_file.save(
             file, {config.shown_name(name): _saved(name, getattr(new, name)) for name in changed}
         )
     face.session.settings = new

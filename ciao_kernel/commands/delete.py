@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from ciao_kernel.commands import Face
-from ciao_kernel.commands.shared import add_job, add_output, where
+from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.errors import BackendError, CiaoError, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.plugins import Backend
@@ -52,7 +52,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         # If the user names a place and it does not answer, this is an error, not an empty list.
         found += [
             (face.session.backend(job.backend), job, status)
-            for job, status in await face.session.jobs(None if place.said else [], place)
+            for job, status in await face.session.jobs(None if place.is_explicit else [], place)
             if status.over and face.session.owns(job) and _key(job) not in known
         ]
     text = args.output == "text"

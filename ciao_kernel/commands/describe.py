@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from ciao_kernel.commands import Face
-from ciao_kernel.commands.shared import add_job, add_output, where
+from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.display.lines import plain
 from ciao_kernel.display.table import columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
-from ciao_kernel.model.queries import HERE, Details, Incident
+from ciao_kernel.model.queries import HERE, ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
 
 _NONE = "–"
@@ -75,12 +75,12 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
                 for one in details.conditions
             ],
         )
-    if details.incidents:
+    if details.cluster_events:
         yield _table(
             ("age", "event", "about", "reason", "message"),
             [
                 (_times(one), one.kind, one.about, one.reason, one.message)
-                for one in details.incidents
+                for one in details.cluster_events
             ],
         )
     if details.missing:
@@ -103,7 +103,7 @@ def _replicas(status: Status, details: Details) -> str:
     return _table(heads, rows) + "".join(why)
 
 
-def _times(one: Incident) -> str:
+def _times(one: ClusterEvent) -> str:
     return _age(one.since) + (f" x{one.count}" if one.count > 1 else "")
 
 
@@ -170,7 +170,7 @@ def _details_record(details: Details) -> dict[str, Any]:
         "roles": [asdict(one) for one in details.groups],
         "pods": {str(replica): pod for replica, pod in details.pods.items()},
         "conditions": [asdict(one) for one in details.conditions],
-        "events": [asdict(one) for one in details.incidents],
+        "events": [asdict(one) for one in details.cluster_events],
         "missing": details.missing,
     }
 

@@ -17,9 +17,9 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.commands import Face, report
-from ciao_kernel.commands.shared import add_output
-from ciao_kernel.config import Settings, survey
-from ciao_kernel.display.errors import spoken
+from ciao_kernel.commands.shared_arguments import add_output
+from ciao_kernel.config import Settings, load_with_errors
+from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 
@@ -60,7 +60,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     """
     if args.report and args.output == "json":
         raise UsageError("a report is text.", "Leave --output json out.")
-    settings, faults = survey()
+    settings, faults = load_with_errors()
     if not face.terminal:
         settings = face.session.settings  # `%ciao config` changes only this kernel's settings.
     found = [*_python(), *_packages()]
@@ -90,8 +90,8 @@ def _text(found: list[Finding]) -> str:
 
 def _mend(fault: CiaoError) -> str:
     if fault.message.startswith("$"):
-        return f"change the variable, or unset it; {spoken(fault.hint)}"
-    return f"correct the file; {spoken(fault.hint)}"
+        return f"change the variable, or unset it; {for_terminal(fault.hint)}"
+    return f"correct the file; {for_terminal(fault.hint)}"
 
 
 def _python() -> Iterator[Finding]:

@@ -17,7 +17,7 @@ import tty
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from ciao_kernel.commands import Face, completion
-from ciao_kernel.commands.shared import add_job, where
+from ciao_kernel.commands.shared_arguments import add_job, where
 from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
 from ciao_kernel.model import Job, Replica

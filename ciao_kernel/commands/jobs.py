@@ -8,7 +8,7 @@ import time
 
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import cell, job_record
-from ciao_kernel.commands.shared import add_output, add_where, where
+from ciao_kernel.commands.shared_arguments import add_output, add_where, where
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, State, Status
@@ -33,7 +33,9 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     place = where(args)
     faults: list[BackendError] = []
     # If the user names a place, a missing answer is an error; otherwise show the jobs found.
-    found = await face.session.jobs(None if place.said or place.everywhere else faults, place)
+    found = await face.session.jobs(
+        None if place.is_explicit or place.everywhere else faults, place
+    )
     if args.running:
         found = [(job, status) for job, status in found if not status.over]
     if args.mine:
@@ -51,7 +53,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
 
 def _show(found: list[tuple[Job, Status]], place: Where, face: Face) -> None:
     spaces = {job.place for job, _ in found if job.kind_of_place == "namespace"}
-    elsewhere = not place.said and any("--namespace" in job.options for job, _ in found)
+    elsewhere = not place.is_explicit and any("--namespace" in job.options for job, _ in found)
     face.write(_table(found, spaces=place.everywhere or elsewhere or len(spaces) > 1))
 
 

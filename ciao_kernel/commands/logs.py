@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from ciao_kernel import log
 from ciao_kernel.commands import Face
-from ciao_kernel.commands.shared import add_job, add_replica, add_since, chosen, moment, where
+from ciao_kernel.commands.shared_arguments import (
+    add_job,
+    add_replica,
+    add_since,
+    chosen,
+    moment,
+    where,
+)
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica

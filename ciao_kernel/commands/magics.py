@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ciao_kernel.commands import Face, completion
-from ciao_kernel.commands.shared import add_output
+from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.table import Directive
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.describe import reported
-from ciao_kernel.commands.shared import add_output
+from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.delivery import imports
-from ciao_kernel.display.errors import spoken
+from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.display.lines import plain_text
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import numeric_types, parse, value_types
@@ -39,7 +39,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     given = functools.partial(_options, table=table)
     for entry in table.entries:
         names = [entry.option]
-        help_text = spoken(entry.help).replace("%", "%%")
+        help_text = for_terminal(entry.help).replace("%", "%%")
         if entry.name == "detach":
             names.insert(0, "-d")
         if isinstance(entry.kind, value_types.Flag):
@@ -82,7 +82,7 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     if parsed.spec.dryrun:
         if args.output == "json":
             raise UsageError("a dry run writes only text.", "Leave --output json out.")
-        display = _Written(face)
+        display = _NoticeWriter(face)
     entry = imports.entry_name(path)
     work = face.session.run_parsed(parsed, display, path.parent, entry=entry)
     result = await reported(work, args, face)
@@ -123,7 +123,7 @@ def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Fa
         )
 
 
-class _Written:
+class _NoticeWriter:
     """Writes notices as the output of a verb (:class:`ciao_kernel.plugins.Display`)."""
 
     def __init__(self, face: Face) -> None:
@@ -184,7 +184,7 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
 
 def _quoted(text: str, entry: Directive) -> str:
     """Quote a value, so that nothing in it is read as a comment or as another directive."""
-    if entry.adds_up or isinstance(entry.kind, value_types.Words):
+    if entry.repeatable or isinstance(entry.kind, value_types.Words):
         try:
             return " ".join(map(quote, words(text)))
         except ValueError:

@@ -7,6 +7,6 @@ directives come last. Names are compared like names of directives: ``onShutdown`
 """
 
 from ciao_kernel.config.settings import Settings, shown_name
-from ciao_kernel.config.sources import config_files, load, survey
+from ciao_kernel.config.sources import config_files, load, load_with_errors
 
-__all__ = ["Settings", "config_files", "load", "shown_name", "survey"]
+__all__ = ["Settings", "config_files", "load", "load_with_errors", "shown_name"]

@@ -33,13 +33,13 @@ def load(
     Raises:
         SettingError: A file cannot be read, or a name or value in one of the places is wrong.
     """
-    settings, faults = survey(files, environment)
+    settings, faults = load_with_errors(files, environment)
     if faults:
         raise faults[0]
     return settings
 
 
-def survey(
+def load_with_errors(
     files: Iterable[Path] | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[Settings, list[SettingError]]:
     """Read the settings like :func:`load`, but skip wrong places and return their errors.

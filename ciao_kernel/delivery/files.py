@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.ignore_files import Home
+from ciao_kernel.delivery.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import SourceFile
@@ -26,7 +26,7 @@ CACHES = frozenset(
 """Names that are never delivered with a folder: other machines create them again."""
 _ENVIRONMENT = "pyvenv.cfg"
 """File that marks a virtual environment, which works only in its original place."""
-_ANYWAY = "!"
+_FORCE_MARK = "!"
 _LINK = {
     errno.ENOENT: "it is a broken link",
     errno.ELOOP: "it is a link to itself",
@@ -103,13 +103,13 @@ class _Search:
     """Results of :meth:`_is_environment` by folder."""
 
     def __post_init__(self) -> None:
-        self._home = Home(self.folder)
+        self._ignore_files = IgnoreFiles(self.folder)
         self._origin = ""
 
     def take(self, word: str) -> None:
         """Find the files that one word names."""
-        anyway = word.startswith(_ANYWAY)
-        pattern = word.removeprefix(_ANYWAY)
+        anyway = word.startswith(_FORCE_MARK)
+        pattern = word.removeprefix(_FORCE_MARK)
         relative = PurePosixPath(pattern)
         if not pattern.strip():
             raise _refused("an empty name", "there is no such file")
@@ -156,7 +156,7 @@ class _Search:
                 f"%files names {pattern}, but every match is excluded by {self._origin}.",
                 "Name the files or folders that you need."
                 if whole
-                else f"Write %files={_ANYWAY}{quote(pattern)} to include it anyway.",
+                else f"Write %files={_FORCE_MARK}{quote(pattern)} to include it anyway.",
                 directive="files",
             )
         if not taken and len(going) < len(tops):
@@ -179,10 +179,10 @@ class _Search:
     def _below(self, top: Path, named: str, anyway: bool) -> Iterator[Path]:
         """Yield a file, or the files in a folder, without caches and excluded files."""
         if not top.is_dir():
-            if not self._stays(top, named, anyway):
+            if not self._is_excluded(top, named, anyway):
                 yield top
             return
-        if self._stays(top, named, anyway, "/"):
+        if self._is_excluded(top, named, anyway, "/"):
             return
         for parent, folders, names in os.walk(top, onerror=self._closed):
             if _ENVIRONMENT in names:
@@ -192,13 +192,13 @@ class _Search:
             for path in (Path(parent, name) for name in sorted(folders) if name not in CACHES):
                 if path.is_symlink():
                     self._links.append(path.relative_to(self.folder).as_posix())
-                elif not self._stays(path, named, anyway, "/"):
+                elif not self._is_excluded(path, named, anyway, "/"):
                     inside.append(path.name)
             folders[:] = inside
             for file in (Path(parent, name) for name in sorted(names) if name not in CACHES):
                 # Emacs marks an open file with a broken link whose name begins with ".#".
                 passing = file.suffix in (".pyc", ".pyo") or file.name.startswith(".#")
-                if not passing and not self._stays(file, named, anyway):
+                if not passing and not self._is_excluded(file, named, anyway):
                     yield file
 
     def _in_environment(self, path: Path) -> bool:
@@ -211,12 +211,12 @@ class _Search:
             self._environments[folder] = os.access(folder / _ENVIRONMENT, os.F_OK)
         return self._environments[folder]
 
-    def _stays(self, path: Path, named: str, anyway: bool, end: str = "") -> bool:
+    def _is_excluded(self, path: Path, named: str, anyway: bool, end: str = "") -> bool:
         """Return whether a path is excluded; if it is, record it for a note."""
         if anyway:
             return False
         name = path.relative_to(self.folder).as_posix()
-        if origin := self._home.keeps(name, folder=bool(end), named=named):
+        if origin := self._ignore_files.excluded_by(name, folder=bool(end), named=named):
             self._origin = origin
             self._stay.setdefault(origin, []).append(name + end)
         return bool(origin)
@@ -258,7 +258,7 @@ class _Search:
             raise _refused(
                 path,
                 secret,
-                f"To include it anyway, write %files={_ANYWAY}{quote(path)}"
+                f"To include it anyway, write %files={_FORCE_MARK}{quote(path)}"
                 + ("." if alone else "; to exclude it, add it to .gitignore.")
                 + " On a cluster, use %envsecret for passwords.",
             )

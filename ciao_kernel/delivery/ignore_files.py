@@ -58,9 +58,13 @@ class Ignored:
                 not count.
         """
         levels = list(_levels(path, named))
-        return self._stays(levels) if self.back else any(self._stays([one]) for one in levels)
+        return (
+            self._is_excluded(levels)
+            if self.back
+            else any(self._is_excluded([one]) for one in levels)
+        )
 
-    def _stays(self, levels: Sequence[str]) -> bool:
+    def _is_excluded(self, levels: Sequence[str]) -> bool:
         found = False
         for rule in self.rules:
             if any(map(rule.pattern.fullmatch, levels)):
@@ -73,7 +77,7 @@ class Ignored:
         return said and not self(path)
 
 
-class Home:
+class IgnoreFiles:
     """All ignore files of the three kinds that apply to a folder, read when they are needed.
 
     Those of git apply from the top of the repository down, the others only in the folder itself.
@@ -95,7 +99,7 @@ class Home:
         self._rules: dict[Path, tuple[_Rule, ...]] = {}
         self._known: dict[tuple[str, str], str] = {}
 
-    def keeps(self, path: str, *, folder: bool = False, named: str = "") -> str:
+    def excluded_by(self, path: str, *, folder: bool = False, named: str = "") -> str:
         """Return the ignore file that excludes a path; "" if none does.
 
         Args:

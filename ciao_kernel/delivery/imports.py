@@ -17,7 +17,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel.delivery import files, secret_files
-from ciao_kernel.delivery.ignore_files import Home
+from ciao_kernel.delivery.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Source, SourceFile
@@ -100,8 +100,8 @@ class _Imports:
     """Folders with modules that an installed package hides."""
 
     @cached_property
-    def _home(self) -> Home:
-        return Home(self.folder)
+    def _ignore_files(self) -> IgnoreFiles:
+        return IgnoreFiles(self.folder)
 
     def follow(self, code: str) -> None:
         """Find the modules that a program imports, and the modules that those import."""
@@ -199,7 +199,7 @@ class _Imports:
 
     def _add_of_package(self, file: Path, package: str) -> None:
         path = file.relative_to(self.folder)
-        if origin := self._home.keeps(path.as_posix(), named=package):
+        if origin := self._ignore_files.excluded_by(path.as_posix(), named=package):
             name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
             self._excluded[name] = file, origin
         else:

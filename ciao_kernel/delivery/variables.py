@@ -1,6 +1,7 @@
 """Write the notebook's variables that ``%input`` names to files for a job.
 
-The session calls :func:`deliver` before it creates anything; completion calls :func:`travelling`.
+The session calls :func:`deliver` before it creates anything; completion calls
+:func:`storable_names`.
 The type of a value determines its file format, so that the program reads it back with one call.
 pandas, numpy and the frameworks are imported only for values of their types.
 """
@@ -40,7 +41,7 @@ _FORMS = {
 }
 """File suffix by package and name of a type."""
 
-_WAYS = {
+_CONVERSIONS = {
     "to_pandas": "{}.to_pandas()",
     "toarray": "{}.toarray()",
     "numpy": "{}.numpy()",
@@ -84,7 +85,7 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
     return replace(source, files=tuple(files[path] for path in sorted(files)))
 
 
-def travelling(variables: Mapping[str, Any]) -> Iterator[str]:
+def storable_names(variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of variables whose types can be stored. Their values are not inspected."""
     for name, value in list(variables.items()):
         if _form(type(value)):
@@ -254,7 +255,7 @@ def _instead(place: str, kind: type, within: bool) -> str:
     form = _form(kind)
     if form not in ("", "json"):
         return "Make it a separate variable, and name that too"
-    way = next((way for has, way in _WAYS.items() if hasattr(kind, has)), "")
+    way = next((way for has, way in _CONVERSIONS.items() if hasattr(kind, has)), "")
     if form or issubclass(kind, PurePath | Number):
         way = "float({})" if kind.__name__ == "longdouble" else "str({})"
     if not way:

@@ -16,7 +16,7 @@ of red is readable on both."""
 _OPTIONS = re.compile(r"%(context|namespace)=")
 
 
-def spoken(text: str) -> str:
+def for_terminal(text: str) -> str:
     """Write commands as they are typed in a terminal: most texts are written for a notebook."""
     return _OPTIONS.sub(r"--\1 ", text.replace("`%ciao ", "`ciao "))
 

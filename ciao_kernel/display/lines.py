@@ -147,7 +147,7 @@ class Batcher:
         self._pending: list[Output] = []
         self._fresh = 0
         self._missing: dict[Replica, int] = {}
-        self._full_said = False
+        self._limit_reported = False
 
     def __bool__(self) -> bool:
         return bool(self._pending)
@@ -183,7 +183,7 @@ class Batcher:
         if self._left > 0 and room < min(needed, self._burst / 8):
             return ""  # More fits a little later.
         if self._left <= 0:
-            return self._nothing()
+            return self._drop_pending()
         room = min(room, self._left)
         if needed > room:
             self._cut(int(room))
@@ -202,13 +202,13 @@ class Batcher:
         """Return the bytes of a line's prefix and end."""
         return _wire_size(self._prefixer.prefix(replica)) + 2
 
-    def _nothing(self) -> str:
+    def _drop_pending(self) -> str:
         for one in self._pending:
             self.counts[one.replica].left_out += one.lines
         self._pending, self._fresh, self._missing = [], 0, {}
-        if self._full_said:
+        if self._limit_reported:
             return ""
-        self._full_said = True
+        self._limit_reported = True
         return "… output limit reached; the rest is in the log files in the table …\n"
 
     def _cut(self, room: int) -> None:

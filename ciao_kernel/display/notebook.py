@@ -114,10 +114,10 @@ class NotebookDisplay:
         self._safely(lambda: self._draw(update=True))
         name = self._table.job.name
         self._table, self._ended = None, self._table
-        self._unsent += self._batcher.take(last=True) + self._closing_words(name)
+        self._unsent += self._batcher.take(last=True) + self._closing_text(name)
         picture, self._picture = self._picture, None
         if picture is not None:
-            self._unsent += picture.closing_words()
+            self._unsent += picture.closing_text()
         self._send()
         if picture is not None:
             try:
@@ -126,7 +126,7 @@ class NotebookDisplay:
                 _log.exception("the curves of %s could not be drawn", name)
                 self._publisher.stream(f"The curves could not be drawn: {fault!r}\n")
 
-    def _closing_words(self, job: str) -> str:
+    def _closing_text(self, job: str) -> str:
         counts = self._batcher.counts.values()
         lines = sum(count.lines for count in counts)
         left_out = sum(count.left_out for count in counts)
@@ -163,7 +163,7 @@ class NotebookDisplay:
 
     def _draw_if_due(self) -> None:
         assert self._table is not None
-        stale = self._dirty or self._table.moving()
+        stale = self._dirty or self._table.is_changing()
         pause = self._draw_pause if self._dirty else max(self._draw_pause, 1.0)
         if stale and time.monotonic() - self._drawn >= pause:
             self._draw(update=True)

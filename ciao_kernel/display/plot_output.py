@@ -52,9 +52,9 @@ class PlotOutput:
         self._pause = max(_TICK, size / self._rate, (self._drawn - began) / _SHARE)
         return size
 
-    def closing_words(self) -> str:
+    def closing_text(self) -> str:
         """Return the final lines. Front ends that never replace an output show only these."""
-        return self.plot.summary() + self.plot.closing_words()
+        return self.plot.summary() + self.plot.closing_text()
 
     async def keep(self) -> None:
         """Draw the final curves.

@@ -36,7 +36,7 @@ class Plot(Protocol):
     def summary(self) -> str:
         """Return a short text with line feeds for cells that never replace what they show."""
 
-    def closing_words(self) -> str:
+    def closing_text(self) -> str:
         """Return remarks with line feeds about lines and metrics that are missing, or ""."""
 
 

@@ -117,9 +117,9 @@ class Table:
         logs = sorted({one.log.rpartition("/")[0] for one in known if one.log})
         return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
 
-    def moving(self) -> bool:
+    def is_changing(self) -> bool:
         """Return whether a displayed rate would change even without new lines."""
-        return any(rate.moving for rate in self._drawn)
+        return any(rate.is_changing for rate in self._drawn)
 
     def _rate(self, replica: Replica) -> _Rate:
         return self._rates.setdefault(replica, _Rate(self._clock))
@@ -167,7 +167,7 @@ class _Rate:
         return sum(lines for _, lines in self._marks) / span
 
     @property
-    def moving(self) -> bool:
+    def is_changing(self) -> bool:
         """Return whether some counted lines will soon be too old."""
         return bool(self._marks)
 

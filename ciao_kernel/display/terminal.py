@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.errors import colored, spoken, uncolored
+from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain_text
 from ciao_kernel.display.plotting import Plot, plot_of
 from ciao_kernel.display.table import Table, columns
@@ -51,7 +51,7 @@ def uses_color(settings: Settings, stream: TextIO) -> bool:
 def show_error(error: CiaoError, settings: Settings) -> None:
     """Write an error to standard error."""
     lines = colored(error) if uses_color(settings, sys.stderr) else uncolored(error)
-    print(spoken("\n".join(lines)), file=sys.stderr, flush=True)
+    print(for_terminal("\n".join(lines)), file=sys.stderr, flush=True)
 
 
 class TerminalDisplay:
@@ -95,7 +95,7 @@ class TerminalDisplay:
     def show(self, event: Event) -> None:
         """Show an event. Lines are written at once, or in a terminal with the next few lines."""
         if isinstance(event, Notice):
-            text = f"{plain_text(spoken(event.text))}\n"
+            text = f"{plain_text(for_terminal(event.text))}\n"
             if self._stream.isatty():
                 self._print(text)
             else:
@@ -126,13 +126,13 @@ class TerminalDisplay:
             width = self._live.console.width
             self._live.update(_drawing(table, _lines(plot), width, last=True), refresh=True)
             self.close()
-            places = _places(table) + (plot.closing_words() if plot else "")
+            places = _places(table) + (plot.closing_text() if plot else "")
             self._stream.write(plain_text(places))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
             lines = [table.title(), columns(table.grid()), place]
-            lines += [*_lines(plot), *([plot.closing_words()] if plot else [])]
+            lines += [*_lines(plot), *([plot.closing_text()] if plot else [])]
             text = plain_text("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
 

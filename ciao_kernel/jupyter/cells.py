@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ciao_kernel.magics.completion import Completion
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
-    from ciao_kernel.session.left_running import Earlier
+    from ciao_kernel.session.left_running import LeftRunning
     from ciao_kernel.session.session import Session
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def session(words: list[str] | None = None) -> Session:
     except SettingError:
         if not words or words[0] not in WITHOUT_SETTINGS:
             raise
-        return _new_session(config.survey()[0])
+        return _new_session(config.load_with_errors()[0])
 
 
 @functools.cache
@@ -108,16 +108,16 @@ def _in_a_kernel() -> bool:
 
 
 def _label() -> str:
-    from ciao_kernel.session.owner import me
+    from ciao_kernel.session.owner import current_user
 
-    return f"{me()} kernel {os.getpid()}"
+    return f"{current_user()} kernel {os.getpid()}"
 
 
 @functools.cache
-def _earlier() -> Earlier:
-    from ciao_kernel.session.left_running import Earlier
+def _left_running() -> LeftRunning:
+    from ciao_kernel.session.left_running import LeftRunning
 
-    return Earlier(_label())
+    return LeftRunning(_label())
 
 
 async def close() -> None:
@@ -153,7 +153,7 @@ async def run_job(
     Raises:
         CiaoError: Same errors as :meth:`Session.run`.
     """
-    async with _earlier().told(session, display):
+    async with _left_running().reported(session, display):
         return await session.run(code, display, here(), variables=variables)
 
 
@@ -167,7 +167,7 @@ async def run_command(
     """
     from ciao_kernel.commands import Face, execute
 
-    async with _earlier().told(session, display, words):
+    async with _left_running().reported(session, display, words):
         return await execute(words, Face(session, display, write, here()))
 
 
@@ -182,12 +182,12 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     if "%" not in code:
         return None
     from ciao_kernel.delivery import secret_files
-    from ciao_kernel.delivery.variables import travelling
+    from ciao_kernel.delivery.variables import storable_names
     from ciao_kernel.magics import completion
 
     with log.ignored(_log, _HELP):  # then IPython answers the key
         # In and Out are IPython's own lists of cells and results.
-        names = (name for name in travelling(variables) if name not in ("In", "Out"))
+        names = (name for name in storable_names(variables) if name not in ("In", "Out"))
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
         )

@@ -101,7 +101,7 @@ def _watch_shutdown(kernel: Any) -> None:
         from ciao_kernel.jupyter import shutdown
 
         shutdown.lifetime.end()
-        await shutdown.lifetime.settled(shutdown.LAST_WORK)
+        await shutdown.lifetime.wait_until_idle(shutdown.MAX_SHUTDOWN_DELAY)
         reply = theirs(restart)
         return await reply if inspect.isawaitable(reply) else reply
 
@@ -197,7 +197,7 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
             done.set_exception(KeyboardInterrupt())
 
     # An interrupt may begin a shutdown, which must wait for the clean-up.
-    with shutdown.lifetime.held():
+    with shutdown.lifetime.delay_shutdown():
         try:
             # The context identifies the cell that the output belongs to.
             loop.call_soon_threadsafe(start, context=contextvars.copy_context())

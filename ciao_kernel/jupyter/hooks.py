@@ -80,7 +80,7 @@ class CellError(Exception):
     """Error of a job cell or a command, as ``post_run_cell`` receives it."""
 
 
-def expanded(line: str, variables: Mapping[str, Any]) -> str:
+def expand_variables(line: str, variables: Mapping[str, Any]) -> str:
     """Replace ``$name`` and ``{expression}`` as in the line of any magic; a wrong one is kept.
 
     The command after ``--`` is not changed: its braces and dollars are for a replica's shell.

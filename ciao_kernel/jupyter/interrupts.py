@@ -33,11 +33,11 @@ class RunningCells:
 
     def __init__(self, terminated: Callable[[], Any]) -> None:
         self._terminated = terminated
-        self.on_main: dict[str, Any] | None = None
+        self.main_request: dict[str, Any] | None = None
         """The request of the job cell on the main thread; None if no job runs there."""
         self._main_task: asyncio.Task[Any] | None = None
         self._interrupted = False
-        self._in_line: set[asyncio.Task[Any]] = set()
+        self._waiting: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
         self._elsewhere: set[asyncio.Task[Any]] = set()
         self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
@@ -52,11 +52,11 @@ class RunningCells:
         Raises:
             ValueError: The current thread is not the main thread, so it receives no signals.
         """
-        before = signal.signal(signal.SIGINT, self._collected)
+        before = signal.signal(signal.SIGINT, self._on_sigint)
         self._interrupted = False
         return before
 
-    def _collected(self, *_: Any) -> None:
+    def _on_sigint(self, *_: Any) -> None:
         """Handle SIGINT."""
         self._interrupted = True
         if self._main_task is not None:
@@ -70,22 +70,22 @@ class RunningCells:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     @contextlib.contextmanager
-    def raising(self, *, anew: bool = False) -> Iterator[None]:
+    def raising(self, *, ignore_earlier: bool = False) -> Iterator[None]:
         """Let SIGINT raise KeyboardInterrupt, as plain code expects.
 
         Args:
-            anew: Ignore an interrupt that came before: it has stopped the job of this cell.
+            ignore_earlier: Ignore an interrupt that came before: it has stopped this cell's job.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            if self._interrupted and not anew:
+            if self._interrupted and not ignore_earlier:
                 raise KeyboardInterrupt
             yield
         finally:
-            signal.signal(signal.SIGINT, self._collected)
+            signal.signal(signal.SIGINT, self._on_sigint)
 
     @contextlib.contextmanager
     def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
@@ -99,8 +99,8 @@ class RunningCells:
                 with self._lock:
                     self._elsewhere.discard(task)
             return
-        self._main_task, self.on_main = task, request
-        waiting, self._in_line = self._in_line, set()
+        self._main_task, self.main_request = task, request
+        waiting, self._waiting = self._waiting, set()
         for one in waiting:
             one.cancel()
         if self._interrupted:
@@ -112,28 +112,28 @@ class RunningCells:
         try:
             yield
         finally:
-            self._main_task = self.on_main = None
+            self._main_task = self.main_request = None
             if before is signal.SIG_DFL:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def cancel_elsewhere(self) -> None:
+    def cancel_other_threads(self) -> None:
         """Cancel the jobs on other threads."""
-        for task in self._heard_elsewhere():
+        for task in self._tasks_of_other_threads():
             with contextlib.suppress(RuntimeError):  # its subshell was just deleted
                 self._cancel(task)
 
     async def end(self, within: float) -> None:
         """Cancel the cells of all jobs, and wait at most this many seconds for their end."""
-        self.cancel_elsewhere()
+        self.cancel_other_threads()
         if (task := self._main_task) is not None:
             self._cancel(task)
         until = time.monotonic() + within
-        while self._heard_elsewhere() or self._main_task is not None:
+        while self._tasks_of_other_threads() or self._main_task is not None:
             if time.monotonic() > until:
                 return
             await asyncio.sleep(0.02)
 
-    def _heard_elsewhere(self) -> set[asyncio.Task[Any]]:
+    def _tasks_of_other_threads(self) -> set[asyncio.Task[Any]]:
         """Return the tasks of other threads; those of a deleted subshell ended with its loop."""
         with self._lock:
             self._elsewhere = {one for one in self._elsewhere if not one.get_loop().is_closed()}
@@ -147,16 +147,16 @@ class RunningCells:
         """
         task = asyncio.current_task()
         assert task is not None
-        if self.on_main is not None:
+        if self.main_request is not None:
             return False
-        self._in_line.add(task)
+        self._waiting.add(task)
         try:
             await lock.acquire()
         except asyncio.CancelledError:
-            if task in self._in_line:
+            if task in self._waiting:
                 raise
             task.uncancel()  # A job has begun.
             return False
         finally:
-            self._in_line.discard(task)
+            self._waiting.discard(task)
         return True

@@ -20,7 +20,7 @@ from typing import Any
 
 from ciao_kernel import __version__, log
 from ciao_kernel.jupyter import messages
-from ciao_kernel.jupyter.hooks import Hooks, expanded
+from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
@@ -74,7 +74,7 @@ class CiaoKernel(AnsweringKernel):
             if (arguments := _arguments(code)) is not None or _is_job(code):
                 # A command without history is a user's question; a job would be forgotten.
                 if silent or (arguments is None and not store_history):
-                    return self._not_run(silent, parent)
+                    return self._refuse(silent, parent)
                 hooks = Hooks(self.shell, code, store_history, cell_id, cell_meta)
                 return await self._run_cell(hooks, arguments, user_expressions or {}, parent)
             with self._cells.raising():
@@ -96,7 +96,7 @@ class CiaoKernel(AnsweringKernel):
             _log.exception("the request of a cell failed")
             return self._reply(messages.fault(), parent)
 
-    def _not_run(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
+    def _refuse(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
         """Refuse a request that front-ends and SoS send as a probe: a job must not start.
 
         The sender must not believe that a job has succeeded, so the reply is an error. It is shown
@@ -124,19 +124,19 @@ class CiaoKernel(AnsweringKernel):
         with self._cells.raising():  # this is the user's code
             hooks.before()
             if arguments is not None:
-                arguments = expanded(arguments, self.shell.user_ns)
+                arguments = expand_variables(arguments, self.shell.user_ns)
         if store_history:
             self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
         task = asyncio.get_running_loop().create_task(self._run(code, arguments, parent))
         with self._cells.running(task, parent):
-            self._let_quick_ones_pass()
+            self._answer_queued_requests()
             try:
                 outcome = await task
             except asyncio.CancelledError:
                 outcome = messages.interrupted()  # cancelled before the task's first step
         if store_history:
             self.shell.execution_count += 1
-        with self._cells.raising(anew=True):
+        with self._cells.raising(ignore_earlier=True):
             hooks.after(outcome)
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
@@ -228,20 +228,20 @@ class CiaoKernel(AnsweringKernel):
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Interrupt by message; this also stops jobs on subshells, which SIGINT never reaches."""
         try:
-            self._cells.cancel_elsewhere()
+            self._cells.cancel_other_threads()
         finally:
             await super().interrupt_request(stream, ident, parent)
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
         """Shut down: jobs that may outlive this kernel keep running, others are stopped first."""
-        await self._wind_up()
+        await self._end_cells()
         reply = super().do_shutdown(restart)
         if inspect.isawaitable(reply):
             reply = await reply
         result: dict[str, Any] = reply
         return result
 
-    async def _wind_up(self) -> None:
+    async def _end_cells(self) -> None:
         """Tell jobs that the last interrupt began a shutdown, and wait for the end of their cells.
 
         Runs in the control thread on a shutdown, in the main thread on SIGTERM.
@@ -249,9 +249,9 @@ class CiaoKernel(AnsweringKernel):
         from ciao_kernel.jupyter import cells, shutdown
 
         shutdown.lifetime.end()
-        until = time.monotonic() + shutdown.LAST_WORK
-        await self._cells.end(shutdown.LAST_WORK)
-        await shutdown.lifetime.settled(until - time.monotonic())
+        until = time.monotonic() + shutdown.MAX_SHUTDOWN_DELAY
+        await self._cells.end(shutdown.MAX_SHUTDOWN_DELAY)
+        await shutdown.lifetime.wait_until_idle(until - time.monotonic())
         # Connections belong to the main loop, which the user's code may block.
         closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
         with log.ignored(_log, "closing the connections"):
@@ -263,7 +263,7 @@ class CiaoKernel(AnsweringKernel):
 
         async def end() -> None:
             try:
-                await self._wind_up()
+                await self._end_cells()
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.kill(os.getpid(), signal.SIGTERM)

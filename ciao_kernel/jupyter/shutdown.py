@@ -40,8 +40,8 @@ class Lifetime:
         self._ending.set()
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Make :meth:`settled` wait for the end of the body. May be called from any thread."""
+    def delay_shutdown(self) -> Iterator[None]:
+        """Let :meth:`wait_until_idle` wait for the end of the body; for any thread."""
         with self._lock:
             self._holds += 1
         try:
@@ -50,13 +50,13 @@ class Lifetime:
             with self._lock:
                 self._holds -= 1
 
-    async def settled(self, within: float) -> None:
-        """Wait at most this many seconds until nothing is :meth:`held`."""
+    async def wait_until_idle(self, within: float) -> None:
+        """Wait at most this many seconds until nothing is :meth:`delay_shutdown`."""
         until = time.monotonic() + within
         while self._holds and time.monotonic() < until:
             await asyncio.sleep(0.02)
 
-    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
         """Return whether a shutdown begins within this many seconds, or is ``known`` after them."""
         if "RESPONSE_ADDRESS" in os.environ:
             heard = _first_process() in self._INITS
@@ -88,6 +88,6 @@ def _first_process() -> str:
 lifetime = Lifetime()
 """Lifetime of this process; the kernel ends it."""
 
-LAST_WORK = 5.0
+MAX_SHUTDOWN_DELAY = 5.0
 """Seconds that a shutdown waits at most for deletions that no other process would do;
 jupyter_client kills a kernel that takes longer."""

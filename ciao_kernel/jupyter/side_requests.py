@@ -26,7 +26,7 @@ _QUICK = {
 }
 """Requests that are answered while a job runs."""
 
-_displaced: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
+_previous_requests: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
     "displaced", default=None
 )
 """Set while a request is answered during a job: the request that was handled before it."""
@@ -39,19 +39,19 @@ _Kernel: Any = kernelbase.Kernel
 class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
     """ipykernel's IPython kernel, which answers quick requests while a job runs.
 
-    A subclass sets ``_cells``, and calls :meth:`_let_quick_ones_pass` when a job begins.
+    A subclass sets ``_cells``, and calls :meth:`_answer_queued_requests` when a job begins.
     """
 
     _cells: RunningCells
 
     def pre_handler_hook(self) -> None:
         """Prepare a request, but leave SIGINT to the job if this request is answered during one."""
-        if _displaced.get() is None:
+        if _previous_requests.get() is None:
             super().pre_handler_hook()
 
     def post_handler_hook(self) -> None:
         """Undo :meth:`pre_handler_hook`."""
-        if _displaced.get() is None:
+        if _previous_requests.get() is None:
             super().post_handler_hook()
 
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
@@ -65,46 +65,48 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
             finally:
                 lock.release()
         else:
-            await self._answer_beside(msg)
+            await self._answer_during_job(msg)
 
     def schedule_dispatch(self, dispatch: Any, *args: Any) -> None:
         """Handle a message (ipykernel 6) like :meth:`shell_main`."""
-        if self._cells.on_main is not None and self._is_quick(dispatch, args):
-            self.io_loop.add_callback(self._answer_beside, args[0])
+        if self._cells.main_request is not None and self._is_quick(dispatch, args):
+            self.io_loop.add_callback(self._answer_during_job, args[0])
         else:
             super().schedule_dispatch(dispatch, *args)
 
-    def _let_quick_ones_pass(self) -> None:
+    def _answer_queued_requests(self) -> None:
         """Answer quick requests that came before the job began and wait for it (ipykernel 6)."""
         queue = getattr(self, "msg_queue", None)
-        if queue is None or self._cells.on_main is None:
+        if queue is None or self._cells.main_request is None:
             return
         for number, dispatch, args in [queue.get_nowait() for _ in range(queue.qsize())]:
             if self._is_quick(dispatch, args):
-                self.io_loop.add_callback(self._answer_beside, args[0])
+                self.io_loop.add_callback(self._answer_during_job, args[0])
             else:
                 queue.put_nowait((number, dispatch, args))
 
     def _is_quick(self, dispatch: Any, args: tuple[Any, ...]) -> bool:
         return dispatch == self.dispatch_shell and _message_type(args[0]) in _QUICK
 
-    async def _answer_beside(self, frames: Any) -> None:
+    async def _answer_during_job(self, frames: Any) -> None:
         context = contextvars.copy_context()
-        context.run(_displaced.set, [])
-        await asyncio.get_running_loop().create_task(self._dispatch_beside(frames), context=context)
+        context.run(_previous_requests.set, [])
+        await asyncio.get_running_loop().create_task(
+            self._dispatch_during_job(frames), context=context
+        )
 
-    async def _dispatch_beside(self, frames: Any) -> None:
+    async def _dispatch_during_job(self, frames: Any) -> None:
         await self.dispatch_shell(frames)
         # Nothing else has run since dispatch_shell called set_parent: no quick handler awaits.
-        for ident, parent in (_displaced.get() or [])[:1]:
+        for ident, parent in (_previous_requests.get() or [])[:1]:
             _Kernel.set_parent(self, ident, parent, channel="shell")
-        if (cell := self._cells.on_main) is not None:
+        if (cell := self._cells.main_request) is not None:
             # The request's own "idle" would show the kernel as idle.
             self._publish_status("busy", "shell", parent=cell)
 
     def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
         """Set the current request; output that is printed during a job still belongs to the job."""
-        displaced = _displaced.get()
+        displaced = _previous_requests.get()
         if displaced is None:
             super().set_parent(ident, parent, channel)
         else:

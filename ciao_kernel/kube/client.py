@@ -18,11 +18,11 @@ from urllib.parse import urlencode
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
-from ciao_kernel.kube import answers
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
-from ciao_kernel.kube.answers import Object as Object
-from ciao_kernel.kube.answers import refused as refused
 from ciao_kernel.kube.connections import Connections
+from ciao_kernel.kube.responses import Object as Object
+from ciao_kernel.kube.responses import refused as refused
 
 if TYPE_CHECKING:
     import aiohttp
@@ -53,7 +53,7 @@ class Client:
     ) -> None:
         self.connections = Connections(access, reload, self.forget)
         self.patience = patience
-        self.trouble = ""
+        self.retry_reason = ""
         """Reason of the last retry; a caller that waits long can show it to the user."""
         self._known: dict[str, tuple[float, Object]] = {}
 
@@ -97,7 +97,7 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise answers.away(error, self.access)[0] from None  # error may quote a password
+            raise responses.away(error, self.access)[0] from None  # error may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data
@@ -119,12 +119,12 @@ class Client:
             self._known[key] = time.monotonic() + _KNOWN, found
         return found
 
-    def keep(self, key: str, found: Object, seconds: float) -> None:
+    def cache_set(self, key: str, found: Object, seconds: float) -> None:
         """Cache a caller's result for some seconds, or until :meth:`forget`."""
         self._known[key] = time.monotonic() + seconds, found
 
-    def kept(self, key: str) -> Object | None:
-        """Return what :meth:`keep` stored; None if it is missing or expired."""
+    def cache_get(self, key: str) -> Object | None:
+        """Return what :meth:`cache_set` stored; None if it is missing or expired."""
         until, found = self._known.get(key, (0.0, {}))
         return found if until > time.monotonic() else None
 
@@ -164,8 +164,10 @@ class Client:
             if there is None:
                 raise
             found = there
-        if not dry_run and not answers.part(found, "metadata").get("uid"):
-            raise ClusterFault(f"{path} answered with an object that has no uid.", answers.BETWEEN)
+        if not dry_run and not responses.part(found, "metadata").get("uid"):
+            raise ClusterFault(
+                f"{path} answered with an object that has no uid.", responses.PROXY_HINT
+            )
         return found
 
     async def _ours(self, path: str, body: Object) -> Object | None:
@@ -175,7 +177,7 @@ class Client:
             found = await self.get(path) if ours else {}
         except (Refused, ClusterFault):
             return None
-        theirs = answers.part(answers.part(found, "metadata"), "annotations")
+        theirs = responses.part(responses.part(found, "metadata"), "annotations")
         return found if ours and ours.items() <= theirs.items() else None
 
     async def post(self, path: str, body: Object) -> Object:
@@ -200,7 +202,7 @@ class Client:
         try:
             await self._call("DELETE", path, {}, options)
         except Refused as error:
-            if error.code != 404 and not answers.is_another(error):
+            if error.code != 404 and not responses.is_uid_conflict(error):
                 raise
 
     async def _call(
@@ -223,34 +225,34 @@ class Client:
             shown = self.access
             try:
                 async with self.request(method, path, query, body, kind, timeout) as answer:
-                    data = await answers.body(answer)
+                    data = await responses.body(answer)
                     if answer.status < 300:
-                        return answers.object_of(data, path)
+                        return responses.object_of(data, path)
                     refusal = refused(answer.status, data, path)
                     if answer.status == 401:
                         if renewed:
-                            raise answers.not_believed(refusal, self.access)
+                            raise responses.credentials_rejected(refusal, self.access)
                         renewed = True
                         await self.renew(shown)
                         continue
-                    if not answers.passes(refusal):
-                        if answer.status < 400 or answers.is_page(data):
+                    if not responses.passes(refusal):
+                        if answer.status < 400 or responses.is_page(data):
                             location = answer.headers.get("Location", "")
-                            raise answers.no_api(answer.status, data, path, location)
+                            raise responses.not_an_api_server(answer.status, data, path, location)
                         raise refusal
                     if answer.status != 429:
                         uncertain()  # a gateway may answer 504 although the request was done
-                    again = answers.retry_after(answer)
+                    again = responses.retry_after(answer)
                     fault: Exception = refusal
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if answers.refuses_us(error, shown) and not renewed:
+                if responses.is_certificate_rejected(error, shown) and not renewed:
                     renewed = True
                     await self.renew(shown)
                     continue
                 uncertain()
-                fault, worth = answers.away(error, self.access)
+                fault, worth = responses.away(error, self.access)
                 patience = min(self.patience, worth)
-            self.trouble = str(fault)
+            self.retry_reason = str(fault)
             _log.info("%s %s is repeated: %s", method, path, fault)
             pause = again or wait * (0.5 + random.random())
             if time.monotonic() + pause - began > patience:
@@ -299,7 +301,7 @@ class Client:
                 _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
                 if isinstance(error, ValueError) and not isinstance(error, OSError):
                     # The error may quote a password. An OSError is one of a certificate.
-                    raise answers.away(error, self.access)[0] from None
+                    raise responses.away(error, self.access)[0] from None
                 raise
             seconds = time.monotonic() - began
             _log.debug("%s %s: %d in %.3f s", method, shown, answer.status, seconds)

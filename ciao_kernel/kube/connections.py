@@ -69,7 +69,7 @@ class Connections:
         Raises:
             ClusterFault: The certificates cannot be used.
         """
-        await self._ahead()
+        await self._renew_before_expiry()
         async with self._opening:
             if self._pool is None:
                 self._pool = await self.open()
@@ -83,7 +83,7 @@ class Connections:
         Raises:
             ClusterFault: The certificates cannot be used.
         """
-        await self._ahead()
+        await self._renew_before_expiry()
         shown = self.access
         try:
             return shown.connections()
@@ -120,7 +120,7 @@ class Connections:
             self._renewed()
             await self._retire()
 
-    async def _ahead(self) -> None:
+    async def _renew_before_expiry(self) -> None:
         """Renew credentials that expire soon, before the server refuses them.
 
         There is one attempt, and only one request waits for it. If it fails, the old credentials

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import answers
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model.queries import Streams
 
@@ -67,12 +67,12 @@ async def execute(
                     continue
                 raise _refusal(error.status, path) from None
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if answers.refuses_us(error, shown) and not renewed:
+                if responses.is_certificate_rejected(error, shown) and not renewed:
                     await client.renew(shown)
                     continue
                 # The error itself may quote a password.
                 raise _cut(
-                    f"{client.access.source} does not answer: {answers.why(error)}"
+                    f"{client.access.source} does not answer: {responses.why(error)}"
                 ) from None
             async with channel:
                 return await _Run(channel, streams).run()

@@ -9,7 +9,7 @@ from ciao_kernel.kube.client import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ContainerInstance:
     """The newest instance in the pod's status.
 
     Args:
@@ -25,7 +25,7 @@ class Seen:
     before: str
 
 
-def seen(pod: Object, container: str) -> Seen | None:
+def seen(pod: Object, container: str) -> ContainerInstance | None:
     """Return the container's newest instance, or None if it was not started yet."""
     status = _status(pod, container)
     state = status.get("state") or {}
@@ -38,7 +38,11 @@ def seen(pod: Object, container: str) -> Seen | None:
         found, ended = state["terminated"].get("containerID") or status.get("containerID"), True
     else:  # the container waits for its next start; the log is still of the previous instance
         found, ended, before = before, True, ""
-    return Seen(str(found), number, ended, before if before != found else "") if found else None
+    return (
+        ContainerInstance(str(found), number, ended, before if before != found else "")
+        if found
+        else None
+    )
 
 
 def over(pod: Object, container: str) -> bool:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import sign_in
-from ciao_kernel.redaction import masked
+from ciao_kernel.kube import exec_plugin
+from ciao_kernel.redaction import mask
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
@@ -98,7 +98,7 @@ async def apply(paths: list[Path], context: str, configuration: Configuration) -
         if name not in known:
             raise _no_context(name, known, shown)
         loader = _loader(contents, name)
-        answer = await _sign_in(loader) if "exec" in loader._user else sign_in.Credential()
+        answer = await _sign_in(loader) if "exec" in loader._user else exec_plugin.Credential()
         pem = _taken(loader)
         if answer.certificate:
             loader.cert_file = loader.key_file = None  # otherwise the user's files would be read
@@ -214,9 +214,9 @@ def _forget_files() -> None:
         del known[content]
 
 
-async def _sign_in(loader: Any) -> sign_in.Credential:
+async def _sign_in(loader: Any) -> exec_plugin.Credential:
     """Run the user's plug-in, and pass its token to the loader."""
-    answer = await sign_in.run(
+    answer = await exec_plugin.run(
         loader._user.value["exec"], loader._cluster.value, Path(loader._user.path).parent
     )
     if answer.token:
@@ -232,4 +232,4 @@ async def _sign_in(loader: Any) -> sign_in.Credential:
 def first_line(error: Exception) -> str:
     """Return the library's message up to its first quotation, which may be a token."""
     first = (str(error).strip().splitlines() or [""])[0]
-    return masked(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__
+    return mask(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, refused
-from ciao_kernel.kube.progress import Gap, Lines
 from ciao_kernel.kube.replay import Mismatch, Replay
+from ciao_kernel.kube.resume_position import Gap, Lines
 
 if TYPE_CHECKING:
     import aiohttp
@@ -57,7 +57,7 @@ class LogRequest:
     Attributes:
         end: The end of the answer.
         refusal: The server's error, if it did not send a log.
-        fruitful: The answer had new lines.
+        has_new_lines: The answer had new lines.
         shown: The credentials that the server refused, after a 401.
     """
 
@@ -78,7 +78,7 @@ class LogRequest:
         self._pause = pause
         self.end = End.CUT
         self.refusal: Refused | None = None
-        self.fruitful = False
+        self.has_new_lines = False
         self.shown: Access | None = None
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
@@ -104,7 +104,7 @@ class LogRequest:
                 async with aclosing(self._pieces(answer)) as found:
                     async for pieces in found:
                         for piece in pieces:
-                            self.fruitful = True
+                            self.has_new_lines = True
                             yield piece
             self.end = End.WORDS if self.replay.broken else End.CLEAN
         except Mismatch:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import stamps
+from ciao_kernel.kube import timestamps
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.kube.instances import Seen, over, seen
+from ciao_kernel.kube.instances import ContainerInstance, over, seen
 from ciao_kernel.kube.log_request import End, LogRequest
-from ciao_kernel.kube.patience import Patience
-from ciao_kernel.kube.progress import Gap, Lines, Progress
 from ciao_kernel.kube.replay import Mode, Replay
+from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
+from ciao_kernel.kube.retry_limits import RetryLimits
 
 __all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
 
@@ -54,14 +54,14 @@ class _Instance:
 
     id: str
     number: int
-    progress: Progress = field(default_factory=Progress)
+    progress: ResumePosition = field(default_factory=ResumePosition)
     mode: Mode = Mode.COUNT
     complete: bool = False
     replaced: bool = False
     """A newer instance is known."""
     ended_by: Replay | None = None
     """The last answer, if it ended in order and no later answer contradicts it."""
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryLimits = field(default_factory=RetryLimits)
     wait: float = _FIRST_WAIT
 
 
@@ -104,7 +104,7 @@ class ContainerLog:
         self._pause = pause
         self._away = away
         self._uid = ""
-        self._begun_early: dict[str, Progress] = {}
+        self._begun_early: dict[str, ResumePosition] = {}
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Yield the log as it comes, until nothing more can come.
@@ -134,7 +134,7 @@ class ContainerLog:
                 if now.before and now.number - 1 > number:
                     return _Instance(now.before, now.number - 1)
                 early = self._begun_early.pop(now.id, None)
-                return _Instance(now.id, now.number, early or Progress())
+                return _Instance(now.id, now.number, early or ResumePosition())
             if over(pod, self._container):
                 return None
             await self._view.changed(within=_LOOK)
@@ -163,7 +163,9 @@ class ContainerLog:
             for piece in _give_up(one, f"the pod {self._name} was deleted"):
                 yield piece
 
-    async def _ask(self, one: _Instance, now: Seen) -> AsyncGenerator[Lines | Gap, None]:
+    async def _ask(
+        self, one: _Instance, now: ContainerInstance
+    ) -> AsyncGenerator[Lines | Gap, None]:
         """Send one request, and choose the next step from its end."""
         previous = now.id != one.id
         ended = previous or now.ended
@@ -173,9 +175,9 @@ class ContainerLog:
             async for piece in pieces:
                 yield piece
         end, replay = request.end, request.replay
-        if request.fruitful:
+        if request.has_new_lines:
             one.wait = _FIRST_WAIT
-            one.patience.anew()
+            one.patience.reset()
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
         if end not in _LOG_IS_GONE:
@@ -186,16 +188,16 @@ class ContainerLog:
             one.complete = True
         elif end is End.CLEAN:
             one.ended_by = replay
-            await self._status(one, _SOON if request.fruitful else _LATE)
+            await self._status(one, _SOON if request.has_new_lines else _LATE)
         elif self._hopeless(one, request, ended):
             words = request.refusal.message if request.refusal else "no answer"
             for piece in _give_up(one, f"the cluster does not return the log ({words})"):
                 yield piece
         elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
-            if mode is Mode.SEARCH and not replay.nearly:
+            if mode is Mode.SEARCH and not replay.partial_match:
                 # The log may belong to a newer instance that is not in the status yet.
                 await self._status(one, _LATE / 3)
-                one.mode = Mode.ANEW
+                one.mode = Mode.RESTART
             else:
                 one.mode = Mode.SEARCH
         elif end is not End.QUIET:
@@ -212,7 +214,7 @@ class ContainerLog:
         """
         end, refusal = request.end, request.refusal
         if end is End.AWAY or self._away() or (end in _SILENT and not ended):
-            one.patience.anew()
+            one.patience.reset()
             return False
         if not one.patience.over(end) or (refusal and refusal.code == 401):
             return False
@@ -231,7 +233,7 @@ class ContainerLog:
         replay = Replay(one.progress, one.mode, self._since)
         return LogRequest(self._client, self._path, query, replay, self._read_timeout, self._pause)
 
-    async def _replace(self, one: _Instance, now: Seen) -> None:
+    async def _replace(self, one: _Instance, now: ContainerInstance) -> None:
         """Note that a newer instance started, and move lines to it that belong to it.
 
         The kubelet is ahead of the API server: when asked for the log of the known instance, it
@@ -241,15 +243,19 @@ class ContainerLog:
         one.replaced, one.mode, one.ended_by = True, Mode.COUNT, None
         if first and first == one.progress.first:
             self._begun_early[now.id] = one.progress
-            one.progress = one.progress.before or Progress()
+            one.progress = one.progress.before or ResumePosition()
             one.complete = False
 
     async def _first_line(self, one: _Instance) -> bytes:
         """Return the head of the newest instance's first line; b"" if it is not available."""
-        query = {"container": self._container, "timestamps": "true", "limitBytes": str(stamps.HEAD)}
-        patience = Patience()
+        query = {
+            "container": self._container,
+            "timestamps": "true",
+            "limitBytes": str(timestamps.HEAD),
+        }
+        patience = RetryLimits()
         while self._pod() is not None:
-            progress = Progress()
+            progress = ResumePosition()
             replay = Replay(progress)
             request = LogRequest(self._client, self._path, query, replay, self._read_timeout, 0)
             async with aclosing(request.read()) as pieces:
@@ -259,7 +265,7 @@ class ContainerLog:
                 replay.finish()
                 return progress.first
             if request.end is End.AWAY or self._away():
-                patience.anew()
+                patience.reset()
             elif request.end not in (*_SILENT, End.UNWELL) or patience.over(request.end):
                 break
             await self._wait(one)
@@ -295,5 +301,5 @@ def _give_up(one: _Instance, why: str) -> list[Lines | Gap]:
     if one.ended_by is not None:  # it had ended, although no status of the container confirms it
         return one.ended_by.finish()
     last = one.progress.last
-    after = f"after {stamps.clock(last)} UTC" if last else "of its log"
+    after = f"after {timestamps.clock(last)} UTC" if last else "of its log"
     return [Gap(f"Lines {after} may be lost: {why}.")]

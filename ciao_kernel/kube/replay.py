@@ -9,7 +9,7 @@ So the next answer begins with delivered lines, and exactly these must be skippe
 - If it is not, the file was rotated, or the node's clock was changed. The next answer is searched
   for that line (:data:`Mode.SEARCH`).
 - If the line is not found, lines may be lost: this is reported, and all lines count as new
-  (:data:`Mode.ANEW`).
+  (:data:`Mode.RESTART`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from __future__ import annotations
 import enum
 from dataclasses import replace
 
-from ciao_kernel.kube import stamps
-from ciao_kernel.kube.progress import Gap, Lines, Progress
-from ciao_kernel.kube.stamps import HEAD, STAMP
+from ciao_kernel.kube import timestamps
+from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
+from ciao_kernel.kube.timestamps import HEAD, STAMP
 
 LONGEST = 1 << 20
 """Bytes of a piece: longer lines are delivered in pieces."""
@@ -33,7 +33,7 @@ class Mode(enum.Enum):
 
     COUNT = enum.auto()
     SEARCH = enum.auto()
-    ANEW = enum.auto()
+    RESTART = enum.auto()
 
 
 class Mismatch(Exception):
@@ -51,27 +51,30 @@ class Replay:
     Attributes:
         begun: A line has come, new or not.
         joined: The first new line was found; all following lines are new.
-        nearly: Only some of several equal last lines came; the next search expects this number.
+        partial_match: Only some of several equal last lines came; the next search expects
+            this number.
         words: Text that is not a log line: the kubelet's own text, sent with status 200.
         broken: This text came in place of a line; the rest of the answer is ignored.
     """
 
-    def __init__(self, progress: Progress, mode: Mode = Mode.COUNT, since: str = "") -> None:
+    def __init__(self, progress: ResumePosition, mode: Mode = Mode.COUNT, since: str = "") -> None:
         self.progress = progress
-        self._since = stamps.full(since) if since else b""
+        self._since = timestamps.full(since) if since else b""
         self.begun = False
         self._rest = b""
         self._held: list[bytes] = []
         self._seconds: dict[bytes, int] = {}
         self._seen = 0
-        self.joined = not progress.last or mode is Mode.ANEW
-        self._lost = mode is Mode.ANEW
+        self.joined = not progress.last or mode is Mode.RESTART
+        self._lost = mode is Mode.RESTART
         self._search = mode is Mode.SEARCH
-        self._owed = progress.sent
+        self._bytes_to_skip = progress.sent
         oldest = progress.since.encode()[:19]
         self._left = sum(n for second, n in progress.seconds.items() if second >= oldest)
-        self._limit = stamps.later(max(progress.last, progress.high), 2) if progress.last else b""
-        self.nearly = False
+        self._limit = (
+            timestamps.later(max(progress.last, progress.high), 2) if progress.last else b""
+        )
+        self.partial_match = False
         self.words = b""
         self.broken = False
 
@@ -96,13 +99,13 @@ class Replay:
             Mismatch: The last delivered line did not come.
         """
         found = self.release()
-        if self._rest and not stamps.stamped(self._rest) and not self.broken:
+        if self._rest and not timestamps.stamped(self._rest) and not self.broken:
             self.words = self._rest[:HEAD]
         if self.words or self.joined:
             self.broken = bool(self.words)
             return found
-        self.nearly = self._search and self._seen > 0
-        if self.nearly:
+        self.partial_match = self._search and self._seen > 0
+        if self.partial_match:
             self.progress.run = self._seen
         raise Mismatch
 
@@ -141,9 +144,9 @@ class Replay:
             found += self._begin(lines[0])
         if lines and not self.joined:
             lines = self._search_last(lines) if self._search else self._skip(lines)
-        if lines and self._owed:
+        if lines and self._bytes_to_skip:
             lines[0] = self._unsent(lines[0])
-            self._owed = 0
+            self._bytes_to_skip = 0
         return found + self._in_order(lines) if lines else found
 
     def _stamped(self, lines: list[bytes]) -> list[bytes]:
@@ -152,7 +155,7 @@ class Replay:
             return lines
         good: list[bytes] = []
         for line in lines:
-            if found := stamps.normal(line):
+            if found := timestamps.normal(line):
                 good.append(found)
                 continue
             # Near sinceTime, this may be the end of a long line whose beginning is older.
@@ -170,7 +173,7 @@ class Replay:
             progress.before = replace(progress, before=None)
             progress.first, progress.last, progress.high, progress.marks = b"", b"", b"", {}
             progress.open, progress.sent = b"", 0
-            self._lost, self._owed = False, 0
+            self._lost, self._bytes_to_skip = False, 0
         progress.first = progress.first or first[:HEAD]
         if self.joined:
             progress.seconds = self._seconds
@@ -227,7 +230,7 @@ class Replay:
         """
         if self._held:
             return self._judge(lines)
-        back = stamps.step_back(lines, self.progress.high)
+        back = timestamps.step_back(lines, self.progress.high)
         if back is None:
             return self._deliver(lines)
         found = self._deliver(lines[:back]) if back else []
@@ -239,7 +242,7 @@ class Replay:
         if any(hash(line[:HEAD]) in marks for line in lines):
             held, self._held = self._held, []
             self.joined, self._search, self._seen, self._seconds = False, True, 0, {}
-            lost = f"Lines before {stamps.clock(held[0])} UTC are lost"
+            lost = f"Lines before {timestamps.clock(held[0])} UTC are lost"
             return [Gap(f"{lost}: they came faster than they were read."), *self._take(held)]
         if max(self._held) > self.progress.high or sum(map(len, self._held)) > _HELD:
             return self.release()
@@ -263,14 +266,14 @@ class Replay:
 
     def _pieces(self) -> list[Lines | Gap]:
         """Deliver the beginning of a long line, without waiting for its end."""
-        progress, found, rest = self.progress, self.release(), stamps.normal(self._rest)
+        progress, found, rest = self.progress, self.release(), timestamps.normal(self._rest)
         if not self.joined or not rest or rest < self._since:
             self._rest = self._rest[:HEAD]  # do not deliver it; the head identifies the line
             return found
         if not self.begun:
             self.begun, self.words = True, b""
             found += self._begin(rest)
-        if self._owed:
+        if self._bytes_to_skip:
             rest = self._unsent(rest)
         progress.open = progress.open or rest[:HEAD]
         *pieces, last = _cut(rest[STAMP:])
@@ -282,11 +285,11 @@ class Replay:
     def _unsent(self, line: bytes) -> bytes:
         """Remove the delivered part of a long line."""
         progress = self.progress
-        if self._owed == progress.sent and line[:HEAD] != progress.open:
-            self._owed, progress.open, progress.sent = 0, b"", 0
+        if self._bytes_to_skip == progress.sent and line[:HEAD] != progress.open:
+            self._bytes_to_skip, progress.open, progress.sent = 0, b"", 0
             return line
-        gone = min(self._owed, len(line) - STAMP)
-        self._owed -= gone
+        gone = min(self._bytes_to_skip, len(line) - STAMP)
+        self._bytes_to_skip -= gone
         return line[:STAMP] + line[STAMP + gone :]
 
 
@@ -295,7 +298,7 @@ def _cut(text: bytes) -> list[bytes]:
 
 
 def _rotated(last: bytes, first: bytes) -> str:
-    lost = f"Lines after {stamps.clock(last)} UTC may be lost"
+    lost = f"Lines after {timestamps.clock(last)} UTC may be lost"
     if first:
-        lost += f", at most {stamps.span(last, first)} of them"
+        lost += f", at most {timestamps.span(last, first)} of them"
     return f"{lost}: the node rotated its log file."

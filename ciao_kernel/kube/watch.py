@@ -18,7 +18,7 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import answers
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 
@@ -35,7 +35,7 @@ _DENIED = 20.0
 """Seconds for which a refusal is retried if the list was already read."""
 
 
-class Watched:
+class WatchedList:
     """A list that keeps itself up to date while :meth:`run` runs.
 
     Args:
@@ -112,7 +112,7 @@ class Watched:
                         raise
                 self._away(error)
             except (aiohttp.ClientError, TimeoutError, OSError, ClusterFault) as error:
-                if answers.refuses_us(error, shown):
+                if responses.is_certificate_rejected(error, shown):
                     await self._renew(error, shown)
                 self._away(error)
             except ValueError as error:  # a watch from this version would return the same error
@@ -154,12 +154,12 @@ class Watched:
 
         timeout = aiohttp.ClientTimeout(total=30, sock_connect=5)
         async with self._client.request("GET", self._path, query, timeout=timeout) as answer:
-            data = await answers.body(answer)
+            data = await responses.body(answer)
             if answer.status != 200:
                 raise refused(answer.status, data, self._path)
-        found = answers.object_of(data, self._path)
+        found = responses.object_of(data, self._path)
         if not isinstance(found.get("items"), list):
-            raise answers.Unclear(f"{self._path} did not return a list")
+            raise responses.InvalidResponse(f"{self._path} did not return a list")
         return found
 
     async def _watch(self) -> bool:
@@ -176,7 +176,7 @@ class Watched:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=_SILENCE)
         async with self._client.request("GET", self._path, query, timeout=timeout) as answer:
             if answer.status != 200:
-                raise refused(answer.status, await answers.body(answer), self._path)
+                raise refused(answer.status, await responses.body(answer), self._path)
             self._here()
             rest, came = b"", False
             async for piece in answer.content.iter_any():
@@ -214,7 +214,7 @@ class Watched:
             await self._client.renew(refused)
 
     def _away(self, error: Exception) -> None:
-        self.fault = answers.why(error)
+        self.fault = responses.why(error)
         if self.away_since is None:
             self.away_since = time.monotonic()
             self._changed.set()
@@ -227,8 +227,8 @@ class Watched:
 
 def _shape(event: Any) -> tuple[str, Object]:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
-        raise answers.Unclear("a watch returned something that is not an event")
-    return str(event.get("type")), answers.shaped(event["object"])
+        raise responses.InvalidResponse("a watch returned something that is not an event")
+    return str(event.get("type")), responses.normalize(event["object"])
 
 
 def _uid(item: Any) -> str:

@@ -63,7 +63,7 @@ def _at(text: str, table: Table, place: int, message: str, hint: str) -> SourceE
     return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
-def names_below(text: str, head: Header) -> list[str]:
+def directive_names_below(text: str, head: Header) -> list[str]:
     """Return names before ``=`` in lines below a header that look like directives."""
     return [match[1] for match in _DIRECTIVE_BELOW.finditer(text, _body_start(head, text))]
 
@@ -99,7 +99,7 @@ def _body_start(head: Header, text: str) -> int:
 def check_header(head: Header, table: Table, style: Style) -> None:
     """Raise SourceError if the header contains a line for IPython."""
     if head.foreign:
-        raise _foreign(head.foreign[0], table, style)
+        raise _ipython_error(head.foreign[0], table, style)
 
 
 def check_body(
@@ -129,12 +129,12 @@ def check_body(
     number = error.lineno or 0 if error else 0
     magic = _first_magic(code, head.body.number)
     if magic is not None and (not number or magic.number <= number):
-        raise _foreign(magic, table, style)
+        raise _ipython_error(magic, table, style)
     if error is None:
         return
     line = next((line for line in header.lines(text) if line.number == number), None)
     if line is not None and _MAGIC_WITHIN.match(line.text):
-        raise _foreign(line, table, style)
+        raise _ipython_error(line, table, style)
     message = error.msg or "the code is not Python"
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
@@ -154,7 +154,7 @@ def _first_magic(code: str, first: int) -> Line | None:
     return next((line for line in suspects if line.start in places), None)
 
 
-def _foreign(line: Line, table: Table, style: Style) -> SourceError:
+def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
     within = None if _MAGIC.match(line.text) else _MAGIC_WITHIN.match(line.text)
     match = within or _MAGIC.match(line.text)
     group = 2 if within and within[2] else 1

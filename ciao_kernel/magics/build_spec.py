@@ -45,7 +45,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
         for token in line:
             entry = find(token, table)
             value = value_of(token, entry, table)
-            if entry.adds_up:
+            if entry.repeatable:
                 several.setdefault(entry.field, []).extend(value)
             elif entry.scope is Scope.ROLE:
                 role, counts[entry.field] = entry.field, value
@@ -58,7 +58,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
                 values[entry.field] = value
             scope = role if entry.scope is Scope.RESOURCE else ""
             first, place = seen.setdefault((entry.name, scope), (value, token))
-            if first != value and not entry.adds_up:
+            if first != value and not entry.repeatable:
                 raise _twice(token, place, table)
     framework = values.pop("framework", None) or default_framework
     if framework is None:

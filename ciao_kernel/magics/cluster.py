@@ -140,9 +140,9 @@ def directives() -> list[Directive]:
             text,
             example,
             default=default,
-            adds_up=adds_up,
+            repeatable=repeatable,
         )
-        for name, field, kind, text, example, default, adds_up in (
+        for name, field, kind, text, example, default, repeatable in (
             (
                 "image", "image", ImageName(),
                 "Image of the replicas; it must contain Python and the framework.",

@@ -15,10 +15,10 @@ from ciao_kernel.magics import header
 from ciao_kernel.magics.build_spec import by_line
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.inputs import Variables
-from ciao_kernel.magics.plots import USUAL
+from ciao_kernel.magics.plots import COMMON_METRICS
 from ciao_kernel.magics.shell_words import quote, unfinished
 from ciao_kernel.magics.table import Directive, Scope, Table, key
-from ciao_kernel.magics.value_types import Choice, Flag, Offer, Word, Words
+from ciao_kernel.magics.value_types import Choice, Flag, Suggestions, Word, Words
 
 _MOST_ENTRIES = 20_000
 """Entries of a folder to read at most; Tab must not hang in a folder with a million files."""
@@ -129,7 +129,7 @@ def _names(prefix: str, token: Token, others: list[Token], table: Table) -> tupl
         scope = role if entry.scope is Scope.RESOURCE else ""
         if not key(entry.name).startswith(key(prefix)):
             continue
-        if (entry.name, scope) in given and not entry.adds_up:
+        if (entry.name, scope) in given and not entry.repeatable:
             continue
         if entry.scope is Scope.ROLE and roles is not None and entry.field not in roles:
             continue
@@ -193,17 +193,17 @@ def _values(
         if before[value:start].strip():
             return start, ()  # A second word; only one word is allowed.
         return start, tuple(name for name in names if name.startswith(word.typed.lower()))
-    offer = entry.kind.offer if isinstance(entry.kind, Word | Words) else Offer.NOTHING
+    offer = entry.kind.offer if isinstance(entry.kind, Word | Words) else Suggestions.NOTHING
     found: Iterable[str] = ()
-    if offer is Offer.REPLICAS:
+    if offer is Suggestions.REPLICAS:
         found = (name for name in _replicas(head, table) if name.startswith(word.typed))
-    elif offer is Offer.FILES:
+    elif offer is Suggestions.FILES:
         found = _paths(word.typed, folder, secret)
-    elif offer is Offer.INTERPRETERS:
+    elif offer is Suggestions.INTERPRETERS:
         found = _interpreters(word.typed, folder)
-    elif offer is Offer.METRICS:
+    elif offer is Suggestions.METRICS:
         others, comma, typed = word.typed.rpartition(",")
-        found = (others + comma + name for name in USUAL if name.startswith(typed))
+        found = (others + comma + name for name in COMMON_METRICS if name.startswith(typed))
     return start, tuple(quote(name, word.mark or "'") for name in found)
 
 

@@ -29,7 +29,7 @@ class Directive:
     example: str
     scope: Scope = Scope.JOB
     default: str = ""
-    adds_up: bool = False
+    repeatable: bool = False
     """True if several lines are combined; otherwise different values are an error."""
 
     @property

@@ -49,7 +49,7 @@ def _help(entry: Directive, table: Table) -> str:
         "Value": entry.kind.expected,
         "Default": entry.default,
         "Place": _PLACES[entry.scope].format(example=entry.example),
-        "Several": "the lines add up" if entry.adds_up else "",
+        "Several": "the lines add up" if entry.repeatable else "",
         "For": ", ".join(table.frameworks(entry.field)) if entry.scope is Scope.ROLE else "",
         "Example": entry.example,
     }
@@ -117,7 +117,7 @@ def reference(table: Table) -> str:
         for entry in entries:
             only = table.frameworks(entry.field) if entry.scope is Scope.ROLE else ()
             place = f" For {', '.join(only)}." if only else ""
-            several = " Several lines add up." if entry.adds_up else ""
+            several = " Several lines add up." if entry.repeatable else ""
             default = entry.default or "–"
             rows.append(
                 (

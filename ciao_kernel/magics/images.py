@@ -65,13 +65,13 @@ def directives() -> list[Directive]:
             value_types.Words("requirements for pip, such as pandas or scikit-learn==1.7.2"),
             "Python packages that the code needs and that its image or environment may lack.",
             "%packages=pandas scikit-learn==1.7.2",
-            adds_up=True,
+            repeatable=True,
         ),
         Directive(
             "requirements",
             "build.requirements",
             value_types.Word(
-                "a requirements file in the notebook's folder", value_types.Offer.FILES
+                "a requirements file in the notebook's folder", value_types.Suggestions.FILES
             ),
             "Requirements file that lists Python packages, as for pip install -r.",
             "%requirements=requirements.txt",
@@ -103,13 +103,14 @@ def directives() -> list[Directive]:
             SystemPackages(),
             "Debian packages to install in the image; a pod builds it.",
             "%apt=libgomp1 git",
-            adds_up=True,
+            repeatable=True,
         ),
         Directive(
             "condaEnv",
             "build.conda_env",
             value_types.Word(
-                "a file such as environment.yml in the notebook's folder", value_types.Offer.FILES
+                "a file such as environment.yml in the notebook's folder",
+                value_types.Suggestions.FILES,
             ),
             "Conda environment to install in an image that has conda; a pod builds it.",
             "%condaEnv=environment.yml",
@@ -117,7 +118,9 @@ def directives() -> list[Directive]:
         Directive(
             "dockerfile",
             "build.dockerfile",
-            value_types.Word("a Dockerfile in the notebook's folder", value_types.Offer.FILES),
+            value_types.Word(
+                "a Dockerfile in the notebook's folder", value_types.Suggestions.FILES
+            ),
             "Dockerfile of the environment; a pod builds it, and the cell is added on top.",
             "%dockerfile=Dockerfile",
         ),

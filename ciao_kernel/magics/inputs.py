@@ -35,6 +35,6 @@ def directives() -> list[Directive]:
             Variables(),
             "Variables of the notebook to deliver as files: df as input/df.parquet.",
             "%input=df labels",
-            adds_up=True,
+            repeatable=True,
         ),
     ]

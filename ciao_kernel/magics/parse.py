@@ -55,7 +55,7 @@ def is_job(text: str, table: Table, style: Style = Style.CELL) -> bool:
     head = header.scan(text, table, style)
     if head.tokens or style is Style.FILE:
         return bool(head.tokens)
-    return any(map(table.find, body.names_below(text, head))) and any(
+    return any(map(table.find, body.directive_names_below(text, head))) and any(
         token.equals and table.find(token.name) for token in body.below(text, head)
     )
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.value_types import Offer, Words
+from ciao_kernel.magics.value_types import Suggestions, Words
 
-USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "auc", "mae", "mse")
+COMMON_METRICS = (
+    "loss",
+    "accuracy",
+    "val_loss",
+    "val_accuracy",
+    "learning_rate",
+    "auc",
+    "mae",
+    "mse",
+)
 """Common names of metrics; completion offers them."""
 _LONGEST = 64
 
@@ -17,7 +26,7 @@ class MetricNames(Words):
     """Names of metrics, separated by commas or spaces."""
 
     expected: str = "names of metrics in the log, such as loss,accuracy"
-    offer: Offer = Offer.METRICS
+    offer: Suggestions = Suggestions.METRICS
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Split at spaces and commas."""
@@ -41,7 +50,7 @@ def directives() -> list[Directive]:
             MetricNames(),
             "Draw metrics of the log, such as loss 0.31, while the job runs; a curve per replica.",
             "%plot=loss,accuracy",
-            adds_up=True,
+            repeatable=True,
         ),
     ]
 

@@ -27,7 +27,7 @@ def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: b
         value = field(spec)
         if value != field(default):
             hidden = isinstance(entry.kind, Pairs) and not secrets
-            text = Pairs.masked(value) if hidden else entry.kind.render(value)
+            text = Pairs.mask(value) if hidden else entry.kind.render(value)
             lines.append(f"%{entry.name}={text}")
     return "".join(f"{style.comment}{line}\n" for line in lines)
 

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class PartialWord:
     """The last word of a text that is being typed, for completion."""
 
     start: int
@@ -60,18 +60,18 @@ def one_word(text: str, expected: str) -> str:
     return found[0]
 
 
-def unfinished(text: str) -> Unfinished:
+def unfinished(text: str) -> PartialWord:
     """Return the last word of a text; it is empty after a blank."""
     _, last, rest = _split(text)
     if last is None:
-        last = Unfinished(len(text) - len(rest), "", "")
+        last = PartialWord(len(text) - len(rest), "", "")
     if not rest:
         return last
     typed = _ESCAPE.sub(r"\1", rest[1:]) if rest[0] == '"' else rest[1:]
-    return Unfinished(last.start, last.typed + typed, last.mark or rest[0])
+    return PartialWord(last.start, last.typed + typed, last.mark or rest[0])
 
 
-def _split(text: str) -> tuple[list[str], Unfinished | None, str]:
+def _split(text: str) -> tuple[list[str], PartialWord | None, str]:
     """Return the complete words, the last word if no blank follows, and the unparsable rest."""
     found: list[str] = []
     parts: list[str] = []
@@ -87,7 +87,7 @@ def _split(text: str) -> tuple[list[str], Unfinished | None, str]:
             mark = mark or {"escaped": "\\", "single": "'", "double": '"'}.get(kind, "")
             parts.append(_ESCAPE.sub(r"\1", part[kind]) if kind == "double" else part[kind])
         position = part.end()
-    last = Unfinished(start, "".join(parts), mark) if start >= 0 else None
+    last = PartialWord(start, "".join(parts), mark) if start >= 0 else None
     return found, last, text[position:]
 
 

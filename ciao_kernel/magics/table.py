@@ -146,7 +146,7 @@ def _entries(names: Names) -> list[Directive]:
             value_types.Pairs(),
             "Environment variables for every replica. For secrets on a cluster: %envsecret.",
             "%envvar=EPOCHS=3 MODE='very fast'",
-            adds_up=True,
+            repeatable=True,
         ),
         Directive(
             "args",
@@ -154,16 +154,16 @@ def _entries(names: Names) -> list[Directive]:
             value_types.Words(),
             "Arguments of the program: sys.argv[1:].",
             "%args=--epochs 3 --lr 0.1",
-            adds_up=True,
+            repeatable=True,
         ),
         Directive(
             "files",
             "files",
-            value_types.Words("paths, quoted as in a shell", value_types.Offer.FILES),
+            value_types.Words("paths, quoted as in a shell", value_types.Suggestions.FILES),
             "Files and folders in the notebook's folder to deliver to the replicas; data/*.csv "
             "works, and !name also delivers what is excluded otherwise.",
             "%files=data/train.csv conf/",
-            adds_up=True,
+            repeatable=True,
         ),
         *inputs.directives(),
         Directive(
@@ -186,7 +186,7 @@ def _entries(names: Names) -> list[Directive]:
             "python",
             "python",
             value_types.Word(
-                "the path or the name of a Python interpreter", value_types.Offer.INTERPRETERS
+                "the path or the name of a Python interpreter", value_types.Suggestions.INTERPRETERS
             ),
             "Interpreter of the replicas, on this machine or in their image.",
             "%python=~/envs/tf/bin/python",
@@ -235,11 +235,11 @@ def _entries(names: Names) -> list[Directive]:
         Directive(
             "follow",
             "follow",
-            value_types.Words("roles or replicas", value_types.Offer.REPLICAS),
+            value_types.Words("roles or replicas", value_types.Suggestions.REPLICAS),
             "Show only the lines of these roles or replicas.",
             "%follow=worker-0 chief",
             default="all replicas",
-            adds_up=True,
+            repeatable=True,
         ),
         *plots.directives(),
         Directive(

@@ -19,7 +19,7 @@ _DNS_LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Offer(enum.Enum):
+class Suggestions(enum.Enum):
     """Completions for a value that is not a fixed choice of names."""
 
     NOTHING = enum.auto()
@@ -73,7 +73,7 @@ class Word:
     """One word of any form, such as a path."""
 
     expected: str = "one word (quoted if it contains spaces)"
-    offer: Offer = Offer.NOTHING
+    offer: Suggestions = Suggestions.NOTHING
 
     def parse(self, text: str) -> str:
         """Remove the quotes."""
@@ -116,7 +116,7 @@ class Words:
     """Several words, split as in a shell."""
 
     expected: str = "words, quoted as in a shell"
-    offer: Offer = Offer.NOTHING
+    offer: Suggestions = Suggestions.NOTHING
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Split the text; at least one word is required."""
@@ -148,7 +148,7 @@ class Pairs:
         return " ".join(quote(f"{key}={text}") for key, text in value)
 
     @staticmethod
-    def masked(value: tuple[tuple[str, str], ...]) -> str:
+    def mask(value: tuple[tuple[str, str], ...]) -> str:
         """Return the names only, because a value may be a password."""
         return " ".join(f"{key}=…" for key, _ in value)
 

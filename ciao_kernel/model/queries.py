@@ -24,7 +24,7 @@ class Where:
     """Name of the backend to ask; "" means all backends."""
 
     @property
-    def said(self) -> bool:
+    def is_explicit(self) -> bool:
         """Return whether the user named a context or a namespace; local jobs have neither."""
         return bool(self.context or self.namespace)
 
@@ -96,7 +96,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class ClusterEvent:
     """Event of the cluster about a job or a replica."""
 
     about: str
@@ -119,7 +119,7 @@ class Details:
     pods: Mapping[Replica, str] = field(default_factory=dict)
     """The pod of each replica that has one."""
     conditions: tuple[Condition, ...] = ()
-    incidents: tuple[Incident, ...] = ()
+    cluster_events: tuple[ClusterEvent, ...] = ()
     """Oldest first."""
     missing: str = ""
     """A sentence about data that could not be fetched, with the reason."""

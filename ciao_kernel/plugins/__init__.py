@@ -6,7 +6,7 @@ other. Each protocol has its own module; import all of them from this package.
 """
 
 from ciao_kernel.plugins.backend import Backend, Plan
-from ciao_kernel.plugins.builder import Build, Builder, Emit, PodEnd, Workshop
+from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
 from ciao_kernel.plugins.display import Display
 from ciao_kernel.plugins.framework import DEFAULT_CONTAINER, Framework, JobManifest
 
@@ -14,12 +14,12 @@ __all__ = [
     "DEFAULT_CONTAINER",
     "Backend",
     "Build",
+    "BuildCluster",
     "Builder",
     "Display",
     "Emit",
     "Framework",
     "JobManifest",
     "Plan",
-    "PodEnd",
-    "Workshop",
+    "PodResult",
 ]

@@ -71,7 +71,7 @@ class Backend(Protocol):
             JobLost: The process that runs the job is gone.
         """
 
-    async def host_ends(self, job: Job) -> bool:
+    async def is_host_terminating(self, job: Job) -> bool:
         """Return whether the job's host reports that it is about to terminate this process.
 
         Called before an interrupt stops a job, because the interrupt may be the start of that
@@ -79,14 +79,14 @@ class Backend(Protocol):
         """
 
     async def stop(
-        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+        self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
     ) -> None:
         """Stop all replicas and wait until they have ended.
 
         Args:
             job: The job to stop.
             reason: Shown to others who follow the job.
-            certain: Called at least once, as soon as the job will end whatever happens to this
+            stop_certain: Called at least once, as soon as the job will end whatever happens to this
                 process.
         """
 
@@ -135,7 +135,7 @@ class Backend(Protocol):
             BackendError: The command could not be started, or its exit code is unknown.
         """
 
-    def remains(self, job: Job) -> str:
+    def describe_leftovers(self, job: Job) -> str:
         """Return a phrase that describes what is left of a stopped job, to end a sentence.
 
         While :meth:`stop` is in progress, return what it still waits for.

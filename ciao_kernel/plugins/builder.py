@@ -14,7 +14,7 @@ Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PodEnd:
+class PodResult:
     """Result of a builder's pod."""
 
     code: int | None
@@ -30,7 +30,7 @@ class PodEnd:
     """Last lines of its log, if the log is longer."""
 
 
-class Workshop(Protocol):
+class BuildCluster(Protocol):
     """Access to the cluster that a backend gives to a builder."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Workshop(Protocol):
     async def free(self) -> bool:
         """Return whether the user may run pods here, as far as is known."""
 
-    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodResult:
         """Run a pod with one container to its end; then always remove the pod and its objects.
 
         Args:
@@ -79,7 +79,7 @@ class Build:
     """Architecture of the replicas' machines, in Go's notation."""
     dry: bool = False
     """True for a dry run: the result is computed, but nothing is left behind."""
-    workshop: Workshop | None = None
+    build_cluster: BuildCluster | None = None
     """Runs pods for the builder; None if there is no cluster."""
 
 
@@ -89,7 +89,7 @@ class Builder(Protocol):
     name: str
     backend: str
     """Name of the backend that runs the result."""
-    brings: frozenset[str]
+    supported_fields: frozenset[str]
     """Names of the fields of :class:`~ciao_kernel.model.BuildSpec` that the builder supports."""
 
     async def build(self, ask: Build, emit: Emit) -> Artifact:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 
-from ciao_kernel.background import lasting
+from ciao_kernel.background import start_background
 from ciao_kernel.errors import JobLost
 from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
@@ -48,7 +48,7 @@ class Following:
         self._follow, self._since = follow, since
         self._tails = Tails(len(job.replicas))
         self._status: Status | None = None
-        self._task = lasting(self._run())
+        self._task = start_background(self._run())
 
     @property
     def tails(self) -> Mapping[Replica, bytes]:
@@ -60,7 +60,7 @@ class Following:
         """Final status of the job, None until received; the last plot may not be drawn yet."""
         return self._status if self._status and self._status.state.over else None
 
-    async def shown(self) -> Status:
+    async def wait_until_shown(self) -> Status:
         """Wait until everything is shown; return the job's last status.
 
         A cancellation ends only the wait. Events are shown until the job ends, or by :meth:`end`.

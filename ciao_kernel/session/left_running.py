@@ -26,7 +26,7 @@ _VERBS = frozenset({"run", "describe", "logs", "attach", "delete", "exec"})
 """Commands that query backends; `jobs` does too, but lists all jobs itself."""
 
 
-class Earlier:
+class LeftRunning:
     """Reports once the user's running jobs that this process has not started.
 
     Args:
@@ -39,7 +39,7 @@ class Earlier:
         self._tries = 0
 
     @contextlib.asynccontextmanager
-    async def told(
+    async def reported(
         self, session: Session, display: Display, words: Sequence[str] | None = None
     ) -> AsyncIterator[None]:
         """Query the backends in parallel with the body, which is never delayed.

@@ -10,7 +10,7 @@ _HUBS = {"KERNEL_USERNAME": "gateway", "JUPYTERHUB_USER": "hub"}
 """Variables with the user of a kernel's pod; the pod's own name is new for each kernel."""
 
 
-def me() -> str:
+def current_user() -> str:
     """Return user and machine, ``ada@laptop``; under a gateway or a hub, ``ada@hub``."""
     for variable, place in _HUBS.items():
         if name := "".join(os.environ.get(variable, "").split()):

@@ -120,7 +120,7 @@ class Registry:
             wishes: Fields of BuildSpec that the builder must support.
         """
         for builder in self._loadable("builders", lambda name: self.builder(name, settings)):
-            if builder.backend == backend and builder.brings.issuperset(wishes):
+            if builder.backend == backend and builder.supported_fields.issuperset(wishes):
                 return builder
         what = " that supports all directives of this cell" if wishes else ""
         raise PluginError(f"the backend {backend} has no builder{what}.")

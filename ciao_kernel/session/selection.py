@@ -68,7 +68,7 @@ def _check(named: Builder, spec: JobSpec, runs: Backend, registry: Registry) -> 
     name = named.name if spec.builder else f"{named.name}, named by the settings,"
     if named.backend != runs.name == "kubernetes":
         text = f"the builder {name} works for {named.backend}, but this job is for {runs.name}."
-    elif named.backend == runs.name and (lacks := spec.build.wishes - named.brings):
+    elif named.backend == runs.name and (lacks := spec.build.wishes - named.supported_fields):
         text = f"the builder {name} does not support {_written(lacks, registry)}."
     else:
         return

@@ -38,9 +38,9 @@ from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.plugins import Backend, Display, Plan
 from ciao_kernel.session import failure, lookup, selection
 from ciao_kernel.session.following import Following
-from ciao_kernel.session.owner import me
+from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
-from ciao_kernel.session.stopping import Endless, Lifetime, Stopper
+from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Session:
         self.registry = registry
         self.settings = settings
         self._owner = owner
-        self._stopper = Stopper(lifetime or Endless())
+        self._stopper = Stopper(lifetime or NoShutdown())
         self.last: JobResult | None = None
         """Newest job that ran or was followed here, whatever its result: ``_job`` in a cell."""
 
@@ -165,7 +165,7 @@ class Session:
         builder = selection.builder(spec, backend, self.registry, self.settings)
         plan = await self._plan(parsed, folder, entry, variables)
         await backend.check(plan)
-        for note in _travelling(plan):
+        for note in _delivery_notices(plan):
             display.show(Notice(note))
         if spec.dryrun:
             display.show(Notice(await backend.preview(plan, builder)))
@@ -183,9 +183,9 @@ class Session:
         )
         self.last = JobResult(job.name, State.RUNNING, job.files)
         if spec.detach:
-            display.show(Notice(_detached(job, goes=self._goes(spec))))
+            display.show(Notice(_detached(job, goes=self._deletes(spec))))
             return self.last
-        return await self._see_through(job, spec, backend, display, folder)
+        return await self._follow_to_end(job, spec, backend, display, folder)
 
     async def _plan(
         self, parsed: Parsed, folder: Path, entry: str, variables: Mapping[str, Any] | None
@@ -200,14 +200,14 @@ class Session:
         framework = self.registry.framework(spec.framework)
         return Plan(spec.name, spec, framework, source, folder, header, self._owner)
 
-    async def _see_through(
+    async def _follow_to_end(
         self, job: Job, spec: JobSpec, backend: Backend, display: Display, folder: Path
     ) -> JobResult:
         """Follow a job to its end, and handle every possible end."""
-        goes = self._goes(spec)
+        goes = self._deletes(spec)
         following = Following(job, backend, display, spec.follow)
         try:
-            status = await following.shown()
+            status = await following.wait_until_shown()
         except asyncio.CancelledError:
             if ended := following.ended:  # only the last plot is still drawn: nothing to stop
                 self.last = _result(job, ended)
@@ -232,8 +232,8 @@ class Session:
             raise
         self.last = _result(job, status)
         _log.info("%s: %s", job.name, status.state.value)
-        remains = None if goes else backend.remains
-        error = failure.judge(job, status, following.tails, folder, remains)
+        describe_leftovers = None if goes else backend.describe_leftovers
+        error = failure.judge(job, status, following.tails, folder, describe_leftovers)
         if goes or status.hopeless:
             await self._stopper.finish(self._remove(following, goes))
         if error is not None:
@@ -281,7 +281,7 @@ class Session:
         backend, job, _ = await self.find(name, where)
         following = Following(job, backend, display, follow, since)
         try:
-            status = await following.shown()
+            status = await following.wait_until_shown()
         except asyncio.CancelledError:
             await following.end(0)
             if following.ended:  # some replicas may still be ending
@@ -293,7 +293,7 @@ class Session:
             raise
         self.last = _result(job, status)
         _log.info("%s: %s", job.name, status.state.value)
-        if error := failure.judge(job, status, following.tails, folder, backend.remains):
+        if error := failure.judge(job, status, following.tails, folder, backend.describe_leftovers):
             raise error
         return self.last
 
@@ -320,7 +320,7 @@ class Session:
 
     def owns(self, job: Job) -> bool:
         """Return whether a job is this user's: a namespace may hold the jobs of a whole team."""
-        return job.kind_of_place == "folder" or job.owner.split(" ")[0] == me()
+        return job.kind_of_place == "folder" or job.owner.split(" ")[0] == current_user()
 
     def available(self) -> list[Backend]:
         """Return the backends that can be used here; the local one, always usable, is last."""
@@ -330,7 +330,7 @@ class Session:
         """Return the backend that a cell names, or the default backend."""
         return selection.backend(asked, self.registry, self.settings)
 
-    def _goes(self, spec: JobSpec) -> bool:
+    def _deletes(self, spec: JobSpec) -> bool:
         """Return whether a job's folder or object is removed after a cell has seen its end."""
         return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
 
@@ -340,7 +340,7 @@ class Session:
         return self.settings.on_shutdown == "leave"
 
 
-def _travelling(plan: Plan) -> Iterator[str]:
+def _delivery_notices(plan: Plan) -> Iterator[str]:
     """Yield notices about the files that are sent with the code."""
     source = plan.source
     if source.modules:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ciao_kernel.background import lasting
+from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Notice
 from ciao_kernel.session.following import Following
@@ -31,7 +31,7 @@ _PATIENCE = 4.5
 class Lifetime(Protocol):
     """Distinguishes an interrupt that means "stop" from one that begins a shutdown."""
 
-    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
         """Return whether this process is asked to end within this many seconds.
 
         Args:
@@ -40,18 +40,18 @@ class Lifetime(Protocol):
                 process is ending.
         """
 
-    def held(self) -> AbstractContextManager[None]:
+    def delay_shutdown(self) -> AbstractContextManager[None]:
         """Delay an orderly end of this process during the body, for a few seconds at most."""
 
 
-class Endless:
+class NoShutdown:
     """Lifetime of a terminal, where an interrupt always means "stop"."""
 
-    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
         """Return False: no shutdown begins with an interrupt here."""
         return False
 
-    def held(self) -> AbstractContextManager[None]:
+    def delay_shutdown(self) -> AbstractContextManager[None]:
         """Do nothing: the command waits for the stop."""
         return contextlib.nullcontext()
 
@@ -82,10 +82,10 @@ class Stopper:
         """
         job, backend, display = following.job, following.backend, following.display
         _log.info("%s is to be stopped: %s", job.name, reason)
-        certain = asyncio.Event()
-        promised = lasting(certain.wait())
-        stopping = lasting(self._stop(following, reason, wait, delete, certain))
-        if wait is not None and not isinstance(self._lifetime, Endless):
+        stop_certain = asyncio.Event()
+        promised = start_background(stop_certain.wait())
+        stopping = start_background(self._stop(following, reason, wait, delete, stop_certain))
+        if wait is not None and not isinstance(self._lifetime, NoShutdown):
             text = (
                 f"stopping {job.name}, unless the kernel is being shut down: then it keeps running."
             )
@@ -103,26 +103,26 @@ class Stopper:
         finally:
             promised.cancel()
             if stopping.done():
-                display.show(Notice(_outcome(job, stopping, certain)))
+                display.show(Notice(_outcome(job, stopping, stop_certain)))
             else:
-                if certain.is_set():
+                if stop_certain.is_set():
                     following.show_stopped()
-                display.show(Notice(f"{job.name} is stopping: {backend.remains(job)}."))
+                display.show(Notice(f"{job.name} is stopping: {backend.describe_leftovers(job)}."))
                 stopping.add_done_callback(
-                    lambda task: display.show(Notice(_outcome(job, task, certain)))
+                    lambda task: display.show(Notice(_outcome(job, task, stop_certain)))
                 )
-        if isinstance(self._lifetime, Endless):
+        if isinstance(self._lifetime, NoShutdown):
             # In a terminal the loop ends with this task, and the user can press Ctrl-C again.
             await asyncio.wait({stopping})
 
     async def finish(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work that neither an interrupt of the cell nor a shutdown may cut short."""
 
-        async def held() -> None:
-            with self._lifetime.held():
+        async def delay_shutdown() -> None:
+            with self._lifetime.delay_shutdown():
                 await work
 
-        await asyncio.shield(lasting(held()))
+        await asyncio.shield(start_background(delay_shutdown()))
 
     async def _stop(
         self,
@@ -130,43 +130,45 @@ class Stopper:
         reason: str,
         wait: float | None,
         delete: bool,
-        certain: asyncio.Event,
+        stop_certain: asyncio.Event,
     ) -> str:
         """Stop a job, unless this process is ending and the job is not; return the message."""
         job, backend = following.job, following.backend
         try:
-            if wait is not None and await self._lifetime.ends(wait, lambda: backend.host_ends(job)):
+            if wait is not None and await self._lifetime.shutdown_begins(
+                wait, lambda: backend.is_host_terminating(job)
+            ):
                 return f"{job.name} keeps running."
             with contextlib.ExitStack() as hold:
                 # A local job's supervisor takes care of its end without this process.
                 if backend.outlives_kernel or delete:
-                    hold.enter_context(self._lifetime.held())
+                    hold.enter_context(self._lifetime.delay_shutdown())
 
                 def promise() -> None:
-                    certain.set()
+                    stop_certain.set()
                     if not delete:
                         hold.close()
 
-                await backend.stop(job, reason, certain=promise)
+                await backend.stop(job, reason, stop_certain=promise)
                 await following.end()
                 following.show_stopped()
                 if not delete:
-                    return f"{job.name} is stopped; {backend.remains(job)}"
+                    return f"{job.name} is stopped; {backend.describe_leftovers(job)}"
                 await backend.delete(job)
             return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
         finally:
             await following.end(0)  # if the job keeps running, or could not be stopped
 
 
-def _outcome(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
+def _outcome(job: Job, stopping: asyncio.Task[str], stop_certain: asyncio.Event) -> str:
     """Return the result of a stop as a sentence for the user, and log it."""
-    text = _sentence(job, stopping, certain)
+    text = _sentence(job, stopping, stop_certain)
     _log.info("%s", text)
     return text
 
 
-def _sentence(job: Job, stopping: asyncio.Task[str], certain: asyncio.Event) -> str:
-    if stopping.cancelled() and certain.is_set():  # the loop is ending
+def _sentence(job: Job, stopping: asyncio.Task[str], stop_certain: asyncio.Event) -> str:
+    if stopping.cancelled() and stop_certain.is_set():  # the loop is ending
         return f"{job.name} is being stopped in the background."
     if stopping.cancelled():
         return f"{job.name} may still run; `%ciao delete {job.reference}` stops it."

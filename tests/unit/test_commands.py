@@ -20,10 +20,18 @@ from typing import Any, TextIO
 import pytest
 
 from ciao_kernel import commands
-from ciao_kernel.commands import completion, describe, jobs, logs, run, shared, userfile
+from ciao_kernel.commands import (
+    completion,
+    describe,
+    jobs,
+    logs,
+    run,
+    settings_file,
+    shared_arguments,
+)
 from ciao_kernel.commands import exec as exec_verb
 from ciao_kernel.config import Settings
-from ciao_kernel.display.errors import colored, spoken, uncolored
+from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.magics.header import Style
@@ -39,7 +47,14 @@ from ciao_kernel.model import (
     State,
     Status,
 )
-from ciao_kernel.model.queries import WHOLE_LOG, Details, Incident, LogOptions, Where, last_lines
+from ciao_kernel.model.queries import (
+    WHOLE_LOG,
+    ClusterEvent,
+    Details,
+    LogOptions,
+    Where,
+    last_lines,
+)
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 
@@ -109,7 +124,7 @@ def test_an_option_that_adds_up_takes_several_words() -> None:
     assert made.cluster.node_selector == (("disk", "ssd"), ("zone", "a"))
     for entry in Registry().table.entries:
         value = entry.example.rpartition(f"%{entry.name}")[2].removeprefix("=")
-        if entry.adds_up:
+        if entry.repeatable:
             options = run._options(parse("run", "f.py", entry.option, value), Registry().table)
             (text,) = options[entry.option.removeprefix("--")]
             assert entry.kind.parse(text) == entry.kind.parse(value)
@@ -181,33 +196,35 @@ def test_what_stands_behind_two_dashes_is_the_command() -> None:
     ],
 )
 def test_where_jobs_are_looked_for(words: list[str], where: Where) -> None:
-    assert shared.where(parse(*words)) == where
+    assert shared_arguments.where(parse(*words)) == where
 
 
 def test_one_namespace_and_all_of_them_do_not_go_together() -> None:
     with pytest.raises(UsageError, match="cannot be combined"):
-        shared.where(parse("jobs", "-A", "-n", "x"))
+        shared_arguments.where(parse("jobs", "-A", "-n", "x"))
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("10m", 600), ("2h30m", 9000), ("1d", 86400)]
 )
 def test_a_time_span_is_counted_back_from_now(text: str, seconds: int) -> None:
-    assert time.time() - shared.moment(text) == pytest.approx(seconds, abs=5)
+    assert time.time() - shared_arguments.moment(text) == pytest.approx(seconds, abs=5)
 
 
 def test_a_moment_is_taken_as_it_is() -> None:
-    assert shared.moment("2026-01-31T18:00:00Z") == shared.moment("2026-01-31T19:00:00+01:00")
-    assert shared.moment("2026-01-31T18:00:00.5+00:00") == 1769882400.5
+    assert shared_arguments.moment("2026-01-31T18:00:00Z") == shared_arguments.moment(
+        "2026-01-31T19:00:00+01:00"
+    )
+    assert shared_arguments.moment("2026-01-31T18:00:00.5+00:00") == 1769882400.5
     local = datetime(2026, 1, 31, 18, 0).timestamp()
-    assert shared.moment("2026-01-31T18:00") == local
-    assert shared.moment("") == 0
+    assert shared_arguments.moment("2026-01-31T18:00") == local
+    assert shared_arguments.moment("") == 0
 
 
 @pytest.mark.parametrize("text", ["soon", "5x", "-5m", "2026-13-01", "0", "99999999999999999"])
 def test_what_is_no_time_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="--since cannot be"):
-        shared.moment(text)
+        shared_arguments.moment(text)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +264,7 @@ def test_words_that_name_a_job_work_when_pasted() -> None:
     assert job.reference == "mnist"
     job = replace(job, options="--namespace team-b --context 'a b'")
     words = shlex.split(f"attach {job.reference}")
-    assert shared.where(parse(*words)) == Where("a b", "team-b")
+    assert shared_arguments.where(parse(*words)) == Where("a b", "team-b")
 
 
 # --------------------------------------------------------------------------- completion
@@ -283,7 +300,7 @@ def test_one_line_changes_and_all_others_stay(tmp_path: Path, before: str, after
     file = tmp_path / "new folder" / "config.toml"
     file.parent.mkdir()
     file.write_bytes(before.encode())
-    userfile.save(file, {"color": "x"})
+    settings_file.save(file, {"color": "x"})
     assert file.read_bytes().decode() == after
 
 
@@ -299,7 +316,7 @@ def test_what_is_not_understood_is_not_written(tmp_path: Path, text: str) -> Non
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(SettingError):
-        userfile.save(file, {"color": "x"})
+        settings_file.save(file, {"color": "x"})
     assert file.read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
@@ -310,7 +327,7 @@ def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
 
     def save(number: int) -> None:
         together.wait(10)
-        userfile.save(file, {f"key{number}": number})
+        settings_file.save(file, {f"key{number}": number})
 
     for _ in range(5):
         file.unlink(missing_ok=True)
@@ -323,7 +340,7 @@ def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_values_are_read_back_as_they_were(tmp_path: Path, value: str | float) -> None:
     file = tmp_path / "config.toml"
     for _ in range(2):
-        userfile.save(file, {"key": value, "other": "y"})
+        settings_file.save(file, {"key": value, "other": "y"})
         assert tomllib.loads(file.read_text()) == {"key": value, "other": "y"}
 
 
@@ -363,7 +380,7 @@ def test_a_job_cannot_command_the_terminal_of_who_describes_it() -> None:
     job, status = evil_job()
     details = Details(
         facts=(("image", EVIL),), pods={WORKER: EVIL}, missing=EVIL,
-        incidents=(Incident(EVIL, EVIL, EVIL, EVIL, 0.0),),
+        cluster_events=(ClusterEvent(EVIL, EVIL, EVIL, EVIL, 0.0),),
     )  # fmt: skip
     blocks = list(describe._blocks(job, status, details))
     text = "".join(blocks)
@@ -421,7 +438,7 @@ def test_a_caret_stays_under_what_it_points_at() -> None:
 
 
 def test_commands_are_named_as_they_are_typed() -> None:
-    assert spoken("`%ciao jobs` and %ciao") == "`ciao jobs` and %ciao"
+    assert for_terminal("`%ciao jobs` and %ciao") == "`ciao jobs` and %ciao"
 
 
 class Recorder:

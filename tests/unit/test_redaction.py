@@ -51,5 +51,5 @@ def test_a_token_in_an_address_is_told_from_the_topic_of_a_forum(text: str, secr
     ],
 )
 def test_a_token_is_only_hidden_in_an_address(text: str, shown: str | None) -> None:
-    assert redaction.masked(text) == (shown or text)
-    assert redaction.password(text) is (redaction.masked(text) != text)
+    assert redaction.mask(text) == (shown or text)
+    assert redaction.password(text) is (redaction.mask(text) != text)

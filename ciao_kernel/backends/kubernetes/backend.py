@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from ciao_kernel.backends.kubernetes import (
     checks,
     details,
-    home,
+    job_metadata,
+    kernel_pod,
     logs,
     manifest,
-    marks,
     status,
     submit,
-    tries,
+    validation,
 )
+from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
+from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
-from ciao_kernel.backends.kubernetes.places import Places
-from ciao_kernel.backends.kubernetes.remove import Removals
+from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
-from ciao_kernel.backends.kubernetes.workshop import tidy
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube import access, exec
@@ -53,15 +53,15 @@ class KubernetesBackend:
         settings: Context, namespace, images and timeouts.
     """
 
-    name = marks.BACKEND
+    name = job_metadata.BACKEND
     outlives_kernel = True
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._targets = Targets(settings)
-        self._places = Places(settings.storage)
+        self._places = Submissions(settings.storage)
         self._lookup = Lookup(self._targets, self._places)
-        self._removals = Removals()
+        self._deletions = Deletions()
 
     def available(self) -> bool:
         """Return whether there is a kubeconfig or a service account."""
@@ -89,7 +89,7 @@ class KubernetesBackend:
         quiet: Emit = lambda _: None  # noqa: E731
         _, made = await submit.prepare(plan, builder, target, self._settings, quiet, name)
         if asks:
-            made = await tries.try_out(target, made, whole=True)
+            made = await validation.try_out(target, made, whole=True)
         texts = [
             yaml.safe_dump(item, sort_keys=False, allow_unicode=True, width=1000)
             for item in (*made.beside, made.job)
@@ -100,9 +100,9 @@ class KubernetesBackend:
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
         target = await self._targets.of(plan.spec.cluster)
-        if plan.name and self._removals.ends(target.namespace, plan.name):
+        if plan.name and self._deletions.ends(target.namespace, plan.name):
             emit(Notice(f"waiting until the stopped job {plan.name} is deleted …"))
-            await self._removals.freed(target.namespace, plan.name)
+            await self._deletions.wait_until_deleted(target.namespace, plan.name)
         job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
         return self._lookup.here(job)
@@ -110,7 +110,7 @@ class KubernetesBackend:
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
         target = await self._target(job)
-        path = marks.path(job.place, job.resource, job.name)
+        path = job_metadata.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
         folder = self._places.folder(job)
@@ -119,12 +119,12 @@ class KubernetesBackend:
             async for event in events:
                 yield event
 
-    async def host_ends(self, job: Job) -> bool:
+    async def is_host_terminating(self, job: Job) -> bool:
         """Return whether this kernel's pod is being deleted; SIGTERM may follow seconds later."""
-        return await home.ends(await self._target(job))
+        return await kernel_pod.ends(await self._target(job))
 
     async def stop(
-        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+        self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
     ) -> None:
         """Delete the job with its pods and its ConfigMap, and wait until they are gone.
 
@@ -132,18 +132,18 @@ class KubernetesBackend:
             ClusterFault: Some of them still exist, or the API server does not answer.
         """
         target = await self._target(job)
-        path = marks.path(job.place, job.resource, job.name)
-        await self._removals.remove(target.client, job, path, certain)
+        path = job_metadata.path(job.place, job.resource, job.name)
+        await self._deletions.remove(target.client, job, path, stop_certain)
 
     async def delete(self, job: Job) -> None:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
         await self.stop(job, "deleted")
-        await tidy(await self._target(job), self._settings)
+        await delete_stale_build_pods(await self._target(job), self._settings)
         await asyncio.to_thread(shutil.rmtree, self._places.folder(job), True)
 
-    def remains(self, job: Job) -> str:
+    def describe_leftovers(self, job: Job) -> str:
         """Describe what is left of a job that was or is being stopped, as part of a sentence."""
-        if left := self._removals.left(job):
+        if left := self._deletions.left(job):
             return left
         kept = self._places.folder(job)
         return f"it is deleted from {job.place}, and its logs up to now are in {kept}"
@@ -174,7 +174,7 @@ class KubernetesBackend:
             groups=details.groups(item),
             pods={replica: str(pod["metadata"]["name"]) for replica, pod in pods.items()},
             conditions=details.conditions(item),
-            incidents=details.incidents(events, job.created),
+            cluster_events=details.cluster_events(events, job.created),
             missing=missing,
             manifest=details.shown(item),
         )
@@ -203,7 +203,9 @@ class KubernetesBackend:
                 f"`%ciao describe {job.reference}` shows its status.",
             )
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-        return await exec.execute(target.client, path, marks.container(pod), command, streams)
+        return await exec.execute(
+            target.client, path, job_metadata.container(pod), command, streams
+        )
 
     # ----------------------------------------------------------------------------- parts
 
@@ -214,12 +216,12 @@ class KubernetesBackend:
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
         """Return the youngest pod of each replica."""
         path = f"/api/v1/namespaces/{job.place}/pods"
-        found = await pages(target.client, path, f"{marks.OPERATOR_JOB}={job.name}")
+        found = await pages(target.client, path, f"{job_metadata.OPERATOR_JOB}={job.name}")
         found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
         return {
             replica: pod
             for pod in found
-            if marks.is_part_of(pod, job.uid) and (replica := marks.replica(pod))
+            if job_metadata.is_part_of(pod, job.uid) and (replica := job_metadata.replica(pod))
         }
 
     async def _events(
@@ -241,6 +243,6 @@ async def _free(plan: Plan, target: Target) -> str:
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if not await tries.taken(target, path, name):
+        if not await validation.taken(target, path, name):
             break
     return name

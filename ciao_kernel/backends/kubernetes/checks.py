@@ -18,7 +18,7 @@ _ENFORCE = "pod-security.kubernetes.io/enforce"
 _ANOTHER = "Name another namespace: %namespace=…."
 
 
-class Insecure(ClusterFault):
+class PodSecurityViolation(ClusterFault):
     """Pod Security refuses a pod in its current form."""
 
 
@@ -28,7 +28,7 @@ class Ground:
 
     restricted: bool = False
     """Pod Security accepts only pods without privileges (level ``restricted``)."""
-    goes_with_kernel: bool = False
+    deleted_with_kernel: bool = False
     """Enterprise Gateway created it for this kernel, and deletes it when the kernel ends."""
 
 
@@ -57,7 +57,7 @@ async def check(target: Target, made: JobManifest) -> None:
         raise await lacking(target, "run jobs", missing, whole=len(missing) == len(wanted))
 
 
-async def demand(target: Target, what: str, *wanted: Right) -> None:
+async def require_rights(target: Target, what: str, *wanted: Right) -> None:
     """Check that this user has rights that only some cells need.
 
     Args:
@@ -177,7 +177,7 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
     if "being terminated" in words:
         return ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
     if "violates PodSecurity" in words:
-        return Insecure(
+        return PodSecurityViolation(
             f"Pod Security refuses this job's pods in the namespace {namespace}: "
             f"{words.partition('violates PodSecurity ')[2]}",
             "Use an image that fits the rules of the namespace: %image=…, %namespace=….",

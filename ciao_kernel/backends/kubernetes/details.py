@@ -7,7 +7,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import manifest, status
 from ciao_kernel.model import Job, Manifest
-from ciao_kernel.model.queries import Condition, Group, Incident
+from ciao_kernel.model.queries import ClusterEvent, Condition, Group
 
 _MOST = 20
 """Number of events to show: the newest."""
@@ -70,14 +70,14 @@ def conditions(item: Manifest) -> tuple[Condition, ...]:
     )
 
 
-def incidents(events: Iterable[Manifest], since: float) -> tuple[Incident, ...]:
+def cluster_events(events: Iterable[Manifest], since: float) -> tuple[ClusterEvent, ...]:
     """Return the newest events; repeated events are merged and counted.
 
     Args:
         events: The events as the server lists them.
         since: Time of the job; older events belong to an earlier job of the same name.
     """
-    found: dict[tuple[str, str, str], Incident] = {}
+    found: dict[tuple[str, str, str], ClusterEvent] = {}
     for event in events:
         when = _when(event)
         if when < since:
@@ -87,7 +87,7 @@ def incidents(events: Iterable[Manifest], since: float) -> tuple[Incident, ...]:
         reason, message = str(event.get("reason") or ""), _line(event.get("message"))
         key = (about, reason, message)
         before = found.get(key)
-        found[key] = Incident(
+        found[key] = ClusterEvent(
             about,
             str(event.get("type") or ""),
             reason,
@@ -107,7 +107,7 @@ def shown(item: Manifest) -> Manifest:
 def _pod_specs(item: Manifest) -> dict[str, Manifest]:
     """Return the pod spec of each role, with the role as the kind spells it."""
     try:
-        templates = manifest.pods_of(item)
+        templates = manifest.pod_templates(item)
         return {role: template["spec"] for role, template in templates.items()}
     except (KeyError, TypeError, AttributeError):
         return {}

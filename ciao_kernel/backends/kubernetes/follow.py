@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import alterations, marks, status
-from ciao_kernel.backends.kubernetes.kept import Kept
-from ciao_kernel.backends.kubernetes.members import Members, trimmed
-from ciao_kernel.backends.kubernetes.reasons import Reasons
+from ciao_kernel.backends.kubernetes import job_metadata, spec_changes, status
+from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _AWAY = 2.0
@@ -64,16 +64,16 @@ class _Follower:
         self._client, self._job, self._settings = client, job, settings
         self._awake = asyncio.Event()
         collection, _, name = path.rpartition("/")
-        self._jobs = Watched(
+        self._jobs = WatchedList(
             client, collection, {"fieldSelector": f"metadata.name={name}"}, self._awake
         )
-        self._selector = {"labelSelector": f"{marks.OPERATOR_JOB}={name}"}
+        self._selector = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={name}"}
         self._pods = self._list_of_pods()
         oldest = status.text(since) if since else None
-        self._partly = bool(since)  # saved lines have no times
-        self._kept = Kept(logs, write=not since)
-        self._members = Members(client, job, self._pods, self._kept, oldest, self._awake.set)
-        self._reasons = Reasons(client, job, settings.hopeless_wait, self._awake.set)
+        self._partial_output = bool(since)  # saved lines have no times
+        self._kept = LogFiles(logs, write=not since)
+        self._members = ReplicaTracker(client, job, self._pods, self._kept, oldest, self._awake.set)
+        self._reasons = PendingReasons(client, job, settings.hopeless_wait, self._awake.set)
         self._tasks: list[asyncio.Task[None]] = []
         self._renewed = False
         """True after the pods were listed again because of the job's end."""
@@ -83,7 +83,7 @@ class _Follower:
         """The last known object, also after its deletion."""
         self._whole: frozenset[Replica] = frozenset()
         """Replicas whose logs were read completely, set at the job's end."""
-        self._told_away = self._told_fault = False
+        self._outage_reported = self._fault_reported = False
 
     async def close(self) -> None:
         try:
@@ -102,7 +102,7 @@ class _Follower:
         self._start(self._pods.run())
         shown: Status | None = None
         looked = over_since = 0.0
-        replayed = self._partly
+        replayed = self._partial_output
         while True:
             soon = over_since or time.monotonic() - looked < _PACE
             await self._pause(_PACE if soon else _TICK)
@@ -111,7 +111,7 @@ class _Follower:
             for task in self._tasks:
                 if task.done() and not task.cancelled() and (error := task.exception()):
                     raise error
-            if notice := self._speak_of_server() or self._speak_of_files():
+            if notice := self._report_outage() or self._report_save_fault():
                 yield notice
             listed = self._jobs.listed and self._pods.listed
             if not listed or time.monotonic() - looked < _PACE:
@@ -125,7 +125,7 @@ class _Follower:
                     yield event
             if self._item is None:
                 over_since = over_since or time.monotonic()
-                if self._gone(over_since) and self._certain():
+                if self._gone(over_since) and self._pods_are_current():
                     for event in self._members.output():
                         yield event
                     yield status.settled(self._deleted())
@@ -136,15 +136,17 @@ class _Follower:
                     yield replace(status.settled(shown), settled=False)
                 continue
             now = status.of_job(self._job, self._item, self._members.statuses())
-            noticed = bool(status.many(self._item, "status", "conditions"))
-            now = self._reasons.explain(now, self._members.present(), self._uid, noticed=noticed)
+            operator_responded = bool(status.many(self._item, "status", "conditions"))
+            now = self._reasons.explain(
+                now, self._members.present(), self._uid, operator_responded=operator_responded
+            )
             if now.state.over:
                 over_since = over_since or time.monotonic()
                 waited = time.monotonic() - over_since
-                drained = self._members.drained(self._awaited(now, waited))
+                drained = self._members.drained(self._wait_predicate(now, waited))
                 # A pod that seems to run may be gone without an event.
                 late = waited > self._settings.linger + _LAST_WORDS
-                if (drained or late) and self._certain() and drained:
+                if (drained or late) and self._pods_are_current() and drained:
                     for event in self._members.output():
                         yield event
                     self._whole = self._members.read()
@@ -171,8 +173,8 @@ class _Follower:
         self._members.update(self._pods.take(), self._uid)
         if before is None or self._item is None or before is self._item:
             return []
-        changes = alterations.between(before, self._item)
-        who = alterations.author(before, self._item) if changes else ""
+        changes = spec_changes.between(before, self._item)
+        who = spec_changes.author(before, self._item) if changes else ""
         by = f" by {who}" if who else ""
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
 
@@ -188,9 +190,9 @@ class _Follower:
 
     # ---------------------------------------------------------------------------- watches
 
-    def _list_of_pods(self) -> Watched:
+    def _list_of_pods(self) -> WatchedList:
         path = f"/api/v1/namespaces/{self._job.place}/pods"
-        return Watched(self._client, path, self._selector, self._awake, trimmed)
+        return WatchedList(self._client, path, self._selector, self._awake, trimmed)
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -199,7 +201,7 @@ class _Follower:
 
     # ------------------------------------------------------------------------------- end
 
-    def _certain(self) -> bool:
+    def _pods_are_current(self) -> bool:
         """Return whether the pods' states are newer than the job's end; if not, list them once.
 
         The pods' watch may be behind the job's: after an outage each watch reconnects by itself,
@@ -210,10 +212,10 @@ class _Follower:
         self._members.update(self._pods.take(), self._uid)
         self._tasks[-1].cancel()  # the pods' watch, which was started last
         self._renewed, self._pods = True, self._list_of_pods()
-        self._start(self._listed_anew(self._pods))
+        self._start(self._watch_again(self._pods))
         return False
 
-    async def _listed_anew(self, pods: Watched) -> None:
+    async def _watch_again(self, pods: WatchedList) -> None:
         """Watch from a new list; a server that just started may refuse allowed requests."""
         denied = time.monotonic()
         while True:
@@ -229,7 +231,7 @@ class _Follower:
         """Seconds after a job's end in which its pods end and their last lines arrive."""
         return self._settings.linger + self._settings.stop_grace + _LAST_WORDS
 
-    def _awaited(self, now: Status, waited: float) -> Callable[[Replica], bool]:
+    def _wait_predicate(self, now: Status, waited: float) -> Callable[[Replica], bool]:
         """Return a test for replicas to wait for, so many seconds after the job's end.
 
         Workers get a moment to end by themselves (`linger`), and then their grace period to write
@@ -242,7 +244,7 @@ class _Follower:
         long_ago = now.since and time.time() - now.since > waited + _SKEW
         if now.hopeless or status.keeps_pods(item) or long_ago:
             return lambda _: False
-        endless, within = marks.endless(item), waited <= self._grace
+        endless, within = job_metadata.endless(item), waited <= self._grace
         return lambda replica: within and replica.role not in endless
 
     def _gone(self, since: float) -> bool:
@@ -259,19 +261,19 @@ class _Follower:
             return now
         return Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
 
-    def _speak_of_files(self) -> Notice | None:
+    def _report_save_fault(self) -> Notice | None:
         """Report once that no more lines are saved."""
-        if self._told_fault or not (why := self._kept.fault):
+        if self._fault_reported or not (why := self._kept.fault):
             return None
-        self._told_fault = True
+        self._fault_reported = True
         return Notice(f"no more log lines are saved on this machine: {why}.")
 
-    def _speak_of_server(self) -> Notice | None:
+    def _report_outage(self) -> Notice | None:
         """Report that the server is away or back; raise an error if it is away for too long."""
         watched = (self._jobs, self._pods)
         since = [one.away_since for one in watched if one.away_since is not None]
         if not since:
-            told, self._told_away = self._told_away, False
+            told, self._outage_reported = self._outage_reported, False
             return Notice("the API server answers again.") if told else None
         away = time.monotonic() - min(since)
         fault = next((one.fault for one in watched if one.fault), None)
@@ -281,7 +283,7 @@ class _Follower:
                 "still be running.",
                 f"`%ciao attach {self._job.reference}` follows the job when the server is back.",
             )
-        if away > _AWAY and not self._told_away:
-            self._told_away = True
+        if away > _AWAY and not self._outage_reported:
+            self._outage_reported = True
             return Notice(f"the API server does not answer ({fault}); waiting for it …")
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Replica
@@ -31,9 +31,9 @@ async def read(
     path = f"/api/v1/namespaces/{job.place}/pods/{job.name}-{replica}"
     try:
         pod = await client.get(path)
-        if not marks.is_part_of(pod, job.uid):
+        if not job_metadata.is_part_of(pod, job.uid):
             raise Refused(f"the pod {job.name}-{replica} belongs to another job.", code=404)
-        query = {"container": marks.container(pod), **_query(options)}
+        query = {"container": job_metadata.container(pod), **_query(options)}
         data = await client.text(f"{path}/log", **query)
     except (Refused, ClusterFault) as error:
         gone = isinstance(error, Refused) and error.code in (400, 404)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import marks, status
-from ciao_kernel.backends.kubernetes.places import Place, Places
+from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
 from ciao_kernel.kube.client import Client
@@ -24,9 +24,9 @@ _PAGE = 500
 """Objects in one answer: the server makes each page separately, and in a short time."""
 _ELSEWHERE = 4.0
 """Seconds in which another cluster must answer whether it has a job."""
-_PODS = f"{marks.OPERATOR_JOB},{marks.OURS}"
+_PODS = f"{job_metadata.OPERATOR_JOB},{job_metadata.OURS}"
 
-Found = tuple[Job, Status]
+JobWithStatus = tuple[Job, Status]
 
 
 class Lookup:
@@ -37,7 +37,7 @@ class Lookup:
         places: Places in which this machine submitted jobs.
     """
 
-    def __init__(self, targets: Targets, places: Places) -> None:
+    def __init__(self, targets: Targets, places: Submissions) -> None:
         self._targets, self._places = targets, places
 
     def here(self, job: Job) -> Job:
@@ -45,7 +45,7 @@ class Lookup:
         options = self._targets.options(job.context, job.place)
         return replace(job, folder=str(self._places.folder(job)), options=options)
 
-    async def find(self, name: str, where: Where) -> Found:
+    async def find(self, name: str, where: Where) -> JobWithStatus:
         """Return the job with this name; without options, search places of earlier jobs too.
 
         Raises:
@@ -56,7 +56,7 @@ class Lookup:
         try:
             return await self._one(name, target, where.context)
         except (NoSuchJob, Refused):  # not found, or not allowed
-            if where.said or not (found := await self._elsewhere(name, target)):
+            if where.is_explicit or not (found := await self._elsewhere(name, target)):
                 raise
         if len(found) > 1:
             which = " or ".join(f"`{job.reference}`" for job, _ in found)
@@ -77,7 +77,7 @@ class Lookup:
             "`%ciao jobs` lists all jobs; --namespace selects another namespace.",
         )
 
-    async def jobs(self, where: Where) -> list[Found]:
+    async def jobs(self, where: Where) -> list[JobWithStatus]:
         """Return all jobs of ciao in a place, oldest first.
 
         Without options: the jobs in the settings' namespace, and the jobs that this machine
@@ -89,10 +89,10 @@ class Lookup:
         target = await self._targets.at(where)
         if where.everywhere:
             found = await self._listed(target, where.context, everywhere=True)
-        elif where.said:
+        elif where.is_explicit:
             found = await self._listed(target, where.context)
             if not found and where.namespace:
-                await _see(target)
+                await _check_namespace(target)
         else:
             found = [
                 *await self._listed(target, ""),
@@ -102,7 +102,7 @@ class Lookup:
 
     # ----------------------------------------------------------------------------- parts
 
-    async def _one(self, name: str, target: Target, context: str) -> Found:
+    async def _one(self, name: str, target: Target, context: str) -> JobWithStatus:
         path, item = await self.object(name, target)
         kind = path.split("/")[-2]
         try:
@@ -113,14 +113,14 @@ class Lookup:
                 f"({type(error).__name__}: {error}).",
                 f"`kubectl get -n {target.namespace} {kind} {name} -o yaml` shows them.",
             ) from error
-        selector = f"{marks.OPERATOR_JOB}={name}"
+        selector = f"{job_metadata.OPERATOR_JOB}={name}"
         pods = pages(target.client, f"/api/v1/namespaces/{job.place}/pods", selector)
         return _with_status(job, item, _by_job(await pods))
 
-    async def _elsewhere(self, name: str, here: Target) -> list[Found]:
+    async def _elsewhere(self, name: str, here: Target) -> list[JobWithStatus]:
         """Return the existing jobs of this name that this machine submitted elsewhere."""
 
-        async def at(place: Place) -> list[Found]:
+        async def at(place: Submission) -> list[JobWithStatus]:
             if (place.context, place.namespace) == (here.context, here.namespace):
                 return []
             context = "" if place.context == here.context else place.context
@@ -135,7 +135,7 @@ class Lookup:
         lists = await asyncio.gather(*map(at, self._places.known(name)))
         return [pair for found in lists for pair in found]
 
-    async def _forget(self, place: Place, here: Target) -> None:
+    async def _forget(self, place: Submission, here: Target) -> None:
         """Forget a place if its job is certainly gone, and not only missing from a list."""
         name = place.folder.name.rpartition("-")[0]
         with log.ignored(_log, "forgetting a job", BackendError):
@@ -148,14 +148,14 @@ class Lookup:
                 if not place.holds(pair[0]):
                     self._places.forget(place)
 
-    async def _submitted(self, here: Target, known: Iterable[Place]) -> list[Found]:
+    async def _submitted(self, here: Target, known: Iterable[Submission]) -> list[JobWithStatus]:
         """Return existing jobs that this machine submitted to other namespaces of a cluster."""
-        others: dict[str, list[Place]] = {}
+        others: dict[str, list[Submission]] = {}
         for place in known:
             if place.context == here.context and place.namespace != here.namespace:
                 others.setdefault(place.namespace, []).append(place)
 
-        async def one(namespace: str, places: list[Place]) -> list[Found]:
+        async def one(namespace: str, places: list[Submission]) -> list[JobWithStatus]:
             try:
                 listed = await self._listed(Target(here.client, namespace), "")
             except BackendError:
@@ -170,13 +170,15 @@ class Lookup:
 
     async def _listed(
         self, target: Target, context: str, *, everywhere: bool = False
-    ) -> list[Found]:
+    ) -> list[JobWithStatus]:
         scope = "" if everywhere else f"/namespaces/{target.namespace}"
         kinds = await target.kinds()
 
         async def of_kind(plural: str) -> list[Manifest] | Refused:
             try:
-                return await pages(target.client, f"{marks.API}{scope}/{plural}", marks.OURS)
+                return await pages(
+                    target.client, f"{job_metadata.API}{scope}/{plural}", job_metadata.OURS
+                )
             except Refused as error:
                 if error.code not in (403, 404):
                     raise
@@ -194,7 +196,7 @@ class Lookup:
                 raise answer
         refusals = [answer for answer in answers if isinstance(answer, Refused)]
         if kinds and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
-            ours = [one for one in marks.KINDS if one in kinds] or kinds
+            ours = [one for one in job_metadata.KINDS if one in kinds] or kinds
             right = f"list {' and '.join(ours)} of kubeflow.org"
             raise _not_allowed(target, right, everywhere=everywhere)
         states: _States = {}
@@ -211,7 +213,7 @@ class Lookup:
         return found
 
 
-async def _see(target: Target) -> None:
+async def _check_namespace(target: Target) -> None:
     """Raise an error if the namespace does not exist, as far as this user may read it."""
     try:
         await target.client.get(f"/api/v1/namespaces/{target.namespace}")
@@ -234,7 +236,7 @@ def job_of(item: Manifest, resource: str, context: str) -> Job:
         KeyError, ValueError: The object is not a job of ciao.
     """
     created = status.stamp(item["metadata"].get("creationTimestamp"))
-    return replace(marks.job(item, created, resource), context=context)
+    return replace(job_metadata.job(item, created, resource), context=context)
 
 
 async def pages(client: Client, path: str, selector: str = "", **fields: str) -> list[Manifest]:
@@ -273,17 +275,17 @@ def _by_job(pods: list[Manifest]) -> _States:
     for pod in pods:
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             meta = pod["metadata"]
-            name = (meta.get("labels") or {}).get(marks.OPERATOR_JOB, "")
-            if replica := marks.replica(pod):
+            name = (meta.get("labels") or {}).get(job_metadata.OPERATOR_JOB, "")
+            if replica := job_metadata.replica(pod):
                 known = found.setdefault((meta["namespace"], name), [])
                 known.append((pod, status.of_pod(pod, replica)))
     return found
 
 
-def _with_status(job: Job, item: Manifest, states: _States) -> Found:
+def _with_status(job: Job, item: Manifest, states: _States) -> JobWithStatus:
     seen: dict[Replica, ReplicaStatus] = {}
     for pod, one in states.get((job.place, job.name), ()):
-        if marks.is_part_of(pod, job.uid):
+        if job_metadata.is_part_of(pod, job.uid):
             log = Path(job.folder, f"{one.replica}.log")
             seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
     now = status.of_job(job, item, seen)
@@ -291,7 +293,7 @@ def _with_status(job: Job, item: Manifest, states: _States) -> Found:
 
 
 def _is_ours(item: Manifest) -> bool:
-    return bool(status.get(item, "metadata", "labels", marks.MANAGED) == "ciao")
+    return bool(status.get(item, "metadata", "labels", job_metadata.MANAGED) == "ciao")
 
 
 def _forbids(answer: BaseException) -> bool:

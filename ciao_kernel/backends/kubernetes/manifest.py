@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes import job_metadata
 from ciao_kernel.config import Settings
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, CleanPolicy, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -60,10 +60,12 @@ def objects(
     meta = {
         "name": job.name,
         "namespace": job.place,
-        "labels": {**dict(cluster.labels), **marks.labels(job.name)},
+        "labels": {**dict(cluster.labels), **job_metadata.labels(job.name)},
         "annotations": {
             **dict(cluster.annotations),
-            **marks.notes(job, run, plan.framework.decider(plan.spec), plan.framework.endless),
+            **job_metadata.notes(
+                job, run, plan.framework.decider(plan.spec), plan.framework.endless
+            ),
         },
     }
     body = {
@@ -78,8 +80,8 @@ def objects(
             "metadata": {
                 **item["metadata"],
                 "namespace": job.place,
-                "labels": marks.labels(job.name),
-                "annotations": {marks.RUN: run},
+                "labels": job_metadata.labels(job.name),
+                "annotations": {job_metadata.RUN: run},
             },
         }
         for item in artifact.objects
@@ -87,7 +89,7 @@ def objects(
     return Objects(beside, body, collection(made, job.place))
 
 
-def pods_of(body: Manifest) -> dict[str, Manifest]:
+def pod_templates(body: Manifest) -> dict[str, Manifest]:
     """Return the pod templates of a job's manifest by role, as the kind spells it."""
     spec = body.get("spec")
     for value in spec.values() if isinstance(spec, dict) else ():
@@ -126,7 +128,7 @@ def secured(made: Objects) -> Objects:
     write files of other users.
     """
     body = copy.deepcopy(made.job)
-    for pod in pods_of(body).values():
+    for pod in pod_templates(body).values():
         spec = pod["spec"]
         spec["securityContext"] = {
             "runAsNonRoot": True,
@@ -209,7 +211,7 @@ def _pod(
         "metadata": {
             "labels": {
                 **dict(cluster.labels),
-                **marks.labels(job.name),
+                **job_metadata.labels(job.name),
                 "sidecar.istio.io/inject": "false",
             },
             # With a sidecar the pod never ends. Old versions of Istio read the annotation.
@@ -259,8 +261,8 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
         told["PYTHONPATH"] = f"{path}:{told['PYTHONPATH']}"
     own |= told
     return [
-        from_label("CIAO_ROLE", marks.OPERATOR_ROLE),
-        from_label("CIAO_INDEX", marks.OPERATOR_INDEX),
+        from_label("CIAO_ROLE", job_metadata.OPERATOR_ROLE),
+        from_label("CIAO_INDEX", job_metadata.OPERATOR_INDEX),
         {"name": "CIAO_REPLICA", "value": "$(CIAO_ROLE)-$(CIAO_INDEX)"},
         *({"name": name, "value": _literal(value)} for name, value in own.items()),
     ]

@@ -99,7 +99,7 @@ def _asks(made: Objects) -> dict[str, Decimal]:
 
 
 def _groups(body: Manifest) -> list[tuple[int, Manifest]]:
-    pods = manifest.pods_of(body)
+    pods = manifest.pod_templates(body)
     counts = {
         role: one["replicas"]
         for value in body["spec"].values()

@@ -9,15 +9,15 @@ from collections import deque
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
-from ciao_kernel.backends.kubernetes.reasons import newest, sentence
+from ciao_kernel.backends.kubernetes.pending_reasons import newest, sentence
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Notice
-from ciao_kernel.plugins import Emit, PodEnd
+from ciao_kernel.plugins import Emit, PodResult
 
 _FIRST, _LAST = 20, 200
 """First and last lines of a log to keep."""
@@ -31,7 +31,7 @@ _QUIET = 3.0
 _AWAY = 5.0
 _ASK_EVERY, _ASK_FOR = 2.0, 2.0
 _VOLUMES = "FailedMount"
-_TOLD_TO_END = (2, 137, 143)
+_TERMINATION_CODES = (2, 137, 143)
 """Exit codes of a container that was told to end: the executor's own, SIGKILL's, SIGTERM's."""
 
 
@@ -49,7 +49,7 @@ class SinglePod:
         self._target, self._settings, self._emit = target, settings, emit
         self._name, self._uid = str(pod["metadata"]["name"]), str(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
-        self._pods = Watched(
+        self._pods = WatchedList(
             target.client,
             f"/api/v1/namespaces/{target.namespace}/pods",
             {"fieldSelector": f"metadata.name={self._name}"},
@@ -59,7 +59,7 @@ class SinglePod:
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_LAST)
         self._began, self._stuck = time.monotonic(), 0.0
-        self._told_away, self._told = False, ""
+        self._outage_reported, self._told = False, ""
         self._warning: Object = {}
         self._may_ask, self._asked = True, 0.0
 
@@ -77,7 +77,7 @@ class SinglePod:
                 await self._changed.wait()
         self._changed.clear()
 
-    async def end(self) -> PodEnd:
+    async def end(self) -> PodResult:
         """Wait until the pod has ended and its lines are read.
 
         Raises:
@@ -98,7 +98,7 @@ class SinglePod:
                 if pod is None or well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
-                self._speak_of_server()
+                self._report_outage()
                 await self._look(pod)
                 await asyncio.wait({watching}, timeout=_TICK)
         finally:
@@ -107,18 +107,18 @@ class SinglePod:
             await asyncio.gather(watching, reading, return_exceptions=True)
         return self._ended(last, there=self.pod() is not None)
 
-    def _ended(self, pod: Object | None, *, there: bool) -> PodEnd:
+    def _ended(self, pod: Object | None, *, there: bool) -> PodResult:
         over, lines = _terminated(pod), (tuple(self._first), tuple(self._last))
         code = status.get(over, "exitCode")
         leaves = not there or status.get(pod, "metadata", "deletionTimestamp") is not None
-        if code != 0 and leaves and (code is None or code in _TOLD_TO_END):
+        if code != 0 and leaves and (code is None or code in _TERMINATION_CODES):
             # This condition reports a drained node, or preemption by a more important pod.
             why = status.get(status.conditions(pod or {}).get("DisruptionTarget"), "message")
-            return PodEnd(None, str(why or "somebody deleted it"), "Deleted", *lines)
+            return PodResult(None, str(why or "somebody deleted it"), "Deleted", *lines)
         # If the whole pod was ended, its status has the reason; the container's has only lines.
         ended = status.get(pod, "status") if status.get(pod, "status", "reason") else over
         said = str(status.get(ended, "reason") or "")
-        return PodEnd(
+        return PodResult(
             code if isinstance(code, int) else None,
             str(status.get(ended, "message") or ""),
             "" if said in ("Completed", "Error") else said,
@@ -158,7 +158,7 @@ class SinglePod:
         Raises:
             ClusterFault: The pod will never start.
         """
-        word, why = status.waits_for(pod)
+        word, why = status.waiting_reason(pod)
         containers = status.many(pod, "status", "containerStatuses")
         if any(status.get(one, "state", "running") is not None for one in containers):
             return
@@ -212,14 +212,14 @@ class SinglePod:
         else:
             self._warning = newest(status.many(found, "items"), of_job=False)
 
-    def _speak_of_server(self) -> None:
+    def _report_outage(self) -> None:
         """Report that the server is away; give up if it is away for too long.
 
         Raises:
             ClusterFault: The server has been away for too long.
         """
         if self._pods.away_since is None:
-            self._told_away = False
+            self._outage_reported = False
             return
         away = time.monotonic() - self._pods.away_since
         if away > self._settings.follow_patience:
@@ -228,8 +228,8 @@ class SinglePod:
                 f"pod {self._name} built the image.",
                 "Run the cell again when the server is back.",
             )
-        if away > _AWAY and not self._told_away:
-            self._told_away = True
+        if away > _AWAY and not self._outage_reported:
+            self._outage_reported = True
             fault = self._pods.fault
             self._emit(Notice(f"the API server does not answer ({fault}); waiting for it …"))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes import job_metadata
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 
 # Reasons of waiting containers that will not pass by waiting (kubelet,
@@ -105,7 +105,7 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began
             return ReplicaStatus(replica, State.RUNNING, since, None, "ending" if leaves else "")
-    return ReplicaStatus(replica, State.PENDING, began, None, waits_for(pod)[1])
+    return ReplicaStatus(replica, State.PENDING, began, None, waiting_reason(pod)[1])
 
 
 def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> ReplicaStatus:
@@ -114,19 +114,19 @@ def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> Rep
     ended = stamp(over.get("finishedAt")) or began
     if code == 0 or get(pod, "status", "phase") == "Succeeded":
         return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
-    if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _leaving(pod):
+    if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _termination_time(pod):
         return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
     return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
 
 
-def _leaving(pod: Manifest) -> float:
+def _termination_time(pod: Manifest) -> float:
     """Return the time at which a pod was told to end; infinity if it was not."""
     at = stamp(get(pod, "metadata", "deletionTimestamp"))
     grace = get(pod, "metadata", "deletionGracePeriodSeconds")
     return at - (grace if isinstance(grace, int) else 0) if at else math.inf
 
 
-def waits_for(pod: Manifest) -> tuple[str, str]:
+def waiting_reason(pod: Manifest) -> tuple[str, str]:
     """Return why a pod does not run yet: a reason, and a text for the user; empty if unknown."""
     for one in many(pod, "status", "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
@@ -183,7 +183,7 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
     if done := holds.get("Succeeded"):
         since = stamp(done.get("lastTransitionTime"))
         replicas = _stopped(item, replicas, since)
-        return Status(State.SUCCEEDED, replicas, since, decided_by=marks.decider(item))
+        return Status(State.SUCCEEDED, replicas, since, decided_by=job_metadata.decider(item))
     if suspended := holds.get("Suspended"):
         text = str(suspended.get("message") or "someone suspended it")
         return Status(State.PENDING, replicas, reason="Suspended", message=text)
@@ -265,7 +265,7 @@ def _program(pod: Manifest) -> list[Manifest]:
     """Return the status of the program's container; all statuses if none has its name."""
     found = many(pod, "status", "containerStatuses")
     with contextlib.suppress(AttributeError, KeyError):
-        name = marks.container(pod)
+        name = job_metadata.container(pod)
         return [one for one in found if one.get("name") == name] or found
     return found
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import checks, home, manifest, marks, tries
+from ciao_kernel.backends.kubernetes import checks, job_metadata, kernel_pod, manifest, validation
+from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.backends.kubernetes.workshop import ClusterWorkshop
-from ciao_kernel.background import lasting
+from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.kube.client import Client
@@ -29,7 +29,7 @@ _PATIENCE = 4.0
 _SILENT = 3.0
 """Seconds of retries after which the user is told."""
 
-_KEEPS = (
+_DETACH_HINT = (
     "To keep jobs, name another namespace (%namespace=…), or start the kernel with "
     "KERNEL_NAMESPACE."
 )
@@ -64,12 +64,12 @@ async def prepare(
             manifest.image_of(plan, settings),
             manifest.architecture(plan, settings),
             bool(plan.spec.dryrun),
-            ClusterWorkshop(target, settings),
+            KubernetesBuildCluster(target, settings),
         )
         artifact = await builder.build(ask, emit)
     job = Job(
         name=name,
-        backend=marks.BACKEND,
+        backend=job_metadata.BACKEND,
         framework=plan.framework.name,
         replicas=plan.spec.replicas(),
         created=time.time(),
@@ -115,17 +115,17 @@ async def submit(
     """
     path = manifest.collection(manifest.kind_of(plan), target.namespace)
     await _lasts(plan, target, emit)
-    owner = None if outlive else await home.owner(target)
+    owner = None if outlive else await kernel_pod.owner(target)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        async with _asked(tries.taken(target, path, name) if plan.name else _free()) as answer:
+        async with _asked(validation.taken(target, path, name) if plan.name else _free()) as answer:
             # The first name is usually free, so the answer is not awaited.
             if number > 1 and await answer:
                 continue
             # An error here occurs with any name, and may have taken an hour to appear.
             job, made = await prepare(plan, builder, target, settings, emit, name)
             try:
-                made = await tries.try_out(target, made)
+                made = await validation.try_out(target, made)
             except (SpecError, BackendError) as error:
                 # The only cause may be objects of another job with that name.
                 if _exists(error) or await answer:
@@ -171,12 +171,14 @@ async def _lasts(plan: Plan, target: Target, emit: Emit) -> None:
     Raises:
         SpecError: The job has to outlive the kernel (``%detach``).
     """
-    if not (await checks.ground(target)).goes_with_kernel:
+    if not (await checks.ground(target)).deleted_with_kernel:
         return
     goes = f"the namespace {target.namespace} was made for this kernel and is deleted with it"
     if plan.spec.detach:
-        raise SpecError(f"{goes}: no job there outlives the kernel.", _KEEPS, directive="detach")
-    emit(Notice(f"{goes}, and so is the job. {_KEEPS}"))
+        raise SpecError(
+            f"{goes}: no job there outlives the kernel.", _DETACH_HINT, directive="detach"
+        )
+    emit(Notice(f"{goes}, and so is the job. {_DETACH_HINT}"))
 
 
 async def _free() -> bool:
@@ -190,11 +192,11 @@ async def _create(target: Target, made: Objects, emit: Emit) -> str:
     job that waits for its source, and every list of jobs shows it.
     """
     stopped = asyncio.Event()
-    target.client.trouble = ""
+    target.client.retry_reason = ""
     making = asyncio.ensure_future(_make(target.client, made, stopped))
     try:
         await asyncio.wait({making}, timeout=_SILENT)
-        if not making.done() and (why := target.client.trouble):
+        if not making.done() and (why := target.client.retry_reason):
             emit(Notice(f"the cluster has not accepted the job yet; retrying: {why}"))
         # An interrupted cell does not cancel the request: only the answer tells what exists.
         return await asyncio.shield(making)
@@ -217,7 +219,7 @@ async def _make(client: Client, made: Objects, stopped: asyncio.Event) -> str:
         if stopped.is_set():
             break
         owned = {**item["metadata"], "ownerReferences": [owner]}
-        await client.create(marks.collection(item), {**item, "metadata": owned})
+        await client.create(job_metadata.collection(item), {**item, "metadata": owned})
     return uid
 
 
@@ -228,7 +230,7 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
     """
     client, name, late = target.client, made.job["metadata"]["name"], False
     words = f"{name} --namespace {target.namespace}"
-    path, run = f"{made.path}/{name}", made.job["metadata"]["annotations"][marks.RUN]
+    path, run = f"{made.path}/{name}", made.job["metadata"]["annotations"][job_metadata.RUN]
 
     async def undo() -> None:
         await asyncio.wait({making})
@@ -236,7 +238,7 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
             making.exception()  # the caller that awaits it raises the error
         try:
             item = await client.find(path)
-            if item and (item["metadata"].get("annotations") or {}).get(marks.RUN) == run:
+            if item and (item["metadata"].get("annotations") or {}).get(job_metadata.RUN) == run:
                 await client.delete(path, uid=item["metadata"]["uid"])
         except BackendError as error:
             text = f"{name} could not be removed, and may exist: {error.message}"
@@ -245,7 +247,7 @@ async def _undo(target: Target, made: Objects, making: asyncio.Future[str], emit
             if late:
                 emit(Notice(f"{name} is removed."))
 
-    undoing = lasting(undo())
+    undoing = start_background(undo())
     try:
         await asyncio.wait({undoing}, timeout=_PATIENCE)
     finally:

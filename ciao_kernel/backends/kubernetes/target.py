@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from ciao_kernel.backends.kubernetes import marks, status
+from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -31,7 +31,7 @@ class Target:
         """The kubeconfig's context, even if the user named none; "" in a pod."""
         return self.client.access.context
 
-    async def kinds(self, path: str = marks.API) -> list[str]:
+    async def kinds(self, path: str = job_metadata.API) -> list[str]:
         """Return the kinds that are served at a path, as written in paths: ``tfjobs``."""
         try:
             served = await self.client.known(path)
@@ -57,7 +57,7 @@ class Target:
         closed: Refused | None = None
         seen = False
         for plural in [resource] if resource else await self.kinds():
-            path = marks.path(self.namespace, plural, name)
+            path = job_metadata.path(self.namespace, plural, name)
             try:
                 item = await self.client.find(path)
             except Refused as error:

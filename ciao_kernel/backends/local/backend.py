@@ -106,7 +106,7 @@ class LocalBackend:
             UsageError: ``since`` is given; raised at once.
         """
         if since:
-            raise _timeless("--since")
+            raise _no_timestamps_error("--since")
         return self._follow(job)
 
     async def _follow(self, job: Job) -> AsyncIterator[Event]:
@@ -115,15 +115,15 @@ class LocalBackend:
             async for event in events:
                 yield event
 
-    async def host_ends(self, job: Job) -> bool:
+    async def is_host_terminating(self, job: Job) -> bool:
         """Return False: this machine tells the kernel itself that it ends."""
         return False
 
     async def stop(
-        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+        self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
     ) -> None:
         """Let the supervisor send SIGTERM to all replicas, and SIGKILL after the grace period."""
-        await self._store.stop(job, reason, certain=certain)
+        await self._store.stop(job, reason, stop_certain=stop_certain)
 
     async def delete(self, job: Job) -> None:
         """Stop the job and remove its folder with all its content."""
@@ -131,11 +131,11 @@ class LocalBackend:
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
         """Return all jobs that have a folder, oldest first; none if a cluster is specified."""
-        return [] if where.said else await self._store.all()
+        return [] if where.is_explicit else await self._store.all()
 
     async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
         """Return one job by its name."""
-        if where.said:
+        if where.is_explicit:
             raise NoSuchJob(
                 f"job {name} cannot be found: no cluster is configured here.",
                 "Set KUBECONFIG; for a job of this machine leave --namespace and --context out.",
@@ -158,7 +158,7 @@ class LocalBackend:
                 "Leave it out.",
             )
         if options.timestamps or options.since:
-            raise _timeless("--timestamps" if options.timestamps else "--since")
+            raise _no_timestamps_error("--timestamps" if options.timestamps else "--since")
         return await self._store.log(job, replica, options)
 
     async def execute(
@@ -168,7 +168,7 @@ class LocalBackend:
         folder = self._store.folder(job)
         return await execute.execute(folder, self._host, replica, command, streams)
 
-    def remains(self, job: Job) -> str:
+    def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""
         if self._store.runs(job):
             return "a replica has not ended yet"
@@ -178,7 +178,7 @@ class LocalBackend:
         """Do nothing: no connection is open."""
 
 
-def _timeless(option: str) -> UsageError:
+def _no_timestamps_error(option: str) -> UsageError:
     return UsageError(
         f"{option} is not available: log files on this machine have no timestamps.",
         "Leave it out; --tail N of `%ciao logs` shows the last lines.",

@@ -16,7 +16,7 @@ from typing import Any
 from ciao_kernel import file_lock
 from ciao_kernel.backends.local import processes, sweeps
 from ciao_kernel.backends.local.hosts import Host
-from ciao_kernel.backends.local.record import UNREADABLE, Folder, replace
+from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder, replace
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import State
 
@@ -78,7 +78,7 @@ class Claims:
         }
         replace(self._file, {**self._held(), job: claim})
 
-    async def end_lost(self) -> None:
+    async def kill_orphans(self) -> None:
         """End processes of jobs without a supervisor: they still use ports and GPUs."""
         if marks := [mark for job in self._read() if (mark := self._lost(job))]:
             await sweeps.sweep(*marks)
@@ -103,8 +103,8 @@ class Claims:
                 if not _runs(status):
                     return False
                 # Processes that could not be ended still use the ports and GPUs.
-                return self._host.supervises(folder, status) or bool(self._left(job))
-        except UNREADABLE:
+                return self._host.is_supervisor_alive(folder, status) or bool(self._left(job))
+        except RECORD_ERRORS:
             pass  # A power cut may leave an empty file: it counts as missing.
         return folder.path.is_dir() and self._submitted(folder, claim) < _SUBMIT_TIME
 
@@ -124,10 +124,10 @@ class Claims:
     def _lost(self, job: str) -> str:
         """Return the mark of a job's processes if its local supervisor died before they ended."""
         folder = Folder(self._jobs / job)
-        with contextlib.suppress(*UNREADABLE):
+        with contextlib.suppress(*RECORD_ERRORS):
             status = folder.read_status()
             runs = status is not None and _runs(status) and self._host.has(status["supervisor"])
-            if status is not None and runs and not self._host.supervises(folder, status):
+            if status is not None and runs and not self._host.is_supervisor_alive(folder, status):
                 return str(folder.read_job()["id"])
         return ""
 

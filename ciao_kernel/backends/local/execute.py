@@ -45,7 +45,7 @@ async def execute(
     try:
         job, status = folder.read_job(), folder.read_status()
         away = status is not None and not host.has(status["supervisor"])
-        if status is not None and away and host.supervises(folder, status):
+        if status is not None and away and host.is_supervisor_alive(folder, status):
             name = hosts.name(status["supervisor"])
             raise UsageError(
                 f"{folder.path.name} runs on {name}, and a command must run on the same machine.",

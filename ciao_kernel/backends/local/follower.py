@@ -202,7 +202,7 @@ class _Watch:
 
     def is_lost(self) -> bool:
         """Return whether the supervisor died without a last status; also sets :attr:`lost`."""
-        if self.status is None or self._host.supervises(self._folder, self._record):
+        if self.status is None or self._host.is_supervisor_alive(self._folder, self._record):
             return False
         # It may have settled the job just before it ended, and the file's times may be equal for
         # two records written within one tick of the file system's clock.

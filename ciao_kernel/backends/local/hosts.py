@@ -41,7 +41,7 @@ class Host:
         host = record.get("host")
         return not host or _key(host) == _key(self.identity)
 
-    def supervises(self, folder: Folder, status: Mapping[str, Any]) -> bool:
+    def is_supervisor_alive(self, folder: Folder, status: Mapping[str, Any]) -> bool:
         """Return whether the supervisor that wrote a job's status is alive, on any machine."""
         supervisor = status["supervisor"]
         if self.has(supervisor):

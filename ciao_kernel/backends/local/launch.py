@@ -62,7 +62,7 @@ class Launcher:
         """Raise SpecError if the job asks for more GPUs than are free."""
         if wanted := gpus.wanted(plan.spec):
             devices = await self._present(plan)
-            await self._claims.end_lost()
+            await self._claims.kill_orphans()
             gpus.check(wanted, devices, self._claims.gpus())
 
     async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
@@ -96,7 +96,7 @@ class Launcher:
             )
             artifact = await builder.build(ask, emit)
             devices = await self._present(plan)  # Slow, so not under the lock.
-            await self._claims.end_lost()
+            await self._claims.kill_orphans()
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), self._shares(plan, devices)
                 name = folder.path.name

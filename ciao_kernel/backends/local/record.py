@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1
-UNREADABLE = (OSError, ValueError, KeyError)
+RECORD_ERRORS = (OSError, ValueError, KeyError)
 """Errors raised while a missing or broken record is read."""
 LEFTOVERS = frozenset({"work", "logs", "reserve", "job.json", "supervisor.log"})
 """Names that a folder may contain before its supervisor has written a status."""
@@ -78,8 +78,8 @@ class Folder:
         with contextlib.suppress(OSError):
             os.utime(self.status_file)
 
-    def asks_to_stop(self) -> bool:
-        """Return whether a stop was requested (:meth:`write_stop`), or the folder was removed.
+    def is_stop_requested(self) -> bool:
+        """Return whether a stop was requested (:meth:`request_stop`), or the folder was removed.
 
         Without its folder the job can no longer be found. The folder is listed, because a client
         of a file server may have cached that the file does not exist.
@@ -91,14 +91,14 @@ class Folder:
         except OSError:
             return False  # A network drive that hangs must not end a training.
 
-    def read_stop(self) -> str:
+    def read_stop_reason(self) -> str:
         """Return the reason for the stop; empty if none was given."""
         try:
             return self._stop.read_text()
         except (OSError, ValueError):
             return ""
 
-    def write_stop(self, reason: str) -> None:
+    def request_stop(self, reason: str) -> None:
         """Request a stop of the job. On a full disk the reason may be lost, but not the request."""
         part = self._stop.with_suffix(_part())
         with contextlib.suppress(OSError):

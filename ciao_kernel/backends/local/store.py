@@ -15,7 +15,7 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.local import hosts, processes, sweeps, views
-from ciao_kernel.backends.local.record import LEFTOVERS, UNREADABLE, Folder
+from ciao_kernel.backends.local.record import LEFTOVERS, RECORD_ERRORS, Folder
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
 from ciao_kernel.model.queries import Details, LogOptions, last_lines
@@ -52,7 +52,7 @@ class Store:
         """Return all jobs, oldest first; incomplete jobs and other files are left out."""
         found, lost = [], []
         for path in self._folders():
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*RECORD_ERRORS):
                 job, status, is_lost = self._read(Folder(path))
                 found.append((job, status))
                 lost += [Folder(path)] if is_lost else []
@@ -62,13 +62,13 @@ class Store:
     def _read(self, folder: Folder) -> tuple[Job, Status, bool]:
         """Return a job, its status, and whether it may have unsupervised processes here."""
         record = folder.read_status()
-        if record and not record["settled"] and not self._host.supervises(folder, record):
+        if record and not record["settled"] and not self._host.is_supervisor_alive(folder, record):
             # It may have been settled between the two checks.
             record = folder.read_status()
         if record is None:
             raise ValueError("not started yet")
         status = views.status(folder, record)
-        if status.settled or self._host.supervises(folder, record):
+        if status.settled or self._host.is_supervisor_alive(folder, record):
             return views.job(folder), status, False
         return views.job(folder), views.lost(status), self._host.has(record["supervisor"])
 
@@ -87,7 +87,7 @@ class Store:
         """Return one job by its name."""
         path = self.root / name
         if path.parent == self.root and not name.startswith(_ASIDE):
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*RECORD_ERRORS):
                 job, status, is_lost = self._read(Folder(path))
                 await _end([Folder(path)] if is_lost else [])
                 return job, status
@@ -96,7 +96,7 @@ class Store:
         )
 
     async def stop(
-        self, job: Job, reason: str, *, certain: Callable[[], None] = lambda: None
+        self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
     ) -> None:
         """Let the supervisor send SIGTERM to all replicas, and SIGKILL after the grace period.
 
@@ -121,10 +121,10 @@ class Store:
         if record is None:
             return
         if self._host.has(record["supervisor"]):
-            await _stop_here(folder, asked, record, reason, certain)
+            await _stop_here(folder, asked, record, reason, stop_certain)
         else:
             await self._stop_elsewhere(folder, asked, record, reason)
-            certain()
+            stop_certain()
 
     async def _stop_elsewhere(
         self, folder: Folder, asked: dict[str, Any], record: dict[str, Any], reason: str
@@ -132,9 +132,9 @@ class Store:
         """Ask a supervisor on another machine to stop, and wait until it has ended or is dead."""
         supervisor, grace = record["supervisor"], asked["grace"]
         until = time.monotonic() + grace + self._host.fresh
-        if self._host.supervises(folder, record):
-            folder.write_stop(reason)
-        while record and self._host.supervises(folder, record):
+        if self._host.is_supervisor_alive(folder, record):
+            folder.request_stop(reason)
+        while record and self._host.is_supervisor_alive(folder, record):
             if time.monotonic() > until:
                 name, host = asked["name"], hosts.name(supervisor)
                 raise BackendError(
@@ -149,11 +149,11 @@ class Store:
 
     def runs(self, job: Job) -> bool:
         """Return whether the supervisor of a job is alive and still has replicas to end."""
-        with contextlib.suppress(*UNREADABLE):
+        with contextlib.suppress(*RECORD_ERRORS):
             folder = self.folder(job)
             record = folder.read_status()
             if record is not None and not record["settled"]:
-                return self._host.supervises(folder, record)
+                return self._host.is_supervisor_alive(folder, record)
         return False
 
     async def delete(self, job: Job) -> None:
@@ -174,7 +174,7 @@ class Store:
         """
         try:
             return views.details(self.folder(job), self._host)
-        except UNREADABLE:
+        except RECORD_ERRORS:
             raise NoSuchJob(f"the folder of {job.name} is gone.") from None
 
     async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
@@ -258,14 +258,14 @@ async def _stop_here(
     asked: dict[str, Any],
     record: dict[str, Any],
     reason: str,
-    certain: Callable[[], None],
+    stop_certain: Callable[[], None],
 ) -> None:
     supervisor = record["supervisor"]
     if processes.alive(supervisor["pid"], supervisor["birth"]):
         if not record["settled"]:
-            folder.write_stop(reason)
+            folder.request_stop(reason)
         processes.kill([supervisor["pid"]], signal.SIGTERM)
-    certain()
+    stop_certain()
     until = time.monotonic() + asked["grace"] + _LAST_WORDS
     while processes.alive(supervisor["pid"], supervisor["birth"]):
         if time.monotonic() > until:
@@ -288,7 +288,7 @@ async def _end(lost: list[Folder]) -> None:
     """End the remaining processes of jobs whose supervisor is gone."""
     marks = []
     for folder in lost:
-        with contextlib.suppress(*UNREADABLE):
+        with contextlib.suppress(*RECORD_ERRORS):
             marks.append(folder.read_job()["id"])
     if marks:
         await sweeps.sweep(*marks)

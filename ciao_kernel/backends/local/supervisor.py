@@ -25,7 +25,7 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
 
 _OWNER_POLL = 0.25
-_BEAT = 10.0
+_HEARTBEAT_INTERVAL = 10.0
 """Seconds between two heartbeats, which show other machines that it is alive."""
 _ORPHAN_GRACE = 1.0
 """Seconds from SIGTERM to SIGKILL after the owner is gone: no user waits for a checkpoint."""
@@ -54,7 +54,7 @@ class Supervisor:
         self._linger_until = 0.0
         self._kill_at = 0.0
         self._stopping = False
-        self._beat_at = time.monotonic() + _BEAT
+        self._heartbeat_at = time.monotonic() + _HEARTBEAT_INTERVAL
 
     def run(self) -> None:
         """Start all replicas and wait until no process of the job runs any more."""
@@ -69,12 +69,12 @@ class Supervisor:
             if readable:
                 os.read(wake, 4096)
             self._reap()
-            if self.folder.asks_to_stop():
+            if self.folder.is_stop_requested():
                 # Only ever set to True here: a signal may set it at any moment.
                 self.asked_to_stop = True
             now = time.monotonic()
             if self.asked_to_stop and self.state == "Running":
-                self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
+                self._conclude("Stopped", "StoppedByUser", self.folder.read_stop_reason())
             elif ends_at and now >= ends_at and self.state == "Running":
                 text = f"the job ran longer than its deadline of {deadline} s."
                 self._conclude("Failed", "DeadlineExceeded", text)
@@ -83,10 +83,10 @@ class Supervisor:
                 self._stop(min(_ORPHAN_GRACE, self.job["grace"]))
             self._advance(now)
             self._save()
-            self._beat(now)
+            self._send_heartbeat(now)
         if self.state == "Running":
             # Asked to stop before the first replica was started.
-            self._conclude("Stopped", "StoppedByUser", self.folder.read_stop())
+            self._conclude("Stopped", "StoppedByUser", self.folder.read_stop_reason())
         self.end_all()
         self.settled = self.ended = True
         self._unsaved = True
@@ -225,9 +225,9 @@ class Supervisor:
                 self.folder.free_reserve()
                 time.sleep(0.1)
 
-    def _beat(self, now: float) -> None:
-        if now >= self._beat_at:
-            self._beat_at = now + _BEAT
+    def _send_heartbeat(self, now: float) -> None:
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + _HEARTBEAT_INTERVAL
             self.folder.touch_status()
 
     def _status(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.local import processes
-from ciao_kernel.background import lasting
+from ciao_kernel.background import start_background
 
 _asked: dict[asyncio.AbstractEventLoop, tuple[list[str], asyncio.Task[None]]] = {}
 """The marks of the next search of each event loop, and the search."""
@@ -20,7 +20,7 @@ async def sweep(*marks: str) -> None:
     """
     loop = asyncio.get_running_loop()
     if loop not in _asked:
-        _asked[loop] = [], lasting(_search(loop))
+        _asked[loop] = [], start_background(_search(loop))
     wanted, search = _asked[loop]
     wanted += marks
     await asyncio.shield(search)

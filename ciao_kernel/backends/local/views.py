@@ -67,7 +67,7 @@ def details(folder: Folder, host: hosts.Host) -> Details:
     """Return the details of a job beside its status; raises the same errors as :func:`job`."""
     asked, now = folder.read_job(), folder.read_status()
     owner, supervisor = asked["owner"], ""
-    if now is not None and host.supervises(folder, now):
+    if now is not None and host.is_supervisor_alive(folder, now):
         supervisor = f"process {now['supervisor']['pid']}"
         if not host.has(now["supervisor"]):
             supervisor += f" on {hosts.name(now['supervisor'])}"

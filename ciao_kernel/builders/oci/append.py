@@ -20,10 +20,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ciao_kernel.builders.oci import contents
 from ciao_kernel.builders.oci.auth import Scopes
+from ciao_kernel.builders.oci.derived_image import Change as Change
+from ciao_kernel.builders.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.builders.oci.image import ACCEPT, Image, Images, Platform, empty
 from ciao_kernel.builders.oci.layer import Layer
-from ciao_kernel.builders.oci.recipe import Change as Change
-from ciao_kernel.builders.oci.recipe import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.builders.oci.repository import Repository, scope
@@ -37,7 +37,7 @@ _SMALL = 64 << 10
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Tell = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Progress callback for a layer copied from another registry: digest, bytes done, total bytes.
 An exception that it raises ends the work."""
 
@@ -142,9 +142,9 @@ class Appender:
         change: Change,
         platform: Platform,
         *,
-        anew: bool = False,
+        force: bool = False,
         push: bool = True,
-        tell: Tell | None = None,
+        tell: ProgressCallback | None = None,
     ) -> Appended:
         """Create the image of a base and some layers, unless it exists.
 
@@ -154,7 +154,7 @@ class Appender:
             layers: The new layers, in order.
             change: Change of the config.
             platform: Platform of the nodes.
-            anew: Push everything again: a part of the image in the registry was lost.
+            force: Push everything again: a part of the image in the registry was lost.
             push: Push the image. If false, only compute it; an image that is not pushed can be the
                 base of another.
             tell: Receives the progress of base layers that come from another registry.
@@ -162,7 +162,7 @@ class Appender:
         Raises:
             RegistryFault: A registry refuses, or does not answer.
         """
-        if anew:
+        if force:
             self.forget()
         # The scope of the push comes first: some registries use only the first one.
         scopes: Scopes = (scope(target.repository, "pull,push"),)
@@ -171,7 +171,7 @@ class Appender:
         there = Repository(self._registry(target), target, scopes)
         origin, image = self._base(base, there, scopes, platform)
         tag = tag_of(image, layers, change)
-        if not anew and (digest := there.has_manifest(tag, ACCEPT)):
+        if not force and (digest := there.has_manifest(tag, ACCEPT)):
             return Appended(target.at(digest), tag, unchanged=True)
         config = config_of(image, layers, change)
         body = packed(config)
@@ -186,7 +186,7 @@ class Appender:
         return Appended(target.at(made.digest), tag, unchanged=False)
 
     @_retried
-    def carry(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
+    def push_context(self, target: Reference, layer: Layer, platform: Platform) -> Appended:
         """Create an image of a single layer, to transfer files to a builder.
 
         Args:
@@ -222,7 +222,9 @@ class Appender:
                     raise
         return own, self._images.read(own, base.version, platform)
 
-    def _bring(self, origin: Repository, there: Repository, image: Image, tell: Tell | None) -> str:
+    def _bring(
+        self, origin: Repository, there: Repository, image: Image, tell: ProgressCallback | None
+    ) -> str:
         """Ensure that the layers of the base are in the new image's repository.
 
         Returns:
@@ -299,5 +301,5 @@ class Appender:
         return Repository(self._registry(image), image, scopes)
 
 
-def _heard(tell: Tell, digest: str, size: int) -> Callable[[int], None]:
+def _heard(tell: ProgressCallback, digest: str, size: int) -> Callable[[int], None]:
     return lambda done: tell(digest, done, size)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from ciao_kernel.builders.oci import connections
 from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.refusals import Asker, later, parsed, pause
+from ciao_kernel.builders.oci.registry_errors import Requester, later, parsed, pause
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Authorizer:
             return self._basic not in ("", told)
         return False
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return a registry's text with our secrets masked."""
         known = self._credentials or Credentials()
         tokens = [one for one, _ in list(self._tokens.values())]
@@ -236,7 +236,7 @@ class Authorizer:
             return RegistryFault(
                 f"the registry {self._name} does not accept {who} "
                 f"(its token server answered {code}).",
-                Asker(self._name).login,
+                Requester(self._name).login,
                 code=401,
             )
         if code == 429:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ciao_kernel import disk_cache
+from ciao_kernel.builders.oci.decompression import Decompressor
 from ciao_kernel.builders.oci.image import Image
 from ciao_kernel.builders.oci.repository import Repository
-from ciao_kernel.builders.oci.unpacked import Unpacked
 from ciao_kernel.errors import RegistryFault
 
 # Names that identify a package: a folder or a file beside its modules
@@ -134,7 +134,7 @@ def _names(
         blob.heard = lambda done: heard()
         pieces, came = iter(blob), hashlib.sha256()
         try:
-            stream = cast(IO[bytes], Unpacked(_hashed(pieces, came)))
+            stream = cast(IO[bytes], Decompressor(_hashed(pieces, came)))
             with tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE) as tar:
                 for member in tar:
                     path = "/" + member.name.removeprefix("./").strip("/")

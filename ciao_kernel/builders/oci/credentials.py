@@ -48,7 +48,7 @@ def find(image: Reference, environment: Mapping[str, str] | None = None) -> Cred
     for path in _files(variables):
         if (config := _read(path)) is None:
             continue
-        found, fault = _helped(config, image, str(path), variables)
+        found, fault = _from_helper(config, image, str(path), variables)
         if found := found or of(config, image, str(path)):
             return found
         if fault:
@@ -79,7 +79,7 @@ def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials 
     return None
 
 
-def _helped(
+def _from_helper(
     config: Mapping[str, Any], image: Reference, source: str, variables: Mapping[str, str]
 ) -> tuple[Credentials | None, RegistryFault | None]:
     """Run a file's helper for this registry or for all; return its credentials or its fault."""

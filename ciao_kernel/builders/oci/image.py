@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.builders.oci.reference import is_digest
-from ciao_kernel.builders.oci.refusals import parsed, shown
+from ciao_kernel.builders.oci.registry_errors import parsed, shown
 from ciao_kernel.builders.oci.repository import Repository
 from ciao_kernel.errors import RegistryFault
 

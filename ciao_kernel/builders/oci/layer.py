@@ -84,11 +84,11 @@ def pack(
         _check(path, path in folders and path in by_path)
     out: IO[bytes] = place.open("w+b") if place else io.BytesIO()
     try:
-        packed = _Counted(out)
+        packed = _HashingWriter(out)
         with gzip.GzipFile(
             filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=0
         ) as zipped:
-            raw = _Counted(zipped, heard)
+            raw = _HashingWriter(zipped, heard)
             target = cast(IO[bytes], raw)
             with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
                 for path in sorted((folders - {".", ""}) | by_path.keys()):
@@ -141,7 +141,7 @@ def _add(tar: Any, member: Any, file: File) -> None:
             raise OSError(errno.EIO, reason, str(file.content)) from None
 
 
-class _Counted:
+class _HashingWriter:
     """A file for writing that computes the digest and the size of its data."""
 
     def __init__(self, file: Any, heard: Callable[[], None] = lambda: None) -> None:

@@ -15,7 +15,14 @@ from urllib.parse import urljoin, urlsplit
 from ciao_kernel.builders.oci import connections
 from ciao_kernel.builders.oci.auth import Authorizer, Scopes
 from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.refusals import Answer, Asker, pause, refusal, unreachable, words
+from ciao_kernel.builders.oci.registry_errors import (
+    Answer,
+    Requester,
+    pause,
+    refusal,
+    unreachable,
+    words,
+)
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
@@ -84,7 +91,7 @@ class Registry:
         self._origin = _origin(self._url)
         self._session = connections.session(plain, authority)
         self._authorizer = Authorizer(self.name, credentials, self._session, plain, patience)
-        self._asker = Asker(self.name, self._authorizer.user, plain)
+        self._requester = Requester(self.name, self._authorizer.user, plain)
 
     @property
     def requests(self) -> int:
@@ -185,7 +192,7 @@ class Registry:
                     wait *= 2
                     continue
             self._refused = answer.code == 401
-            raise refusal(answer, self._asker, asked.what, self._authorizer.masked(words(answer)))
+            raise refusal(answer, self._requester, asked.what, self._authorizer.mask(words(answer)))
 
     def _follow(self, asked: _Request, url: str) -> Response:
         """Send a request; follow redirects of GET and HEAD."""
@@ -217,7 +224,7 @@ class Registry:
                 proxies=connections.proxies(url),
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise unreachable(error, self._asker) from None
+            raise unreachable(error, self._requester) from None
 
     def _read(self, response: Response, whole: bool) -> Answer:
         """Read an answer: all of it, or only enough for an error message."""
@@ -228,7 +235,7 @@ class Registry:
             connections.read(response, limit, found)
         except (requests.RequestException, OSError) as error:
             if whole:
-                raise unreachable(error, self._asker) from None
+                raise unreachable(error, self._requester) from None
         if whole and len(found) > limit:
             raise RegistryFault(
                 f"the registry {self.name} sent more than {limit >> 20} MiB that are not a layer.",

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from ciao_kernel.builders.oci.auth import Scopes
 from ciao_kernel.builders.oci.reference import Reference, is_digest
-from ciao_kernel.builders.oci.refusals import Answer
 from ciao_kernel.builders.oci.registry import Registry
+from ciao_kernel.builders.oci.registry_errors import Answer
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ class Repository:
         """
         return self._call("HEAD", f"blobs/{digest}", self._push, (200, 404)).code == 200
 
-    def open_blob(self, digest: str, size: int, name: str) -> Pieces:
+    def open_blob(self, digest: str, size: int, name: str) -> BlobStream:
         """GET a blob as a stream; the caller closes it.
 
         Raises:
             RegistryFault: It does not exist.
         """
         answer = self.registry.open(f"{self._path}blobs/{digest}", self._scopes, f"pull {name}")
-        return Pieces(answer, size, name)
+        return BlobStream(answer, size, name)
 
     def mount(self, digest: str, origin: str) -> tuple[bool, str]:
         """Mount a blob of another repository of this registry into this one.
@@ -150,7 +150,9 @@ class Repository:
         """
         return self._location(self._call("POST", "blobs/uploads/", self._push, (202,)))
 
-    def upload(self, place: str, digest: str, body: bytes | IO[bytes] | Pieces, size: int) -> None:
+    def upload(
+        self, place: str, digest: str, body: bytes | IO[bytes] | BlobStream, size: int
+    ) -> None:
         """PUT a blob to the address from :meth:`begin` or :meth:`mount`.
 
         Raises:
@@ -189,7 +191,7 @@ class Repository:
         )
 
 
-class Pieces:
+class BlobStream:
     """A blob that is copied from one registry to another, piece by piece.
 
     Args:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -52,14 +52,14 @@ def wish(line: str) -> str:
     try:
         found = parsed(line)
     except ValueError:
-        return masked(line)
+        return mask(line)
     extras = ",".join(sorted(found.extras))
     return f"{found.name}[{extras}]" if extras else found.name
 
 
 def shown(line: str) -> str:
     """Return a line for a message, without users, passwords and tokens."""
-    return _LOGIN.sub("…@", masked(line))
+    return _LOGIN.sub("…@", mask(line))
 
 
 def remote(line: str) -> bool:
@@ -83,7 +83,7 @@ def check(line: str, place: str, *, strict: bool = False) -> None:
             f"{place} accepts packages, but {shown(line)} is an option of pip.",
             "Write options in a file: %requirements=requirements.txt.",
         )
-    if strict and masked(line) != line:
+    if strict and mask(line) != line:
         raise SourceError(
             f"{place} names a user or a password, but the cell's text is sent with the job.",
             "Put them into ~/.netrc or into pip's own configuration, and write only the address.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ciao_kernel import file_lock
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -168,7 +168,7 @@ async def run(
         except Failed as error:
             with contextlib.suppress(OSError):
                 pages = _PAGE.findall(log.read_text(errors="replace"))
-                raise Failed(error.lines, [masked(page) for page in pages]) from None
+                raise Failed(error.lines, [mask(page) for page in pages]) from None
             raise
 
 
@@ -196,9 +196,9 @@ async def _run(
             while piece := await process.stdout.read(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
                 for raw in whole:
-                    lines.append(masked(raw.decode(errors="replace").rstrip()))
+                    lines.append(mask(raw.decode(errors="replace").rstrip()))
                     say(lines[-1])
-            lines += [masked(rest.decode(errors="replace"))] if rest else []
+            lines += [mask(rest.decode(errors="replace"))] if rest else []
             code = await process.wait()
     except TimeoutError:
         raise Failed([*lines, f"ERROR: it took more than {_SECONDS} s"]) from None

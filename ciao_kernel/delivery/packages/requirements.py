@@ -13,7 +13,7 @@ from ciao_kernel.delivery.packages import package_line
 from ciao_kernel.delivery.packages.package_line import shown
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import BuildSpec
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 
 _LARGE = 1 << 20
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -54,11 +54,11 @@ class Requirements:
         return tuple(line for line in self.lines if not line.startswith("-"))
 
     @property
-    def personal(self) -> tuple[str, ...]:
+    def with_credentials(self) -> tuple[str, ...]:
         """Lines that contain a user or a password: the place of each line, or its masked text."""
         places = dict(self.places)
-        found = [line for line in (*self.lines, *self.constraints) if masked(line) != line]
-        return tuple(places.get(line) or masked(line) for line in found)
+        found = [line for line in (*self.lines, *self.constraints) if mask(line) != line]
+        return tuple(places.get(line) or mask(line) for line in found)
 
     def place(self, package: str) -> str:
         """Return the place that requests a package: ``requirements.txt, line 4``; "" if none.
@@ -68,7 +68,7 @@ class Requirements:
         """
         wanted = package_line.name(package)
         for line, place in self.places:
-            if masked(line) == package or (wanted and package_line.name(line) == wanted):
+            if mask(line) == package or (wanted and package_line.name(line) == wanted):
                 return place
         return ""
 

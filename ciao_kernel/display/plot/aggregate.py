@@ -14,7 +14,7 @@ from ciao_kernel.display.plot.axes import fits, number
 from ciao_kernel.display.plot.series import Series
 from ciao_kernel.model import Replica
 
-Replicas = Mapping[Replica, Series]
+CurvesByReplica = Mapping[Replica, Series]
 
 FEW = 8
 """Maximum number of replicas that have a curve each."""
@@ -22,12 +22,12 @@ _PARTS = 120
 """Parts of the axis; the values of many replicas are aggregated in each part."""
 
 
-def ordered(curves: Replicas) -> Replicas:
+def ordered(curves: CurvesByReplica) -> CurvesByReplica:
     """Return the replicas that have points, in an order independent of who wrote first."""
     return {who: curves[who] for who in sorted(curves) if curves[who].x}
 
 
-def together(curves: Replicas) -> Iterator[tuple[float, float, float, float]]:
+def together(curves: CurvesByReplica) -> Iterator[tuple[float, float, float, float]]:
     """Yield position, lowest, median and highest value, if at least half of the replicas have one.
 
     Replicas may write at different steps: values between two points are interpolated linearly.
@@ -68,7 +68,7 @@ def _parts(series: Series, first: float, part: float) -> dict[int, list[float]]:
     return parts
 
 
-def summary(curves: Replicas) -> list[str]:
+def summary(curves: CurvesByReplica) -> list[str]:
     """Describe the last values of many replicas: the median, the lowest and the highest."""
     last = {who: series.y[-1] for who, series in curves.items()}
     numbers = {who: y for who, y in last.items() if not math.isnan(y)}

@@ -103,7 +103,7 @@ def linear(values: Iterable[float], ticks: int, *, whole: bool = False) -> Axis:
     return Axis(low, high, marks, step, counts)
 
 
-def fitting(values: Iterable[float], ticks: int) -> Axis:
+def linear_or_log(values: Iterable[float], ticks: int) -> Axis:
     """Make an axis: logarithmic if all values are positive and far apart."""
     several = list(values)
     low, high = min(several), max(several)

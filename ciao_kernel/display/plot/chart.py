@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ciao_kernel.display.plot.aggregate import FEW, Replicas, ordered, summary, together
-from ciao_kernel.display.plot.axes import Axis, fits, fitting, linear, number
+from ciao_kernel.display.plot.aggregate import FEW, CurvesByReplica, ordered, summary, together
+from ciao_kernel.display.plot.axes import Axis, fits, linear, linear_or_log, number
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.stroke_font import length
 from ciao_kernel.display.plot.svg import Area, Line, Picture, Point, Shape, Text
@@ -46,7 +46,7 @@ def draw(metrics: Metrics, title: str) -> Picture:
     return Picture(WIDTH, math.ceil(top), shapes, title)
 
 
-def _thinned(curves: Replicas, most: int) -> Replicas:
+def _thinned(curves: CurvesByReplica, most: int) -> CurvesByReplica:
     if len(curves) > FEW:
         return curves
     return {who: series.copy(most) for who, series in curves.items()}
@@ -55,16 +55,16 @@ def _thinned(curves: Replicas, most: int) -> Replicas:
 class _Panel:
     """One metric: its legend above its axes."""
 
-    def __init__(self, name: str, curves: Replicas) -> None:
+    def __init__(self, name: str, curves: CurvesByReplica) -> None:
         self._name, self._curves = name, curves
         every = [y for series in curves.values() for y in series.y]
         finite = [y for y in every if fits(y)]
-        self._odd = len(finite) < len(every)
+        self._has_nonfinite = len(finite) < len(every)
         self.places = [x for series in curves.values() for x in series.x]
         kinds = [series.axis for series in curves.values()]
         self.kind = max(sorted(set(kinds)), key=kinds.count)
         """Unit that the horizontal axis counts."""
-        self._up = fitting(finite or [0.0, 1.0], 5)
+        self._up = linear_or_log(finite or [0.0, 1.0], 5)
 
     @property
     def left(self) -> float:
@@ -86,7 +86,7 @@ class _Panel:
         frame = _Frame(across, self._up, above, left)
         shapes += [Text(2, top + 18, name, size=14, bold=True), *legend]
         shapes += frame.grid(self.kind)
-        if not many and self._odd:
+        if not many and self._has_nonfinite:
             shapes.append(Text(WIDTH - _RIGHT, above + _PANEL + 34, "× nan or inf", "end"))
         shapes += frame.span(curves) if many else frame.lines(curves)
         return above - top + _PANEL + _BOTTOM
@@ -153,7 +153,7 @@ class _Frame:
         shapes.append(Text((self._left + right) / 2, self._bottom + 34, label, "middle"))
         return shapes
 
-    def lines(self, curves: Replicas) -> Iterator[Shape]:
+    def lines(self, curves: CurvesByReplica) -> Iterator[Shape]:
         """Yield a curve for each replica, broken at NaN and infinity, with a dot at its end."""
         for place, series in enumerate(curves.values()):
             color = _color(place)
@@ -172,7 +172,7 @@ class _Frame:
                 if x == x and (odd := odd + 1) <= _MARKS:
                     yield from self._cross(self._x(x), color)
 
-    def span(self, curves: Replicas) -> list[Shape]:
+    def span(self, curves: CurvesByReplica) -> list[Shape]:
         """Return the median of many replicas, and the area that contains all of them."""
         points = list(together(curves))
         top = [(self._x(x), self._y(high)) for x, _, _, high in points]

@@ -98,7 +98,7 @@ class Curves:
         more = f"%plot: the first {PANELS} of {drawn} metrics are drawn.\n"
         return (f"%plot: {words}\n" if words else "") + (more if drawn > PANELS else "")
 
-    def closing_words(self) -> str:
+    def closing_text(self) -> str:
         """Return final remarks, with line feeds; "" if every line and metric was read."""
         words = ""
         if self._left_out > 0:

@@ -71,7 +71,7 @@ _NO_WORD = re.compile(r"\W+")
 
 
 @functools.lru_cache(1000)
-def fold(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a metric's name in the form in which names are compared.
 
     ``Validation/Loss`` becomes val_loss, and so does ``Loss/val``.
@@ -98,7 +98,7 @@ class Reading:
     total: float | None = None
     """Total number of steps, if a progress bar shows it."""
     epoch: float | None = None
-    opens: bool = False
+    opens_epoch: bool = False
     """True if the line only opens an epoch: ``Epoch 1/3``."""
     marked: bool = False
     """True if the numbers follow ``:`` or ``=``; otherwise the line may be prose."""
@@ -116,9 +116,9 @@ def read(line: str) -> Reading:
         written = match["name"]
         if written is None:
             group = (match["set"] or match["group"] or "").lower()
-            of, stem = _SETS.get(group, ""), "" if group in _SETS else fold(group)
+            of, stem = _SETS.get(group, ""), "" if group in _SETS else normalize_name(group)
             continue
-        name = fold(written)
+        name = normalize_name(written)
         value = _float(match["number"])
         total = _float(match["total"]) if match["total"] else None
         spans.append(match.span())
@@ -129,7 +129,7 @@ def read(line: str) -> Reading:
             other = (*_NOT_NOW, *_OF_MANY) if match["mark"] else _NOT_NOW
             now = not _longer(line, match.start(), written).startswith(other)
             if found.epoch is None and now and abs(value) < _FARTHEST:
-                found.epoch, found.opens = value, total is not None
+                found.epoch, found.opens_epoch = value, total is not None
         elif bare in _STEPS:
             if abs(value) < _FARTHEST and (total or 0) < _FARTHEST:
                 steps.setdefault(bare, (value, total))
@@ -140,7 +140,7 @@ def read(line: str) -> Reading:
             of = _SETS[name]
             if bar is None and total is not None and value <= total < _FARTHEST:
                 bar = value, total
-        elif name and not _misleads(line, match):
+        elif name and not _is_not_value(line, match):
             found.marked |= match["mark"] is not None
             if total:  # "Accuracy: 9900/10000" is a fraction.
                 value /= total
@@ -159,11 +159,11 @@ def read(line: str) -> Reading:
         found.step, found.total = bar
     else:
         _find_bar(line, spans, found)
-    found.opens &= not found.values and found.step is None
+    found.opens_epoch &= not found.values and found.step is None
     return found
 
 
-def _misleads(line: str, match: re.Match[str]) -> bool:
+def _is_not_value(line: str, match: re.Match[str]) -> bool:
     """Return whether a number is not a value: the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``."""
     if match["total"]:
         return False
@@ -192,7 +192,7 @@ def _longer(line: str, start: int, name: str) -> str:
     if start < 2 or line[start - 1] not in " \t" or not line[start - 2].isalpha():
         return ""
     word = line[max(0, start - 65) : start].split()[-1]
-    return "" if word.lower() in _SETS else fold(f"{word} {name}")
+    return "" if word.lower() in _SETS else normalize_name(f"{word} {name}")
 
 
 def _find_bar(line: str, spans: list[tuple[int, int]], found: Reading) -> None:

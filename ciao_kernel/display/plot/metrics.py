@@ -11,13 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ciao_kernel.display.plot.log_line import Reading, fold, read
-from ciao_kernel.display.plot.series import Progress, Series
+from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
+from ciao_kernel.display.plot.series import Series, StepAxis
 from ciao_kernel.model import Replica
 
 _LONGEST = 8_000  # maximum number of characters read of a line
 _MOST_NAMES = 200
-_CURIOUS = 5_000  # lines read only for names, to list them if a requested metric is missing
+_MAX_LINES_FOR_NAMES = (
+    5_000  # lines read only for names, to list them if a requested metric is missing
+)
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.")
 _AGAIN = re.compile(r"[\r\x08]+")
@@ -31,16 +33,16 @@ class Metrics:
     """
 
     def __init__(self, wishes: tuple[str, ...]) -> None:
-        self.wishes = tuple(dict.fromkeys(map(fold, wishes)))
+        self.wishes = tuple(dict.fromkeys(map(normalize_name, wishes)))
         self.curves: dict[str, dict[Replica, Series]] = {wish: {} for wish in self.wishes}
         self._names: Counter[str] = Counter()
-        self._progress: dict[Replica, Progress] = {}
-        self._before: dict[Replica, tuple[Progress, dict[str, Series]]] = {}
+        self._progress: dict[Replica, StepAxis] = {}
+        self._before: dict[Replica, tuple[StepAxis, dict[str, Series]]] = {}
         """State before the unfinished line of a replica."""
-        self._curious = _CURIOUS
+        self._lines_for_names = _MAX_LINES_FOR_NAMES
         words = {max(wish.split("_"), key=len) for wish in self.wishes}
         pattern = "|".join(map(re.escape, sorted(words | {"epoch"})))
-        self._worth = re.compile(pattern, re.I)
+        self._relevant = re.compile(pattern, re.I)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -54,13 +56,13 @@ class Metrics:
     def add(self, replica: Replica, data: bytes) -> bool:
         """Read whole lines of a replica; return whether a curve changed."""
         text = data.decode("utf-8", "replace")
-        if self._curious <= 0 and not self._worth.search(text):
+        if self._lines_for_names <= 0 and not self._relevant.search(text):
             return False
-        changed = self._take_back(replica)
+        changed = self._undo_unfinished(replica)
         for part in _parts(text):
-            curious = self._curious > 0
-            if curious or self._worth.search(part):
-                self._curious -= curious
+            curious = self._lines_for_names > 0
+            if curious or self._relevant.search(part):
+                self._lines_for_names -= curious
                 changed |= self._take(replica, read(part[:_LONGEST]))
         return changed
 
@@ -68,7 +70,7 @@ class Metrics:
         """Read an unfinished line, such as a progress bar; :meth:`add` replaces its points."""
         # The text after the last carriage return is left out: it may end in half a number.
         *_, first, part, _ = ("", "", *_AGAIN.split(tail[-2000:].decode("utf-8", "replace")))
-        if not self._worth.search(part) or (not first and len(tail) > 2000):
+        if not self._relevant.search(part) or (not first and len(tail) > 2000):
             return False
         found = read(_ESCAPES.sub("", part))
         if found.step is None or not self._wanted(found):
@@ -79,11 +81,11 @@ class Metrics:
                 for wish, curves in self.curves.items()
                 if replica in curves
             }
-            progress = self._progress.setdefault(replica, Progress())
+            progress = self._progress.setdefault(replica, StepAxis())
             self._before[replica] = progress.copy(), series
         return self._take(replica, found)
 
-    def _take_back(self, replica: Replica) -> bool:
+    def _undo_unfinished(self, replica: Replica) -> bool:
         """Undo the points of an unfinished line; return whether there was an unfinished line."""
         if replica not in self._before:
             return False
@@ -95,9 +97,13 @@ class Metrics:
         return True
 
     def _take(self, replica: Replica, found: Reading) -> bool:
-        progress = self._progress.setdefault(replica, Progress())
+        progress = self._progress.setdefault(replica, StepAxis())
         placed = found.step is not None or found.epoch is not None
-        if self._curious > 0 and (found.marked or placed) and len(self._names) < _MOST_NAMES:
+        if (
+            self._lines_for_names > 0
+            and (found.marked or placed)
+            and len(self._names) < _MOST_NAMES
+        ):
             self._names.update(found.values.keys())
         wanted = self._wanted(found)
         if not wanted:
@@ -106,10 +112,10 @@ class Metrics:
         place = progress.place(found)
         if place is None:
             return False
-        fills = not placed and not found.of  # a summary, possibly of a test
+        keep_existing = not placed and not found.of  # a summary, possibly of a test
         changed = False
         for wish, (name, value) in wanted.items():
-            changed |= self._append(wish, replica, name, place, value, fills=fills)
+            changed |= self._append(wish, replica, name, place, value, keep_existing=keep_existing)
         return changed
 
     def _wanted(self, found: Reading) -> dict[str, tuple[str, float]]:
@@ -131,7 +137,7 @@ class Metrics:
         place: tuple[str, float],
         value: float,
         *,
-        fills: bool,
+        keep_existing: bool,
     ) -> bool:
         """Add a point to a curve, unless the curve follows another name or another axis.
 
@@ -152,7 +158,7 @@ class Metrics:
             series.forget(-math.inf)
         if axis == "line":  # counted here, for each metric separately
             x = series.x[-1] + 1 if series.x else 1.0
-        if axis == "step" and fills and x in series.x[-1:]:
+        if axis == "step" and keep_existing and x in series.x[-1:]:
             return False
         series.add(x, value)
         return True

@@ -57,10 +57,10 @@ class _Canvas:
         palette = b"".join(bytes.fromhex(color[1:]) * _LEVELS for color in self._colors or [INK])
         clear = bytes(round(level * 255 / (_LEVELS - 1)) for level in range(_LEVELS))
         size = struct.pack(">IIBBBBB", self._width, self._height, 8, 3, 0, 0, 0)
-        dots_a_meter = round(self._scale * 96 / 0.0254)
+        pixels_per_meter = round(self._scale * 96 / 0.0254)
         chunks = (
             (b"IHDR", size),
-            (b"pHYs", struct.pack(">IIB", dots_a_meter, dots_a_meter, 1)),
+            (b"pHYs", struct.pack(">IIB", pixels_per_meter, pixels_per_meter, 1)),
             (b"PLTE", palette),
             (b"tRNS", clear * max(1, len(self._colors))),
             (b"IDAT", zlib.compress(data)),

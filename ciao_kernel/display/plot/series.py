@@ -13,14 +13,14 @@ from collections.abc import Iterable
 
 from ciao_kernel.display.plot.log_line import Reading
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 """Maximum number of points of a curve; a picture has no columns for more."""
 _RAW = 16
 """Maximum number of points in the newest column before it is thinned."""
 
 
 class Series:
-    """Points of one curve, at most :data:`MOST_POINTS`, from left to right.
+    """Points of one curve, at most :data:`MAX_POINTS`, from left to right.
 
     If there are more, the axis is divided into columns. Each column keeps its lowest point, its
     highest point and one that is not finite: a curve is as detailed at its start as at its end.
@@ -29,7 +29,7 @@ class Series:
     its start: new points replace the old points. The same applies to a repeated line.
     """
 
-    def __init__(self, limit: int = MOST_POINTS) -> None:
+    def __init__(self, limit: int = MAX_POINTS) -> None:
         self.x: list[float] = []
         self.y: list[float] = []
         self.axis = ""
@@ -112,7 +112,7 @@ class Series:
         return sorted(kept)
 
 
-class Progress:
+class StepAxis:
     """Progress of one replica: maps the steps and epochs of its lines to one growing axis.
 
     Many programs restart their step counter in each epoch, and so does a progress bar of tqdm. The
@@ -145,14 +145,14 @@ class Progress:
         """True while a loop runs that is not the epoch's first."""
         self._apart = False
         """True while a loop over other data runs that counts its own steps."""
-        self._others: dict[str, Progress] = {}
+        self._others: dict[str, StepAxis] = {}
         """Progress of loops over other data, if no training step was seen."""
 
     def note(self, reading: Reading) -> None:
         """Note the epoch of a line."""
         if reading.epoch is not None:
             self._epoch = reading.epoch
-            self._opened |= reading.opens
+            self._opened |= reading.opens_epoch
 
     def place(self, reading: Reading) -> tuple[str, float] | None:
         """Return the unit and the position of a line's values; ``line`` has no position.
@@ -162,14 +162,14 @@ class Progress:
         self.note(reading)
         of, step = reading.of, reading.step
         if of and self._place is None and (step is not None or of in self._others):
-            other = self._others.setdefault(of, Progress(named=True))
+            other = self._others.setdefault(of, StepAxis(named=True))
             other._epoch, other._opened, self._opened = self._epoch, self._opened, False
             return other._go(reading)
         if of and step is not None and self._place is not None:
             return "step", self._beside(step, reading.total, self._place)
         return self._go(reading)
 
-    def copy(self) -> Progress:
+    def copy(self) -> StepAxis:
         """Return a copy at the same position."""
         twin = copy.copy(self)
         twin._starts = self._starts.copy()

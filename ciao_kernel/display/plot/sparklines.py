@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ciao_kernel.display.plot.aggregate import FEW, Replicas, ordered, summary, together
+from ciao_kernel.display.plot.aggregate import FEW, CurvesByReplica, ordered, summary, together
 from ciao_kernel.display.plot.axes import Axis, count, fits, number
 from ciao_kernel.display.plot.metrics import Metrics
 
@@ -57,7 +57,7 @@ def unseen(metrics: Metrics) -> str:
     return f"no line with {names} was found" + (f"; names found: {known}." if known else ".")
 
 
-def _median_spark(curves: Replicas, most: int) -> str:
+def _median_spark(curves: CurvesByReplica, most: int) -> str:
     points = list(together(curves))
     return _spark([one[0] for one in points], [one[2] for one in points], most) if points else "×"
 

@@ -65,7 +65,7 @@ class Ciao:
         for name, (manager, client) in sos_kernel.kernels.items():
             if manager.kernel_name == kernel_name and not hasattr(manager, "_ciao_watches"):
                 manager._ciao_watches = True
-                _settle(client)
+                _drain_messages(client)
                 _watch(client, manager, name)
                 _watch_restarts(sos_kernel, manager, name)
 
@@ -173,7 +173,7 @@ def _error(content: Mapping[str, Any]) -> str:
     return f"{content['ename']}: {content['evalue']}"
 
 
-def _settle(client: Any) -> None:
+def _drain_messages(client: Any) -> None:
     """Let a client read all messages that its kernel sent during the start.
 
     SoS treats any "idle" as the end of its cell: after a late "idle" of the kernel's start, the
@@ -222,7 +222,7 @@ def _watch_restarts(sos_kernel: Any, manager: Any, name: str) -> None:
         made = make(**options)
         made.start_channels()
         made.wait_for_ready(timeout=_READY)
-        _settle(made)
+        _drain_messages(made)
         _watch(made, manager, name)
         sos_kernel.kernels[name] = (manager, made)
         return made

@@ -16,7 +16,7 @@ from ciao_kernel.session.failure.tracebacks import Trace
 # after a traceback; another code is the program's own choice, and a signal from ciao stopped a
 # program that still ran.
 _BEHIND = 50
-_BEHIND_ANOTHER_END = 10
+_MAX_LINES_AFTER_OTHER_EXIT = 10
 _MOST_LINES = 100
 _WIDEST = 1000
 
@@ -37,7 +37,7 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
         for replica, lines in texts.items()
         if replica in ended and (trace := _trace(ended[replica], lines))
     }
-    replica = _culprit(status, found)
+    replica = _failing_replica(status, found)
     if replica is None or replica not in ended:
         return JobFailed(status.message or "the job failed.", job=job.name)
     trace, lines = found.get(replica), texts.get(replica, [])
@@ -45,7 +45,7 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
         f": {_short(trace.error)}" if trace else "."
     )
     if trace:
-        shown = [_short(_own_file(line, job)) for line in _middle_out(trace.lines)]
+        shown = [_short(_show_user_file(line, job)) for line in _cut_middle(trace.lines)]
     else:
         shown = [f"[{replica}] {_short(line)}" for line in hints.last(lines)]
     same = [other for other in found if other != replica and found[other].same_as(trace)]
@@ -61,10 +61,10 @@ def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
     if one.state is State.SUCCEEDED:
         return None
     by_python = one.exit_code == 1 or (one.exit_code is None and one.state is State.FAILED)
-    return tracebacks.last_of(lines, _BEHIND if by_python else _BEHIND_ANOTHER_END)
+    return tracebacks.last_traceback(lines, _BEHIND if by_python else _MAX_LINES_AFTER_OTHER_EXIT)
 
 
-def _culprit(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
+def _failing_replica(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
     """Return the replica to blame: the first that failed, or the cause of that failure."""
     failed = [one.replica for one in status.replicas if one.state is State.FAILED]
     first = status.decided_by or (failed[0] if failed else None)
@@ -96,7 +96,7 @@ def _how(one: ReplicaStatus) -> str:
     return f"ended with {exit_text(one.exit_code)}"
 
 
-def _own_file(line: str, job: Job) -> str:
+def _show_user_file(line: str, job: Job) -> str:
     """Name the cell, not the file made from it: ``Cell, line 14, in train``."""
     name = Path(job.program).name
     line = line.replace(
@@ -115,7 +115,7 @@ def _short(line: str) -> str:
     return line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …"
 
 
-def _middle_out(lines: tuple[str, ...]) -> list[str]:
+def _cut_middle(lines: tuple[str, ...]) -> list[str]:
     """Cut out the middle of a very long traceback: both of its ends are informative."""
     left_out = len(lines) - _MOST_LINES
     if left_out <= 0:

@@ -112,7 +112,7 @@ def log_lines(data: bytes) -> list[str]:
     return [part for line in lines for part in _apart(line)]
 
 
-def last_of(lines: list[str], room: int) -> Trace | None:
+def last_traceback(lines: list[str], room: int) -> Trace | None:
     """Return the traceback that a replica ended with, and those that it is chained to.
 
     Args:

@@ -16,7 +16,7 @@ def judge(
     status: Status,
     tails: Mapping[Replica, bytes],
     folder: Path,
-    remains: Callable[[Job], str] | None,
+    describe_leftovers: Callable[[Job], str] | None,
 ) -> JobError | None:
     """Return the error that a cell ends with, or None if its job succeeded.
 
@@ -25,15 +25,16 @@ def judge(
         status: Its last status.
         tails: End of each replica's log.
         folder: The user's working folder, to find files that the job missed.
-        remains: Describes what is left of the job; None: the job and its logs are removed next.
+        describe_leftovers: Describes what is left of the job; None: the job and its logs are
+            removed next.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""
-        left = remains(job) if remains and status.message != "deleted" else ""
+        left = describe_leftovers(job) if describe_leftovers and status.message != "deleted" else ""
         hint = f"{left[0].upper()}{left[1:]}." if left else ""
         return JobStopped(f"{job.name} was stopped{why}.", hint)
     if status.state is not State.FAILED:
         return None
-    if remains is None:
+    if describe_leftovers is None:
         status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
     return explain(job, status, tails, folder)

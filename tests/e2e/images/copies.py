@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ciao_kernel.builders.oci.append import Appender, Change
+from ciao_kernel.builders.oci.derived_image import digest_of
 from ciao_kernel.builders.oci.image import Platform
 from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.recipe import digest_of
 from ciao_kernel.builders.oci.reference import parse
 from ciao_kernel.builders.oci.registries import Registries
 from tests.cluster.cluster import Cluster

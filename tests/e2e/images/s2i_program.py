@@ -19,7 +19,7 @@ from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.imports import gather
 from ciao_kernel.model import BuildSpec, Event, JobSpec, Manifest
-from ciao_kernel.plugins import Build, Emit, PodEnd
+from ciao_kernel.plugins import Build, Emit, PodResult
 from tests.cluster.cluster import Cluster
 from tests.cluster.programs import on_demand
 from tests.e2e.images.copies import copied
@@ -97,7 +97,7 @@ class Both:
         )
         source = gather("print(1)\n", self.source, words)
         spec = JobSpec("tensorflow", build=BuildSpec(s2i_builder=builder, **wishes))
-        ask = Build(source, spec, "python3", "job", storage, self.source, workshop=_Workshop())
+        ask = Build(source, spec, "python3", "job", storage, self.source, build_cluster=_Workshop())
         with pytest.raises(_Seen) as seen:
             asyncio.run(S2IBuilder(settings).build(ask, _nobody))
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(str(seen.value)))) as tar:
@@ -121,7 +121,7 @@ class _Workshop:
     async def free(self) -> bool:
         return True
 
-    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodResult:
         raise _Seen(beside[0]["binaryData"]["context.tar.gz"])
 
     async def secret(self, name: str) -> Mapping[str, bytes]:

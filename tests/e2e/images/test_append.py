@@ -55,7 +55,7 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
 
 def cost(builder: AppendBuilder) -> tuple[int, int]:
     """Requests to registries until now, and bytes."""
-    accounts = builder._bench._accounts.values()
+    accounts = builder._shared_state._accounts.values()
     opened = [one for account in accounts for one in account.registries._open.values()]
     return sum(one.requests for one in opened), sum(one.sent for one in opened)
 

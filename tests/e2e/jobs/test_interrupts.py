@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import remove
+from ciao_kernel.backends.kubernetes import deletion
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import Owner, State
 from ciao_kernel.session import stopping
@@ -131,7 +131,7 @@ def test_at_any_moment(team: Team, figure: Figure) -> None:
 def test_what_is_still_ending_is_named(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that takes its time is named when the cell ends, and goes later."""
     # However long a busy API server takes to tell what still ends, the cell waits for that.
-    monkeypatch.setattr(remove, "_NAMING", 60.0)
+    monkeypatch.setattr(deletion, "_NAMING", 60.0)
     monkeypatch.setattr(stopping, "_PATIENCE", 60.0)
     text = HEAD + (
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -203,7 +203,7 @@ def test_a_cell_that_runs_again_at_once_has_its_name_again(
     team: Team, monkeypatch: pytest.MonkeyPatch, figure: Figure
 ) -> None:
     """The second job waits until the first is gone; here, for as long as a busy node takes."""
-    monkeypatch.setattr(remove, "_USUAL", 120.0)
+    monkeypatch.setattr(deletion, "_USUAL", 120.0)
     named = "%name=again\n"
 
     async def main() -> None:

@@ -103,10 +103,10 @@ def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it
 
 def test_without_events_nobody_tells_what_happened_to_a_job(team: Team) -> None:
     team.run(CELL.format("tensorflow"))
-    assert team.details().incidents
+    assert team.details().cluster_events
     team.user.allow(*without(("", "events", "list")))
     found = team.details()
-    assert not found.incidents
+    assert not found.cluster_events
     assert "you may not list events" in found.missing
     ended = team.run(CELL.format("tensorflow"))
     assert ended.error is None, ended.error

@@ -27,7 +27,7 @@ from ciao_kernel.errors import (
     UsageError,
 )
 from ciao_kernel.model import Owner
-from ciao_kernel.session.owner import me
+from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.errors import ClusterError
@@ -61,7 +61,9 @@ def ciao(
 
     async def main() -> None:
         display = Recorder()
-        session = Session(Registry({}), Owner(me(), os.getpid()), team.settings(**settings))
+        session = Session(
+            Registry({}), Owner(current_user(), os.getpid()), team.settings(**settings)
+        )
         face = commands.Face(session, display, written.append, team.folder)
         work = asyncio.ensure_future(commands.execute(words, face))
         try:

@@ -15,7 +15,7 @@ from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, RegistryFault
 from ciao_kernel.model import Artifact, BuildSpec, JobSpec, Manifest, Source, SourceFile
-from ciao_kernel.plugins import Build, Emit, PodEnd
+from ciao_kernel.plugins import Build, Emit, PodResult
 from tests.integration.oci.conftest import impatient as impatient
 from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import PASSWORD, USER, FakeRegistry, push_base
@@ -38,7 +38,7 @@ class Namespace:
     async def free(self) -> bool:
         return False
 
-    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodResult:
         raise AssertionError("nothing is built")
 
     async def secret(self, name: str) -> Mapping[str, bytes]:
@@ -68,7 +68,9 @@ class Kernel:
         source = Source(SourceFile("cell.py", code.encode(), size=len(code)))
         spec = JobSpec("tensorflow", build=BuildSpec(push_secret=secret))
         image = f"{base.host}/bases/python:1"
-        ask = Build(source, spec, "python3", "job", self.folder, self.folder, image, workshop=where)
+        ask = Build(
+            source, spec, "python3", "job", self.folder, self.folder, image, build_cluster=where
+        )
         return await self.builder.build(ask, lambda event: None)
 
     def run(

@@ -23,7 +23,7 @@ from ciao_kernel.delivery import ignore_files
 from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError, SpecError
 from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Manifest, Notice, Source
 from ciao_kernel.model import SourceFile as Program
-from ciao_kernel.plugins import Build, Builder, Emit, PodEnd
+from ciao_kernel.plugins import Build, Builder, Emit, PodResult
 from tests.helpers.packages import Index
 from tests.integration.oci.conftest import impatient as impatient
 from tests.integration.oci.conftest import serve as serve
@@ -40,7 +40,7 @@ class Pods:
 
     def __init__(self, fake: FakeRegistry) -> None:
         self.fake = fake
-        self.ends: list[PodEnd] = []
+        self.ends: list[PodResult] = []
         self.pods: list[Manifest] = []
         self.contexts: list[dict[str, str]] = []
         self.secrets: dict[str, Mapping[str, bytes]] = {}
@@ -54,7 +54,7 @@ class Pods:
             raise ClusterFault(f"there is no Secret {name}.")
         return self.secrets[name]
 
-    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodResult:
         self.pods.append(pod)
         raw = base64.b64decode(beside[0]["binaryData"]["context.tar.gz"])
         with tarfile.open(fileobj=BytesIO(raw)) as tar:
@@ -72,7 +72,7 @@ class Pods:
         if self.pushes:
             config = {"User": "1001", "Labels": {"built": to[2]}}
             made = push_base(self.fake, "team/cells", to[2], layers=1, config={"config": config})
-        return self.ends.pop(0) if self.ends else PodEnd(0, made)
+        return self.ends.pop(0) if self.ends else PodResult(0, made)
 
 
 class Kernel:
@@ -156,16 +156,16 @@ def test_a_dry_run_builds_nothing(kernel: Kernel) -> None:
 
 
 def test_a_digest_without_exit_code_0_is_no_image(kernel: Kernel) -> None:
-    kernel.pods.ends = [PodEnd(1, f"sha256:{'a' * 64}", "", (), ("error building image: oh",))]
+    kernel.pods.ends = [PodResult(1, f"sha256:{'a' * 64}", "", (), ("error building image: oh",))]
     with pytest.raises(ClusterFault, match="ended with exit code 1: building image: oh") as raised:
         kernel.run(apt=("git",))
     assert raised.value.hint.endswith("error building image: oh")
 
 
 def test_a_digest_that_got_lost_is_asked_for(kernel: Kernel) -> None:
-    kernel.pods.ends = [PodEnd(0, "no digest")]
+    kernel.pods.ends = [PodResult(0, "no digest")]
     assert kernel.run(apt=("git",)).image
-    kernel.pods.ends, kernel.pods.pushes = [PodEnd(0, "no digest")], False
+    kernel.pods.ends, kernel.pods.pushes = [PodResult(0, "no digest")], False
     with pytest.raises(RegistryFault, match="the build succeeded, but there is no"):
         kernel.run(apt=("gcc",))
 

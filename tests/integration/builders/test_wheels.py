@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders import elsewhere, wheels
+from ciao_kernel.builders import pip_for_target, wheels
 from ciao_kernel.builders.wheels import NoWheel, Target, Wheels
 from ciao_kernel.delivery.packages.requirements import read
 from ciao_kernel.errors import EnvironmentFault, SourceError
@@ -100,9 +100,9 @@ def test_a_pip_that_evaluates_markers_in_another_way_is_refused(
     index.add("app", "1.0")
     own = kernel.folder / "elsewhere.py"
     own.write_text(
-        Path(elsewhere.__file__).read_text().replace("    _become(python", "    (python")
+        Path(pip_for_target.__file__).read_text().replace("    _become(python", "    (python")
     )
-    monkeypatch.setattr(elsewhere, "__file__", str(own))
+    monkeypatch.setattr(pip_for_target, "__file__", str(own))
 
     with pytest.raises(EnvironmentFault, match=r"instead of '3\.8\.0'") as raised:
         kernel.run("app")

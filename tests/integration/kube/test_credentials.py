@@ -28,9 +28,9 @@ from ciao_kernel.kube import connections
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model.queries import Streams
-from tests.integration.kube.test_answers import access, serving
+from tests.integration.kube.test_responses import access, serving
 
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 
@@ -111,7 +111,7 @@ def test_a_watch_says_why_before_it_renews() -> None:
             return client.access
 
         async with serving(knows_new) as host, Client(access(host, "old"), reload=slow) as client:
-            watched = Watched(client, "/x", {}, asyncio.Event())
+            watched = WatchedList(client, "/x", {}, asyncio.Event())
             task = asyncio.create_task(watched.run())
             await asked.wait()
             assert watched.away_since is not None
@@ -234,7 +234,7 @@ def test_a_watch_and_a_command_read_a_refused_certificate_anew_too(pki: Path, st
     async def work() -> None:
         reload = Reload(certified(pki, strict, "new"))
         async with Client(certified(pki, strict, "old"), reload=reload) as client:
-            task = asyncio.create_task(Watched(client, "/x", {}, asyncio.Event()).run())
+            task = asyncio.create_task(WatchedList(client, "/x", {}, asyncio.Event()).run())
             while not reload.times:
                 await asyncio.sleep(0.02)
             task.cancel()

@@ -16,7 +16,7 @@ from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Event, Owner, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit, Plan
 from ciao_kernel.session.plugin_registry import Registry
-from tests.integration.kube.test_answers import client
+from tests.integration.kube.test_responses import client
 
 REGISTRY = Registry({})
 
@@ -24,7 +24,7 @@ REGISTRY = Registry({})
 class Failing:
     """A builder whose pods run out of time."""
 
-    name, backend, brings = "failing", "kubernetes", frozenset[str]()
+    name, backend, supported_fields = "failing", "kubernetes", frozenset[str]()
 
     def __init__(self) -> None:
         self.built: list[str] = []

@@ -150,7 +150,7 @@ def test_other_vendors_gpus_are_for_clusters(jobs: Place) -> None:
 
 def test_a_gpu_is_free_again_when_its_job_is_stopped_or_its_submit_fails(jobs: Place) -> None:
     class Broken:
-        name, backend, brings = "folder", "local", frozenset[str]()
+        name, backend, supported_fields = "folder", "local", frozenset[str]()
 
         async def build(self, *_: Any) -> Any:
             raise OSError(28, "No space left on device")

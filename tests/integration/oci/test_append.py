@@ -358,7 +358,7 @@ def test_a_part_that_was_lost_is_pushed_again(serve: Serve, user: Make) -> None:
         del fake.blobs[key]
 
     assert kernel.append(base, target).unchanged
-    again = kernel.append(base, target, anew=True)
+    again = kernel.append(base, target, force=True)
 
     assert again.image == made.image
     there(fake, str(again.image))

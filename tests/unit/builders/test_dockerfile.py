@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ciao_kernel.builders import dockerfile, rewritten
+from ciao_kernel.builders import dockerfile, dockerfile_rewrite
 from ciao_kernel.errors import SourceError
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -45,7 +45,7 @@ def test_the_files_that_are_taken_along() -> None:
 
 def test_bases_are_pinned_and_lines_keep_their_numbers() -> None:
     assert dockerfile.bases(OWN) == {4: "python:3.13"}
-    text = rewritten.pinned(OWN, {4: BASE})
+    text = dockerfile_rewrite.pinned(OWN, {4: BASE})
     assert text.splitlines()[3] == f"FROM {BASE} AS build"
     assert len(text.splitlines()) == len(OWN.splitlines())
     assert text.splitlines()[13] == OWN.splitlines()[13]
@@ -58,7 +58,7 @@ def test_images_that_files_come_from_are_bases_too() -> None:
         "COPY --from=BUILD /w /w\nCOPY --from=0 /w /w\nCOPY --from=$X /w /w\nADD --from=x y /\n"
     )
     assert dockerfile.bases(text) == {2: "python:1", 3: "tools:1", 6: "a:2", 7: "c"}
-    lines = rewritten.pinned(text, {3: BASE}).splitlines()
+    lines = dockerfile_rewrite.pinned(text, {3: BASE}).splitlines()
     assert lines[2:4] == [f"COPY --from={BASE} --chown=1:2 /a /b/", ""]
     assert lines[4:] == text.splitlines()[4:]
 
@@ -94,7 +94,9 @@ def test_variables_in_paths() -> None:
 
 
 def test_a_large_context_is_taken_out_of_an_image() -> None:
-    text = rewritten.through("FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE)
+    text = dockerfile_rewrite.through(
+        "FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE
+    )
     assert text.splitlines() == [
         "FROM a",
         f'COPY --from={BASE} --chown=1:2 ["/ciao-context/x", "/ciao-context/y", "/z/"]',
@@ -106,8 +108,10 @@ def test_a_large_context_is_taken_out_of_an_image() -> None:
 
 def test_add_does_more_than_an_image_can() -> None:
     with pytest.raises(SourceError, match="line 2: ADD"):
-        rewritten.through("FROM a\nADD x.tar /y\n", BASE)
-    assert "ADD https://a.b/c /c" in rewritten.through("FROM a\nADD https://a.b/c /c\n", BASE)
+        dockerfile_rewrite.through("FROM a\nADD x.tar /y\n", BASE)
+    assert "ADD https://a.b/c /c" in dockerfile_rewrite.through(
+        "FROM a\nADD https://a.b/c /c\n", BASE
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,20 +198,20 @@ def test_an_address_without_a_password_is_taken(line: str) -> None:
 def test_quotes_of_a_path_are_no_part_of_it() -> None:
     text = 'FROM a\nENV D=x\nCOPY "my.txt" \'b\'/c "$D"/y /x/\nADD "https://a.b/c" "/d"\n'
     assert [path for _, path in dockerfile.sources(text)] == ["my.txt", "b/c", "x/y"]
-    text = rewritten.through('FROM a\nCOPY "my.txt" "/x/"\n', BASE)
+    text = dockerfile_rewrite.through('FROM a\nCOPY "my.txt" "/x/"\n', BASE)
     assert text.splitlines()[1] == f'COPY --from={BASE} ["/ciao-context/my.txt", "/x/"]'
 
 
 def test_a_seal_stands_in_every_stage_and_lines_can_be_told() -> None:
     own = "FROM a AS x\nRUN one\n\nFROM --platform=linux/amd64 \\\n  b\nRUN two\n"
-    text = rewritten.sealed(own, "team/index")
+    text = dockerfile_rewrite.sealed(own, "team/index")
     seal = "ARG CIAO_PIP_SECRET=team/index"
 
-    assert rewritten.sealed(own, "") == own
+    assert dockerfile_rewrite.sealed(own, "") == own
     assert text.splitlines() == [
         "FROM a AS x", seal, "RUN one", "", "FROM --platform=linux/amd64    b", seal, "", "RUN two"
     ]  # fmt: skip
-    assert [rewritten.unsealed(text, line) for line in (1, 3, 5, 8)] == [1, 2, 4, 6]
+    assert [dockerfile_rewrite.original_line(text, line) for line in (1, 3, 5, 8)] == [1, 2, 4, 6]
 
 
 def test_a_file_without_from() -> None:

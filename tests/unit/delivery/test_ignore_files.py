@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.delivery.ignore_files import Home
+from ciao_kernel.delivery.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 
 PATHS = ("a", "b.log", "ab", "a b", "!a", "d/a", "d/b.log", "d/e/a", "d/e/b.log", "e/d/a", "[a]")
@@ -60,9 +60,9 @@ def test_what_git_leaves_out_stays(repository: Path, top: list[str], below: list
     (repository / "d" / ".gitignore").write_text("\n".join(below))
     told = git(repository, "check-ignore", "--no-index", "-z", "--stdin", given="\0".join(PATHS))
 
-    home = Home(repository)
+    home = IgnoreFiles(repository)
 
-    assert [path for path in PATHS if home.keeps(path)] == [
+    assert [path for path in PATHS if home.excluded_by(path)] == [
         path for path in PATHS if path in told.split("\0")
     ]
 
@@ -89,8 +89,8 @@ def test_what_git_reads_in_a_line(tmp_path: Path, line: str) -> None:
 
     told = git(tmp_path, "check-ignore", "--no-index", "-z", "--stdin", given=given).split("\0")
 
-    home = Home(tmp_path)
-    assert [name for name in names if home.keeps(name)] == [
+    home = IgnoreFiles(tmp_path)
+    assert [name for name in names if home.excluded_by(name)] == [
         name for name in names if f"./{name}" in told
     ]
 
@@ -99,7 +99,7 @@ def test_what_git_reads_in_a_line(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize("name", [".gitignore", ".dockerignore", ".s2iignore"])
 def test_a_row_of_stars_costs_no_more_than_one(tmp_path: Path, name: str, line: str) -> None:
     (tmp_path / name).write_text(line)
-    assert not Home(tmp_path).keeps("/".join([" data" * 9] * 20))
+    assert not IgnoreFiles(tmp_path).excluded_by("/".join([" data" * 9] * 20))
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_row_of_stars_costs_no_more_than_one(tmp_path: Path, name: str, line: 
 )
 def test_lines_of_odd_forms(tmp_path: Path, text: str, path: str, stays: bool) -> None:
     (tmp_path / ".gitignore").write_bytes(text.encode())
-    assert bool(Home(tmp_path).keeps(path)) is stays
+    assert bool(IgnoreFiles(tmp_path).excluded_by(path)) is stays
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".dockerignore", ".s2iignore"])
 def test_a_file_that_is_too_large_is_not_cut(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("#" * (1 << 20) + "\nsecret\n")
     with pytest.raises(SourceError, match="cannot be read: it is larger than a megabyte"):
-        Home(tmp_path).keeps("secret")
+        IgnoreFiles(tmp_path).excluded_by("secret")

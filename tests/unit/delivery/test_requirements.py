@@ -14,7 +14,7 @@ from ciao_kernel.delivery.packages.requirements import Requirements, read
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import BuildSpec
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 from ciao_kernel.session.plugin_registry import Registry
 from tests.helpers.packages import wheel
 
@@ -259,19 +259,19 @@ def test_lines_with_a_user_or_a_password_are_known(tmp_path: Path) -> None:
         "--extra-index-url https://jane:hunter2@example.com/simple\nlib\n"
         "b @ https://jane:hun@ter2@example.com/b.whl\n-c held.txt\nc @ git+https://example.com/c@v1\n",
     )
-    assert found.personal == (
+    assert found.with_credentials == (
         "requirements.txt, line 1", "requirements.txt, line 3", "held.txt, line 1"
     )  # fmt: skip
-    assert masked("x https://jane:hun@ter2@a.b/c@1") == "x https://…@a.b/c@1"
+    assert mask("x https://jane:hun@ter2@a.b/c@1") == "x https://…@a.b/c@1"
 
 
 def test_a_token_in_an_address_is_as_a_password(tmp_path: Path) -> None:
     line = "--index-url https://pypi.anaconda.org/t/ab-hunter2/team/simple"
     found = of_file(tmp_path, f"{line}\nlib\n")
 
-    assert found.personal == ("requirements.txt, line 1",)
-    assert masked(line) == "--index-url https://pypi.anaconda.org/t/…/team/simple"
-    assert not of_file(tmp_path, "-i https://pypi.example.com/t/simple\nlib\n").personal
+    assert found.with_credentials == ("requirements.txt, line 1",)
+    assert mask(line) == "--index-url https://pypi.anaconda.org/t/…/team/simple"
+    assert not of_file(tmp_path, "-i https://pypi.example.com/t/simple\nlib\n").with_credentials
 
 
 def test_a_comment_is_never_continued(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ciao_kernel.delivery.variables import deliver, travelling
+from ciao_kernel.delivery.variables import deliver, storable_names
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Source, SourceFile
@@ -180,7 +180,7 @@ def test_travelling_names_what_has_a_form_and_asks_the_values_nothing() -> None:
     more = {"raw": b"", "text": "", "none": None, "d": {}, "flag": True}
     bad = {"f": len, "np": np, "C": Closed, "c": Closed(), "o": object(), "set": {1}}
 
-    assert list(travelling({**good, **bad, **more})) == [*good, *more]
+    assert list(storable_names({**good, **bad, **more})) == [*good, *more]
 
 
 def test_names_add_up_and_must_be_names() -> None:

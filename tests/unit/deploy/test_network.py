@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes import job_metadata
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
 from tests.unit.deploy.test_launch import launch as launch
 from tests.unit.deploy.test_launch import pod as launched
@@ -41,7 +41,9 @@ def server(name: str) -> Pod:
 
 
 def replica(job: str, namespace: str = "team-a") -> Pod:
-    return Pod({**marks.labels(job), marks.OPERATOR_JOB: job}, namespace, ip="10.244.0.8")
+    return Pod(
+        {**job_metadata.labels(job), job_metadata.OPERATOR_JOB: job}, namespace, ip="10.244.0.8"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def kernel(launch: Any) -> Pod:
     return Pod(launched(launch)["metadata"]["labels"], "team-a", ip="10.244.0.7")
 
 
-BUILD = Pod({marks.MANAGED: "ciao"}, "team-a")
+BUILD = Pod({job_metadata.MANAGED: "ciao"}, "team-a")
 POLICIES: list[Policy] = [
     *read(*TEAM, namespace="team-a"),
     *(

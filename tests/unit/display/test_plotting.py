@@ -162,7 +162,7 @@ class Flowers:
     def summary(self) -> str:
         return "a bouquet\n"
 
-    def closing_words(self) -> str:
+    def closing_text(self) -> str:
         return "one is missing\n"
 
 

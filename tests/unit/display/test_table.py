@@ -33,7 +33,7 @@ def test_before_anything_is_known() -> None:
     assert table.headings() == headings
     assert first.cells(headings) == ("worker-0", "Pending", "–", "", "–", "")
     assert second.replica == "worker-1"
-    assert not table.moving()
+    assert not table.is_changing()
 
 
 def test_states_are_shown_with_what_explains_them() -> None:
@@ -125,10 +125,10 @@ def test_the_rate_follows_the_last_seconds() -> None:
         clock.now += 0.1
         table.output(Output(ONE, b"x\n" * 50, 50))
     assert abs(float(table.rows()[0].rate.replace(",", "")) - 500) < 50
-    assert table.moving()
+    assert table.is_changing()
     clock.now += 10
     assert table.rows()[0].rate == "–"
-    assert not table.moving()
+    assert not table.is_changing()
 
 
 def test_a_replica_that_is_over_has_no_rate_and_moves_nothing() -> None:
@@ -139,7 +139,7 @@ def test_a_replica_that_is_over_has_no_rate_and_moves_nothing() -> None:
     assert table.rows()[0].rate == "–"
     clock.now += 10
     table.rows()
-    assert not table.moving()
+    assert not table.is_changing()
 
 
 def test_memory_is_bounded_where_no_row_is_drawn() -> None:
@@ -165,15 +165,15 @@ def test_a_row_that_is_not_drawn_moves_nothing() -> None:
     assert table.rows()[0].rate == "2"
     # The rates that are shown must be drawn once more, however late.
     clock.now += 3600
-    assert table.moving()
+    assert table.is_changing()
     assert {row.rate for row in table.rows()[:-1]} == {"–"}
-    assert not table.moving()
+    assert not table.is_changing()
     table.output(Output(replicas[149], b"x\n", 1))
     table.rows()
-    assert not table.moving()
+    assert not table.is_changing()
     table.status = status(State.RUNNING, ReplicaStatus(replicas[149], State.FAILED))
     table.rows()
-    assert table.moving()  # Its row is shown now.
+    assert table.is_changing()  # Its row is shown now.
 
 
 def test_a_moment_has_its_date_for_who_reads_it_on_another_day() -> None:

@@ -363,7 +363,7 @@ def test_a_plugin_that_is_not_there_is_said_with_its_own_hint(put: Any) -> None:
 def test_a_plugin_that_says_nothing_is_not_waited_for_for_ever(
     put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ciao_kernel.kube.sign_in._TIMEOUT", 0.2)
+    monkeypatch.setattr("ciao_kernel.kube.exec_plugin._TIMEOUT", 0.2)
     plugin(tmp_path / "p", "import time; time.sleep(60)")
     put(content(exec_user("./p")))
     assert "it gave no answer" in fault()

@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import answers
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 
 
@@ -41,7 +41,7 @@ def status(reason: str, message: str = "because") -> bytes:
     ],
 )
 def test_what_passes_by_waiting(code: int, data: bytes, passes: bool) -> None:
-    assert answers.passes(answers.refused(code, data, "/x")) is passes
+    assert responses.passes(responses.refused(code, data, "/x")) is passes
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_what_passes_by_waiting(code: int, data: bytes, passes: bool) -> None:
     ],
 )
 def test_the_words_of_a_refusal(data: bytes, message: str) -> None:
-    assert answers.refused(400, data, "/x").message == message
+    assert responses.refused(400, data, "/x").message == message
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"7", b"null", b"{", b"\xff", b"<html></html>"])
 def test_what_is_no_object(data: bytes) -> None:
     with pytest.raises(ClusterFault, match="did not return a Kubernetes object"):
-        answers.object_of(data, "/x")
+        responses.object_of(data, "/x")
 
 
 GOOD: dict[str, Any] = {
@@ -84,27 +84,27 @@ GOOD: dict[str, Any] = {
 
 def test_an_object_as_it_should_be_stays_as_it_is() -> None:
     text = json.dumps(GOOD)
-    assert answers.object_of(text.encode(), "/x") == GOOD
-    listed = answers.object_of(json.dumps({"metadata": {}, "items": [GOOD]}).encode(), "/x")
+    assert responses.object_of(text.encode(), "/x") == GOOD
+    listed = responses.object_of(json.dumps({"metadata": {}, "items": [GOOD]}).encode(), "/x")
     assert listed["items"] == [GOOD]
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [], [None], True])
 def test_a_part_that_is_something_else_is_as_if_it_were_not_there(value: Any) -> None:
     meta = {"name": value, "labels": value, "annotations": {"a": value}, "ownerReferences": value}
-    found = answers.shaped({"metadata": meta, "spec": value, "status": value})
+    found = responses.normalize({"metadata": meta, "spec": value, "status": value})
     said = value if isinstance(value, str) else ""
     assert found["metadata"]["name"] == said
     assert found["metadata"]["labels"] == {}
     assert found["metadata"]["annotations"] == ({"a": said} if said else {})
     assert found["metadata"]["ownerReferences"] == []
     assert (found["spec"], found["status"]) == ({}, {})
-    assert answers.shaped({"metadata": value})["metadata"]["uid"] == ""
+    assert responses.normalize({"metadata": value})["metadata"]["uid"] == ""
 
 
 def test_a_list_drops_what_is_no_object() -> None:
     text = json.dumps({"items": [None, 7, {"metadata": 3}]}).encode()
-    (item,) = answers.object_of(text, "/x")["items"]
+    (item,) = responses.object_of(text, "/x")["items"]
     assert item["metadata"]["name"] == ""
 
 
@@ -122,7 +122,7 @@ def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None
     from kubernetes.aio.client.configuration import Configuration
 
     access = Access(Configuration(host="https://there"), "", "context one", "one")
-    fault, seconds = answers.away(error, access)
+    fault, seconds = responses.away(error, access)
     assert said in fault.message
     assert "the cluster of context one (https://there)" in fault.message
     assert "s3cret" not in fault.message
@@ -181,7 +181,7 @@ ON_THE_WAY = "the proxy"
         (aiohttp.InvalidURL("http://ada:s3/cret@proxy:3128"), "InvalidURL"),
         (ValueError("Bearer s3cret"), "ValueError"),
         (UnicodeEncodeError("latin-1", "s3cret€", 6, 7, "no such letter"), "UnicodeEncodeError"),
-        (answers.Unclear("/x did not return a list"), "/x did not return a list"),
+        (responses.InvalidResponse("/x did not return a list"), "/x did not return a list"),
         (json.JSONDecodeError("Expecting value", "s3cret", 0), "its answer is not JSON"),
         (ClusterFault(f"no way by {PROXY}.", "Hint."), "no way by http://…@proxy:3128."),
         (Refused("etcd is away", code=500), "etcd is away"),
@@ -189,7 +189,7 @@ ON_THE_WAY = "the proxy"
     ],
 )  # fmt: skip
 def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> None:
-    assert answers.why(error) == said
+    assert responses.why(error) == said
     assert "cret" not in said
 
 
@@ -205,7 +205,7 @@ def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:
     from kubernetes.aio.client.configuration import Configuration
 
     access = Access(Configuration(host="https://ada:s3cret@there"), "", "context one", "one")
-    fault, seconds = answers.away(by_proxy(code, "No"), access)
+    fault, seconds = responses.away(by_proxy(code, "No"), access)
     assert "the cluster of context one (https://…@there) does not answer: the pro" in fault.message
     assert fault.hint.startswith(hint)
     assert "s3cret" not in fault.message + fault.hint
@@ -230,5 +230,8 @@ def test_who_is_refused_in_the_handshake(words: str, refuses: bool) -> None:
     error = ssl.SSLError(1, words)
     read = OSError(1, words)  # as the client library has it when an answer is read
     read.__cause__ = error
-    assert [answers.refuses_us(one, somebody) for one in (error, read)] == [refuses, refuses]
-    assert not answers.refuses_us(error, nobody)
+    assert [responses.is_certificate_rejected(one, somebody) for one in (error, read)] == [
+        refuses,
+        refuses,
+    ]
+    assert not responses.is_certificate_rejected(error, nobody)

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import logs, patience
+from ciao_kernel.kube import logs, retry_limits
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
@@ -131,7 +131,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logs, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(logs, "_SOON", 0.01)
     monkeypatch.setattr(logs, "_LATE", 0.03)
-    monkeypatch.setattr(patience, "_PATIENCE", dict.fromkeys(patience._PATIENCE, 0.1))
+    monkeypatch.setattr(retry_limits, "_PATIENCE", dict.fromkeys(retry_limits._PATIENCE, 0.1))
     return
 
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from ciao_kernel.kube import replay as replay_module
-from ciao_kernel.kube.progress import Gap, Lines, Progress
 from ciao_kernel.kube.replay import Mismatch, Mode, Replay
+from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -51,7 +51,7 @@ class Reader:
 
     def __init__(self, node: Node, rng: random.Random) -> None:
         self.node, self.rng = node, rng
-        self.progress, self.mode = Progress(), Mode.COUNT
+        self.progress, self.mode = ResumePosition(), Mode.COUNT
         self.data, self.gaps = b"", list[str]()
         self.searches = 0
 
@@ -84,8 +84,8 @@ class Reader:
             if last:
                 self.take(replay.finish())
         except Mismatch:
-            again = mode is not Mode.SEARCH or replay.nearly
-            self.mode = Mode.SEARCH if again else Mode.ANEW
+            again = mode is not Mode.SEARCH or replay.partial_match
+            self.mode = Mode.SEARCH if again else Mode.RESTART
             return False
         if replay.begun and replay.joined:
             self.mode = Mode.COUNT
@@ -317,7 +317,7 @@ def test_older_lines_than_asked_for_are_left_out() -> None:
     node = Node()
     for number in range(10):
         node.write(START + number * 100 * MS, b"%d\n" % number)
-    progress = Progress()
+    progress = ResumePosition()
     replay = Replay(progress, since="2023-11-14T23:13:20.5+01:00")
     (found,) = replay.feed(node.answer("2023-11-14T22:13:20Z"))
     assert found == Lines(b"5\n6\n7\n8\n9\n", 5, "2023-11-14T22:13:20.900000000Z")
@@ -338,7 +338,7 @@ def said(found: list[Lines | Gap]) -> bytes:
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_the_kubelets_words_are_kept_to_be_told(end: bytes) -> None:
     for words in (b"failed to open it", b"x" * 5000):
-        replay = Replay(Progress())
+        replay = Replay(ResumePosition())
         assert not replay.feed(words + end)
         assert not replay.end()
         assert replay.broken
@@ -348,10 +348,10 @@ def test_the_kubelets_words_are_kept_to_be_told(end: bytes) -> None:
 
 @pytest.mark.parametrize("since", ["", "2023-11-14T22:13:20Z"])
 def test_words_behind_lines_cost_none_of_them(since: str) -> None:
-    replay = Replay(Progress(), since=since)
+    replay = Replay(ResumePosition(), since=since)
     assert said(replay.feed(line(0, b"one") + b"failed to open it\n" + line(1, b"two"))) == b"one\n"
     assert (replay.broken, replay.words) == (True, b"failed to open it")
-    replay = Replay(Progress(), since=since)
+    replay = Replay(ResumePosition(), since=since)
     replay.feed(line(0, b"one"))
     assert not replay.feed(b"failed to open it\n" + line(1, b"two")[:-1])
     assert replay.broken
@@ -359,28 +359,28 @@ def test_words_behind_lines_cost_none_of_them(since: str) -> None:
 
 
 def test_the_end_of_a_long_line_whose_beginning_is_older_is_no_words() -> None:
-    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    replay = Replay(ResumePosition(), since="2023-11-14T22:13:20Z")
     assert not replay.feed(b"of a long line\n")
     assert not replay.broken
     assert said(replay.feed(line(0, b"one"))) == b"one\n"
     assert not replay.end()
     assert (replay.broken, replay.words) == (False, b"")
     # Where no line follows, it may as well be words.
-    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    replay = Replay(ResumePosition(), since="2023-11-14T22:13:20Z")
     assert not replay.feed(b"failed to open it\n")
     assert not replay.end()
     assert replay.broken
 
 
 def test_nothing_is_handed_out_of_lines_that_are_all_too_old() -> None:
-    replay = Replay(Progress(), since="2023-11-14T22:13:21Z")
+    replay = Replay(ResumePosition(), since="2023-11-14T22:13:21Z")
     assert replay.feed(line(0, b"old") + line(1, b"old")) == []
     assert said(replay.feed(line(1000, b"new"))) == b"new\n"
 
 
 def test_a_long_line_that_is_too_old_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "LONGEST", 10_000)
-    replay = Replay(Progress(), since="2023-11-14T22:13:21Z")
+    replay = Replay(ResumePosition(), since="2023-11-14T22:13:21Z")
     long = line(0, b"x" * 50_000)
     assert not replay.feed(long[:30_000])
     assert not replay.feed(long[30_000:])
@@ -389,14 +389,14 @@ def test_a_long_line_that_is_too_old_is_left_out_whole(monkeypatch: pytest.Monke
 
 def test_pieces_of_a_long_line_have_its_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "LONGEST", 10_000)
-    found = Replay(Progress()).feed(line(0, b"x" * 25_000)[:-1])
+    found = Replay(ResumePosition()).feed(line(0, b"x" * 25_000)[:-1])
     assert found == [Lines(b"x" * 10_000 + b"\n", 1, "2023-11-14T22:13:20.000000000Z")] * 2
 
 
 def test_a_new_file_that_shows_nothing_yet_may_have_cost_lines() -> None:
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a"))
-    replay = Replay(progress, Mode.ANEW)
+    replay = Replay(progress, Mode.RESTART)
     assert not replay.end()
     (gap,) = replay.finish()
     assert isinstance(gap, Gap)
@@ -406,10 +406,10 @@ def test_a_new_file_that_shows_nothing_yet_may_have_cost_lines() -> None:
 
 def test_what_was_known_before_a_new_file_is_kept() -> None:
     """It may be another container's after all."""
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a"))
     for text in (b"b", b"c"):
-        Replay(progress, Mode.ANEW).feed(line(5000, text))
+        Replay(progress, Mode.RESTART).feed(line(5000, text))
     assert progress.first == line(5000, b"c")[:-1]
     assert progress.before is not None
     assert progress.before.first == line(5000, b"b")[:-1]
@@ -418,7 +418,7 @@ def test_what_was_known_before_a_new_file_is_kept() -> None:
 
 def test_a_file_that_is_not_the_same_is_noticed_at_its_first_line() -> None:
     """A connection that follows may bring no second one for hours."""
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(b"".join(line(number, b"old") for number in range(5)))
     with pytest.raises(Mismatch):
         Replay(progress).feed(line(5000, b"new"))
@@ -426,7 +426,7 @@ def test_a_file_that_is_not_the_same_is_noticed_at_its_first_line() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.COUNT, Mode.SEARCH])
 def test_what_is_unfinished_in_a_file_that_is_not_the_same_is_not_delivered(mode: Mode) -> None:
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a"))
     replay = Replay(progress, mode)
     assert not replay.feed(line(5000, b"b")[:-1])
@@ -434,7 +434,7 @@ def test_what_is_unfinished_in_a_file_that_is_not_the_same_is_not_delivered(mode
 
 
 def test_once_the_clock_was_set_back_lines_come_at_once_again() -> None:
-    replay = Replay(Progress())
+    replay = Replay(ResumePosition())
     assert said(replay.feed(line(1000, b"a") + line(0, b"b"))) == b"a\n"
     assert said(replay.release()) == b"b\n"
     assert said(replay.feed(line(1, b"c"))) == b"c\n"
@@ -442,14 +442,14 @@ def test_once_the_clock_was_set_back_lines_come_at_once_again() -> None:
 
 
 def test_lines_that_are_held_back_come_in_their_order() -> None:
-    replay = Replay(Progress())
+    replay = Replay(ResumePosition())
     replay.feed(line(1000, b"a") + line(0, b"b"))
     assert said(replay.feed(line(2000, b"c"))) == b"b\nc\n"
     assert not replay.holding
 
 
 def test_no_more_than_a_megabyte_is_held_back() -> None:
-    replay = Replay(Progress())
+    replay = Replay(ResumePosition())
     replay.feed(line(1000, b"a"))
     half = b"x" * 600_000
     assert not replay.feed(line(0, half))
@@ -459,14 +459,14 @@ def test_no_more_than_a_megabyte_is_held_back() -> None:
 
 
 def test_of_the_kubelets_words_the_first_are_told() -> None:
-    replay = Replay(Progress())
+    replay = Replay(ResumePosition())
     replay.feed(b"failed to open it\nand more")
     replay.end()
     assert replay.words == b"failed to open it"
 
 
 def test_words_in_place_of_lines_do_not_mean_another_file() -> None:
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a"))
     replay = Replay(progress)
     assert not replay.feed(b"failed to open it\n")
@@ -478,20 +478,20 @@ def test_a_long_line_behind_the_end_of_an_older_one_is_no_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay_module, "LONGEST", 10)
-    replay = Replay(Progress(), since="2023-11-14T22:13:20Z")
+    replay = Replay(ResumePosition(), since="2023-11-14T22:13:20Z")
     assert not replay.feed(b"of a long line\n")
     assert said(replay.feed(line(0, b"x" * 25)[:-1])) == b"xxxxxxxxxx\n" * 2
     assert not replay.end()
     assert not replay.broken
 
 
-@pytest.mark.parametrize("mode", [Mode.COUNT, Mode.ANEW])
+@pytest.mark.parametrize("mode", [Mode.COUNT, Mode.RESTART])
 def test_what_was_delivered_of_a_long_line_is_missing_in_no_other(
     mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The long line may have gone with its file."""
     monkeypatch.setattr(replay_module, "LONGEST", 10)
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
     body = line(0, b"a") if mode is Mode.COUNT else b""
     assert said(Replay(progress, mode).feed(body + line(5, b"abc"))) == b"abc\n"
@@ -499,16 +499,16 @@ def test_what_was_delivered_of_a_long_line_is_missing_in_no_other(
 
 
 def test_a_search_that_was_cut_off_has_found_nothing_nearly() -> None:
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a"))
     replay = Replay(progress, Mode.SEARCH)
     assert not replay.feed(line(5, b"b"))
-    assert not replay.nearly
+    assert not replay.partial_match
 
 
 def test_a_file_that_is_read_again_in_one_piece_is_not_delivered_again() -> None:
     lines = [line(number * 100, b"%d" % number) for number in range(11)]
-    first, gap, new = Replay(Progress()).feed(b"".join([*lines[:10], *lines[5:]]))
+    first, gap, new = Replay(ResumePosition()).feed(b"".join([*lines[:10], *lines[5:]]))
     assert isinstance(first, Lines)
     assert first.count == 10
     assert isinstance(gap, Gap)
@@ -545,7 +545,7 @@ def test_of_two_equal_lines_one_is_in_the_older_file() -> None:
 
 
 def test_the_first_line_of_a_container_stays_its_first() -> None:
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a") + line(3000, b"b"))
     assert said(Replay(progress).feed(line(3000, b"b") + line(4000, b"c"))) == b"c\n"
     assert progress.first == line(0, b"a")[:-1]
@@ -553,7 +553,7 @@ def test_the_first_line_of_a_container_stays_its_first() -> None:
 
 def test_very_many_words_are_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "LONGEST", 10)
-    replay = Replay(Progress())
+    replay = Replay(ResumePosition())
     assert not replay.feed(b"x" * 9000)
     assert not replay.end()
     assert replay.words == b"x" * 4096
@@ -561,10 +561,10 @@ def test_very_many_words_are_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_new_file_may_begin_with_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "LONGEST", 10)
-    progress = Progress()
+    progress = ResumePosition()
     Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
     long = line(5000, b"y" * 25)
-    gap, *pieces = Replay(progress, Mode.ANEW).feed(long[:-1])
+    gap, *pieces = Replay(progress, Mode.RESTART).feed(long[:-1])
     assert isinstance(gap, Gap)
     assert said(pieces) == b"yyyyyyyyyy\n" * 2
     assert progress.first == long[:-1]

@@ -251,7 +251,7 @@ def test_values_are_written_in_their_short_form() -> None:
     assert numeric_types.Duration().render(90) == "90s"
     assert value_types.Flag().render(False) == "false"
     assert value_types.Words().render(("a", "b c")) == "a 'b c'"
-    assert value_types.Pairs.masked((("A", "secret"), ("B", "x"))) == "A=… B=…"
+    assert value_types.Pairs.mask((("A", "secret"), ("B", "x"))) == "A=… B=…"
 
 
 def test_what_is_expected_names_the_choices_and_the_range() -> None:

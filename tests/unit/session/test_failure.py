@@ -391,7 +391,7 @@ def test_what_is_said_at_an_end_hides_no_traceback(behind: str) -> None:
 )
 def test_how_much_may_be_behind_the_traceback_of_an_end(behind: list[str], ended: bool) -> None:
     lines = ["step 1", *VICTIM.format("ValueError: x\nERROR end").splitlines(), *behind]
-    assert (tracebacks.last_of(lines, 3) is not None) == ended
+    assert (tracebacks.last_traceback(lines, 3) is not None) == ended
 
 
 def test_an_error_that_was_told_before_is_no_part_of_the_last() -> None:
@@ -1173,11 +1173,11 @@ def test_where_no_log_is_kept_none_is_named() -> None:
 
 
 def judged(
-    state: State, message: str = "", remains: Callable[[Job], str] | None = None
+    state: State, message: str = "", describe_leftovers: Callable[[Job], str] | None = None
 ) -> JobError | None:
     one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 1, log="/jobs/mnist/worker-0.log")
     status = Status(state, (one,), message=message, settled=True)
-    return judge(JOB, status, {}, Path("/nowhere"), remains)
+    return judge(JOB, status, {}, Path("/nowhere"), describe_leftovers)
 
 
 def test_a_job_that_went_well_is_no_error() -> None:
@@ -1194,19 +1194,19 @@ def test_a_job_that_was_stopped_says_by_whom_and_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "remains"),
+    ("message", "describe_leftovers"),
     [("deleted", lambda job: "its logs"), ("by you", None), ("by you", lambda job: "")],
 )
 def test_nothing_is_said_to_be_left_of_a_job_of_which_nothing_is(
-    message: str, remains: Callable[[Job], str] | None
+    message: str, describe_leftovers: Callable[[Job], str] | None
 ) -> None:
-    found = judged(State.STOPPED, message, remains)
+    found = judged(State.STOPPED, message, describe_leftovers)
     assert isinstance(found, JobStopped)
     assert found.hint == ""
 
 
 def test_a_log_that_is_removed_next_is_not_named() -> None:
-    kept = judged(State.FAILED, remains=lambda job: "its logs")
+    kept = judged(State.FAILED, describe_leftovers=lambda job: "its logs")
     assert kept is not None
     assert kept.hint == "The whole log is in /jobs/mnist/worker-0.log."
     removed = judged(State.FAILED)

@@ -14,7 +14,7 @@ import pytest
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, State, Status
-from ciao_kernel.session.left_running import Earlier
+from ciao_kernel.session.left_running import LeftRunning
 
 OWN = "ada@laptop kernel 17"
 
@@ -50,13 +50,13 @@ class Shown(list[str]):
         self.append(event.text)
 
 
-def told(
-    earlier: Earlier, session: Known, words: list[str] | None = None, lasts: float = 0.05
+def reported(
+    earlier: LeftRunning, session: Known, words: list[str] | None = None, lasts: float = 0.05
 ) -> list[str]:
     shown = Shown()
 
     async def main() -> None:
-        async with earlier.told(session, shown, words):  # type: ignore[arg-type]
+        async with earlier.reported(session, shown, words):  # type: ignore[arg-type]
             await asyncio.sleep(lasts)
 
     asyncio.run(main())
@@ -72,19 +72,19 @@ def gone() -> int:
 
 
 def test_it_is_said_once(gone: int) -> None:
-    earlier, session = Earlier(OWN), Known(job("mine", f"ada@laptop kernel {gone}"))
+    earlier, session = LeftRunning(OWN), Known(job("mine", f"ada@laptop kernel {gone}"))
     sentence = "still running from before: mine (12m, `%ciao attach mine`)"
-    assert told(earlier, session) == [sentence]
-    assert told(earlier, session) == []
+    assert reported(earlier, session) == [sentence]
+    assert reported(earlier, session) == []
     assert session.asked == 1
 
 
 def test_several_are_named_and_many_counted(gone: int) -> None:
     owner = f"ada@laptop kernel {gone}"
     jobs = [job(f"job-{n}", owner, 7200) for n in range(7)]
-    (text,) = told(Earlier(OWN), Known(*jobs[:2]))
+    (text,) = reported(LeftRunning(OWN), Known(*jobs[:2]))
     assert text == "still running from before: job-0 (2h), job-1 (2h) (`%ciao attach NAME`)"
-    (text,) = told(Earlier(OWN), Known(*jobs))
+    (text,) = reported(LeftRunning(OWN), Known(*jobs))
     assert "job-6 (2h) and 2 more" in text
 
 
@@ -93,23 +93,23 @@ def test_jobs_of_living_kernels_of_others_and_own_ones_are_left_out() -> None:
     own = job("own", OWN, age=-1)
     others = job("theirs", "bob@desk kernel 4")
     over = (job("over", "ada@laptop")[0], Status(State.FAILED, (), settled=True))
-    assert told(Earlier(OWN), Known(living, own, others, over)) == []
+    assert reported(LeftRunning(OWN), Known(living, own, others, over)) == []
 
 
 def test_in_a_container_the_kernel_before_had_the_same_number() -> None:
-    (text,) = told(Earlier(OWN), Known(job("mine", OWN, age=60)))
+    (text,) = reported(LeftRunning(OWN), Known(job("mine", OWN, age=60)))
     assert "mine (1m" in text
 
 
 def test_a_number_that_is_another_process_by_now_is_no_kernel_that_lives() -> None:
     """As in a new pod: processes and threads count from 1 there too."""
     reused = job("mine", f"ada@laptop kernel {os.getpid()}", age=1e9)
-    assert "mine" in told(Earlier(OWN), Known(reused))[0]
+    assert "mine" in reported(LeftRunning(OWN), Known(reused))[0]
     thread = threading.Thread(target=(ended := threading.Event()).wait)
     thread.start()
     try:
         of_thread = job("mine", f"ada@laptop kernel {thread.native_id}", age=0)
-        assert "mine" in told(Earlier(OWN), Known(of_thread))[0]
+        assert "mine" in reported(LeftRunning(OWN), Known(of_thread))[0]
     finally:
         ended.set()
         thread.join()
@@ -117,42 +117,42 @@ def test_a_number_that_is_another_process_by_now_is_no_kernel_that_lives() -> No
 
 @pytest.mark.parametrize("words", [["config"], ["magics"], ["jobs"]])
 def test_commands_that_ask_nobody_or_list_all_are_left_alone(words: list[str]) -> None:
-    earlier, session = Earlier(OWN), Known(job("mine", "ada@laptop"))
-    assert told(earlier, session, words) == []
+    earlier, session = LeftRunning(OWN), Known(job("mine", "ada@laptop"))
+    assert reported(earlier, session, words) == []
     assert session.asked == 0
-    assert bool(told(earlier, session)) == (words != ["jobs"])
+    assert bool(reported(earlier, session)) == (words != ["jobs"])
 
 
 def test_a_job_that_the_command_names_is_no_news() -> None:
     session = Known(job("mine", "ada@laptop"))
-    assert told(Earlier(OWN), session, ["attach", "mine"]) == []
+    assert reported(LeftRunning(OWN), session, ["attach", "mine"]) == []
 
 
 def test_a_slow_answer_delays_nothing_and_comes_with_the_next_cell() -> None:
-    earlier, session = Earlier(OWN), Known(job("mine", "ada@laptop"), after=60)
-    assert told(earlier, session) == []
+    earlier, session = LeftRunning(OWN), Known(job("mine", "ada@laptop"), after=60)
+    assert reported(earlier, session) == []
     session.after = 0.0
-    assert len(told(earlier, session)) == 1
+    assert len(reported(earlier, session)) == 1
 
 
 def test_nothing_is_said_within_a_jobs_output() -> None:
-    earlier, session = Earlier(OWN), Known(job("mine", "ada@laptop"), after=0.02)
+    earlier, session = LeftRunning(OWN), Known(job("mine", "ada@laptop"), after=0.02)
     shown = Shown()
 
     async def main() -> None:
-        async with earlier.told(session, shown):  # type: ignore[arg-type]
+        async with earlier.reported(session, shown):  # type: ignore[arg-type]
             await asyncio.sleep(0)
             session.last = "a job"
             await asyncio.sleep(0.1)
 
     asyncio.run(main())
     assert shown == []
-    assert len(told(earlier, session)) == 1
+    assert len(reported(earlier, session)) == 1
 
 
 def test_a_cluster_that_is_away_is_asked_a_few_times_only() -> None:
-    earlier, session = Earlier(OWN), Known()
+    earlier, session = LeftRunning(OWN), Known()
     session.fault = ClusterFault("away")
     for _ in range(6):
-        assert told(earlier, session) == []
+        assert reported(earlier, session) == []
     assert session.asked == 3

@@ -104,7 +104,7 @@ def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str
 def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_once() -> None:
     registry = Registry({"backends": {"earlier": _entry("earlier", f"{__name__}:Earlier")}})
 
-    with pytest.raises(PluginError, match=r"its stop\(job, reason, certain=…\): .*'certain'"):
+    with pytest.raises(PluginError, match=r"its stop\(job, reason, stop_certain=…\): .*'stop_certain'"):
         registry.backend("earlier", Settings())
 
 

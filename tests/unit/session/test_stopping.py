@@ -38,19 +38,19 @@ class Slow:
         self.said: list[str] = []
         self.leaves = False
 
-    async def host_ends(self, job: Job) -> bool:
+    async def is_host_terminating(self, job: Job) -> bool:
         return self.leaves
 
-    async def stop(self, job: Job, reason: str, *, certain: Callable[[], None]) -> None:
+    async def stop(self, job: Job, reason: str, *, stop_certain: Callable[[], None]) -> None:
         await self.promise.wait()
-        certain()
+        stop_certain()
         await self.gone.wait()
         self.said.append("stopped")
 
     async def delete(self, job: Job) -> None:
         self.said.append("deleted")
 
-    def remains(self, job: Job) -> str:
+    def describe_leftovers(self, job: Job) -> str:
         return "something is left"
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
@@ -141,7 +141,7 @@ def test_a_stop_that_is_certain_holds_no_process() -> None:
 def test_a_backend_that_cannot_tell_keeps_no_job_from_its_stop() -> None:
     async def main() -> None:
         stop = Stop(wait=0.0)
-        stop.backend.host_ends = None  # type: ignore[method-assign, assignment]
+        stop.backend.is_host_terminating = None  # type: ignore[method-assign, assignment]
         stop.backend.promise.set()
         stop.backend.gone.set()
         await stop.cell
@@ -159,7 +159,7 @@ def test_a_shutdown_that_comes_while_the_backend_is_asked_is_heard() -> None:
             stop.lifetime.end()
             return False
 
-        stop.backend.host_ends = asked  # type: ignore[method-assign]
+        stop.backend.is_host_terminating = asked  # type: ignore[method-assign]
         await stop.cell
         await stop.ended()
         assert "stopped" not in stop.backend.said
@@ -174,7 +174,7 @@ def test_a_process_that_stood_still_has_not_waited_for_a_shutdown() -> None:
         lifetime = Lifetime()
         asyncio.get_running_loop().call_later(0.01, time.sleep, 0.6)
         asyncio.get_running_loop().call_later(0.65, lifetime.end)
-        assert await lifetime.ends(0.3, lambda: asyncio.sleep(0, False))
+        assert await lifetime.shutdown_begins(0.3, lambda: asyncio.sleep(0, False))
 
     asyncio.run(main())
 
@@ -222,7 +222,7 @@ def test_a_shutdown_waits_for_a_removal_whose_cell_was_interrupted() -> None:
         await asyncio.sleep(0)
         cell.cancel()
         await asyncio.wait({cell})
-        shutdown = asyncio.ensure_future(lifetime.settled(20))
+        shutdown = asyncio.ensure_future(lifetime.wait_until_idle(20))
         await asyncio.sleep(0.1)
         assert not shutdown.done()
         gone.set()
@@ -240,10 +240,10 @@ def test_what_outlasts_its_cell_can_be_waited_for() -> None:
             await asyncio.sleep(0.1)
             done.append("work")
 
-        background.lasting(work())
-        await background.settled(0)
+        background.start_background(work())
+        await background.wait_until_idle(0)
         assert done == []
-        await background.settled(20)
+        await background.wait_until_idle(20)
         assert done == ["work"]
 
     asyncio.run(main())

@@ -237,12 +237,12 @@ def test_a_namespace_is_taken_as_it_is() -> None:
 def test_a_namespace_that_a_gateway_made_is_known_by_the_kernels_variables(
     environment: dict[str, str], goes: bool
 ) -> None:
-    assert ground(environment).goes_with_kernel is goes
+    assert ground(environment).deleted_with_kernel is goes
 
 
 def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
     labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": "1-2"}
-    assert ground(metadata={"labels": labels}).goes_with_kernel
+    assert ground(metadata={"labels": labels}).deleted_with_kernel
 
 
 # -------------------------------------------------------------------------------- refusal
@@ -254,7 +254,8 @@ def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
         ('namespaces "team" not found', 404, ClusterFault, "there is no namespace team"),
         ("unable to create: it is being terminated", 403, ClusterFault, "is being deleted"),
         ('pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
-         403, checks.Insecure, 'in the namespace team: "restricted:latest": runAsNonRoot'),
+         403, checks.PodSecurityViolation,
+         'in the namespace team: "restricted:latest": runAsNonRoot'),
         ("pods: exceeded quota: q", 403, SpecError, "exceeded quota"),
         ("configmaps: exceeded quota: q", 403, ClusterFault, "exceeded quota"),
         ("something new", 418, ClusterFault, "the cluster refuses this job: something new"),

@@ -24,7 +24,7 @@ def event(reason: str, second: int, **more: Any) -> dict[str, Any]:
 
 
 def test_repeated_events_are_one_with_their_count() -> None:
-    found = details.incidents(
+    found = details.cluster_events(
         [event("Pulled", 5, count=3), event("Started", 2), event("Pulled", 9)], 0.0
     )
     assert [(one.reason, one.count) for one in found] == [("Started", 1), ("Pulled", 4)]
@@ -34,9 +34,9 @@ def test_repeated_events_are_one_with_their_count() -> None:
 
 def test_the_newest_events_stay_and_those_of_an_earlier_job_go() -> None:
     events = [event(f"R{second}", second) for second in range(60)]
-    found = details.incidents(events, details.incidents([event("x", 50)], 0.0)[0].since)
+    found = details.cluster_events(events, details.cluster_events([event("x", 50)], 0.0)[0].since)
     assert [one.reason for one in found] == [f"R{second}" for second in range(50, 60)]
-    assert len(details.incidents(events, 0.0)) == 20
+    assert len(details.cluster_events(events, 0.0)) == 20
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_newest_events_stay_and_those_of_an_earlier_job_go() -> None:
     ],
 )
 def test_odd_events_are_survived(odd: dict[str, Any]) -> None:
-    (one,) = details.incidents([odd], 0.0)
+    (one,) = details.cluster_events([odd], 0.0)
     assert one.count == (7 if "series" in odd else 1)
 
 

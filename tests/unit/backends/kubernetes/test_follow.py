@@ -14,7 +14,7 @@ import pytest
 from kubernetes.aio.client.configuration import Configuration
 
 from ciao_kernel.backends.kubernetes import follow as module
-from ciao_kernel.backends.kubernetes import marks
+from ciao_kernel.backends.kubernetes import job_metadata
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -67,7 +67,7 @@ class Server:
         """Why requests of a kind fail: an error, or a refusal's code."""
         self.pods: dict[str, Object] = {}
         self.lines: dict[str, list[bytes]] = {}
-        notes = marks.notes(JOB, "run", ZERO, ["ps"])
+        notes = job_metadata.notes(JOB, "run", ZERO, ["ps"])
         meta = {"name": "mine", "uid": "j", "annotations": notes}
         self.job: Object = {"metadata": meta, "status": {}}
         self._watches: dict[str, list[Answer]] = {"watch jobs": [], WATCH: []}
@@ -135,7 +135,10 @@ class Server:
             "metadata": {
                 "name": name,
                 "uid": uid,
-                "labels": {marks.OPERATOR_ROLE: role, marks.OPERATOR_INDEX: str(index)},
+                "labels": {
+                    job_metadata.OPERATOR_ROLE: role,
+                    job_metadata.OPERATOR_INDEX: str(index),
+                },
                 "creationTimestamp": "2026-11-21T10:00:00Z",
                 "ownerReferences": [{"uid": "j"}],
             },

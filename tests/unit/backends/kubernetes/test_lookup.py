@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.lookup import pages
-from ciao_kernel.backends.kubernetes.places import Places
+from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Targets
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
@@ -57,7 +57,7 @@ JOB = Job("mnist", "kubernetes", "tensorflow", (), 0.0, "team-b", uid="012345678
 
 
 def test_places_of_jobs_are_remembered_until_their_jobs_are_gone(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = Submissions(tmp_path)
     assert places.known() == []
     places.remember(JOB, "staging")
     (place,) = places.known("mnist")
@@ -73,7 +73,7 @@ def test_places_of_jobs_are_remembered_until_their_jobs_are_gone(tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "{}", "\x00"])
 def test_a_broken_note_is_none(tmp_path: Path, text: str) -> None:
-    places = Places(tmp_path)
+    places = Submissions(tmp_path)
     places.remember(JOB, "")
     (places.folder(JOB) / "place.json").write_text(text)
     assert places.known() == []
@@ -81,7 +81,7 @@ def test_a_broken_note_is_none(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["*", "../x", "[", "a/b", "m?ist"])
 def test_an_odd_name_is_found_nowhere(tmp_path: Path, name: str) -> None:
-    places = Places(tmp_path)
+    places = Submissions(tmp_path)
     places.remember(JOB, "")
     assert places.known(name) == []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import manifest, marks
+from ciao_kernel.backends.kubernetes import job_metadata, manifest
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError
@@ -50,7 +50,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
 
 
 def pod(made: manifest.Objects, role: str) -> Manifest:
-    found: Manifest = manifest.pods_of(made.job)[role]
+    found: Manifest = manifest.pod_templates(made.job)[role]
     return found
 
 
@@ -151,17 +151,17 @@ def test_tolerations_are_written_as_kubectl_writes_taints(
 
 def test_a_job_is_read_again_from_its_object() -> None:
     made = objects("%framework=tensorflow\n%ps=1\n%worker=2\n")
-    job = marks.job(made.job, 5.0)
+    job = job_metadata.job(made.job, 5.0)
     assert [str(one) for one in job.replicas] == ["ps-0", "worker-0", "worker-1"]
     assert (job.name, job.place, job.owner, job.created) == ("job", "team", "ada", 5.0)
-    assert str(marks.decider(made.job)) == "worker-0"
+    assert str(job_metadata.decider(made.job)) == "worker-0"
 
 
 @pytest.mark.parametrize("notes", [{}, {"ciao-kernel/replicas": "worker=x"}])
 def test_an_object_of_somebody_else_is_no_job(notes: dict[str, str]) -> None:
     item = {"metadata": {"name": "a", "namespace": "b", "annotations": notes}}
     with pytest.raises((KeyError, ValueError)):
-        marks.job(item, 0.0)
+        job_metadata.job(item, 0.0)
 
 
 def test_a_few_modules_are_a_key_each_and_bytes_stay_bytes() -> None:

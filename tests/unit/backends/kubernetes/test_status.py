@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import marks, status
-from ciao_kernel.backends.kubernetes.reasons import Reasons
+from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import DEFAULT_CONTAINER
@@ -239,7 +239,7 @@ INIT = {"name": "fetch", "state": {"running": {}}}
 def test_why_a_pod_does_not_run_yet(said: dict[str, Any], word: str, words: str) -> None:
     item = pod("Pending")
     item["status"] |= said
-    assert status.waits_for(item) == (word, words)
+    assert status.waiting_reason(item) == (word, words)
     assert status.of_pod(item, WORKER).reason == words
 
 
@@ -262,7 +262,7 @@ def test_a_job_is_given_up_for_what_does_not_come_by_waiting(word: str, given_up
             return {"items": []}
 
     async def main() -> Status:
-        reasons = Reasons(cast(Client, Server()), JOB, 0.0, lambda: None)
+        reasons = PendingReasons(cast(Client, Server()), JOB, 0.0, lambda: None)
         item = pod("Pending", {"waiting": {"reason": word}})
         now = status.of_job(JOB, job("Created"), {WORKER: status.of_pod(item, WORKER)})
         found = reasons.explain(now, {WORKER: item, Replica("ps", 0): None}, "j")
@@ -457,15 +457,18 @@ def test_a_deadline_is_named() -> None:
 @pytest.mark.parametrize(
     ("labels", "found"),
     [
-        ({marks.OPERATOR_ROLE: "worker", marks.OPERATOR_INDEX: "3"}, Replica("worker", 3)),
-        ({marks.OPERATOR_ROLE: "launcher"}, Replica("launcher", 0)),
-        ({marks.OPERATOR_ROLE: "worker"}, None),
-        ({marks.OPERATOR_ROLE: "worker", marks.OPERATOR_INDEX: "x"}, None),
+        (
+            {job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: "3"},
+            Replica("worker", 3),
+        ),
+        ({job_metadata.OPERATOR_ROLE: "launcher"}, Replica("launcher", 0)),
+        ({job_metadata.OPERATOR_ROLE: "worker"}, None),
+        ({job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: "x"}, None),
         ({}, None),
     ],
 )
 def test_which_replica_a_pod_is(labels: dict[str, str], found: Replica | None) -> None:
-    assert marks.replica({"metadata": {"labels": labels}}) == found
+    assert job_metadata.replica({"metadata": {"labels": labels}}) == found
 
 
 def _broken(item: Any, chance: random.Random) -> Any:

@@ -51,14 +51,14 @@ def test_when_a_supervisor_lives(tmp_path: Path) -> None:
     status = {"supervisor": supervisor, "ended": False}
     dead = {"supervisor": {**supervisor, "birth": "1"}, "ended": False}
     here, there = Host(tmp_path, "a-host"), Host(tmp_path, "b-host")
-    assert not there.supervises(folder, status)  # its folder is gone
+    assert not there.is_supervisor_alive(folder, status)  # its folder is gone
     folder.write_status(status)
-    assert here.supervises(folder, status)
-    assert not here.supervises(folder, dead)
+    assert here.is_supervisor_alive(folder, status)
+    assert not here.is_supervisor_alive(folder, dead)
     # Elsewhere a process id says nothing.
-    assert there.supervises(folder, dead)
-    assert not there.supervises(folder, {**status, "ended": True})
+    assert there.is_supervisor_alive(folder, dead)
+    assert not there.is_supervisor_alive(folder, {**status, "ended": True})
     os.utime(folder.status_file, (1, 1))
-    assert not there.supervises(folder, status)
+    assert not there.is_supervisor_alive(folder, status)
     folder.touch_status()
-    assert there.supervises(folder, status)
+    assert there.is_supervisor_alive(folder, status)

@@ -239,7 +239,7 @@ def test_a_broken_record_leaves_other_claims_alone(tmp_path: Path) -> None:
         claim["since"] -= 1000
     (tmp_path / "claims.json").write_text(json.dumps(held))
     assert claims.gpus() == {"0": "good"}
-    asyncio.run(claims.end_lost())
+    asyncio.run(claims.kill_orphans())
     for broken in (b"", b"[]"):
         (tmp_path / "claims.json").write_bytes(broken)
         assert claims.gpus() == {}
@@ -329,4 +329,4 @@ def test_a_record_is_the_users_alone_and_never_half(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another version"):
         folder.read_job()
     assert folder.read_status() is None
-    assert folder.read_stop() == ""
+    assert folder.read_stop_reason() == ""

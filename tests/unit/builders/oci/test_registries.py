@@ -95,5 +95,5 @@ def test_docker_and_podman_are_asked_where_nobody_else_is(
 
     jane, nobody = opened.of(parse("host:1/a")), opened.of(parse("host:2/a"))
 
-    assert jane._asker.user == "jane"
-    assert nobody._asker.user == ""
+    assert jane._requester.user == "jane"
+    assert nobody._requester.user == ""

@@ -55,7 +55,7 @@ def curve_lines(picture: Picture) -> list[Line]:
 
 @given(st.lists(NUMBERS, min_size=1, max_size=5), st.integers(2, 8), st.booleans())
 def test_every_value_lies_on_its_axis(values: list[float], ticks: int, whole: bool) -> None:
-    for axis in (axes.linear(values, ticks, whole=whole), axes.fitting(values, ticks)):
+    for axis in (axes.linear(values, ticks, whole=whole), axes.linear_or_log(values, ticks)):
         for value in values:
             assert -1e-6 <= axis.at(value) <= 1 + 1e-6
         assert len(axis.ticks) <= 2 * ticks + 1
@@ -101,11 +101,11 @@ def test_ticks_stand_at_round_numbers(values: list[float], whole: bool, labels: 
 
 
 def test_values_far_apart_are_on_a_logarithmic_axis() -> None:
-    axis = axes.fitting([1000, 0.002], 5)
+    axis = axes.linear_or_log([1000, 0.002], 5)
     assert [axis.label(tick) for tick in axis.ticks] == ["0.001", "0.1", "10", "1000"]
     assert axis.at(0.1) == pytest.approx(1 / 3)
-    assert axes.fitting([-1, 1e9], 5).step
-    assert axes.fitting([0, 1e9], 5).step
+    assert axes.linear_or_log([-1, 1e9], 5).step
+    assert axes.linear_or_log([0, 1e9], 5).step
 
 
 @pytest.mark.parametrize("values", [[3e-323], [3e-323, 0], [-3e-323, 3e-323], [1e-299, 3e-323]])
@@ -430,7 +430,7 @@ def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
         some.output(Output(ONE, "\n".join(lines).encode() + b"\n", len(lines)))
     (line,) = some.lines()
     assert line.endswith("9,999 at epoch 9")
-    said = some.closing_words()
+    said = some.closing_text()
     read = re.fullmatch(r"%plot: the lines came too fast; ([\d,]+) of 10,010 were read\.\n", said)
     assert read
     assert 500 < int(read[1].replace(",", "")) < 5_000
@@ -455,7 +455,7 @@ def test_what_few_lines_name_is_always_read() -> None:
         some.output(Output(ONE, "\n".join(lines).encode() + b"\n", len(lines)))
     series = some._metrics.curves["val_loss"][ONE]
     assert series.x == [start + 299 for start in range(0, 20_000, 1_000)]
-    assert "of 20,020 were read" in some.closing_words()
+    assert "of 20,020 were read" in some.closing_text()
 
 
 def test_what_is_read_of_much_is_in_order() -> None:

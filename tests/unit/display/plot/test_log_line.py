@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.display.plot.log_line import fold, read
+from ciao_kernel.display.plot.log_line import normalize_name, read
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.model import Replica
 from tests.helpers.growth import is_linear
@@ -203,9 +203,9 @@ def test_a_line_is_about_some_data(line: str, of: str) -> None:
 
 
 def test_a_line_may_open_an_epoch() -> None:
-    assert read("Epoch 1/3").opens
-    assert not read("Epoch 3: val_loss improved from inf to 0.31, saving model").opens
-    assert not read("Epoch [1/3], Step [1/20], Loss: 0.3").opens
+    assert read("Epoch 1/3").opens_epoch
+    assert not read("Epoch 3: val_loss improved from inf to 0.31, saving model").opens_epoch
+    assert not read("Epoch [1/3], Step [1/20], Loss: 0.3").opens_epoch
 
 
 def test_how_many_steps_there_are_may_have_commas_too() -> None:
@@ -235,7 +235,7 @@ def test_no_number_is_a_number_too() -> None:
     ],
 )
 def test_names_are_compared_without_their_spelling(name: str, folded: str) -> None:
-    assert fold(name) == folded
+    assert normalize_name(name) == folded
 
 
 PIECES = [

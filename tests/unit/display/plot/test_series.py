@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.display.plot.metrics import Metrics
-from ciao_kernel.display.plot.series import MOST_POINTS, Series
+from ciao_kernel.display.plot.series import MAX_POINTS, Series
 from ciao_kernel.model import Replica
 
 ONE = Replica("worker", 0)
@@ -56,7 +56,7 @@ def test_a_long_curve_is_as_fine_at_its_start_as_at_its_end() -> None:
         series = Series()
         for step in range(steps):
             series.add(step, course(step))
-        assert MOST_POINTS / 3 < len(series.x) <= MOST_POINTS
+        assert MAX_POINTS / 3 < len(series.x) <= MAX_POINTS
         tenths = [0] * 10
         for x in series.x:
             tenths[int(10 * x / steps)] += 1
@@ -96,7 +96,7 @@ def test_points_that_come_again_leave_the_history_as_fine() -> None:
         series = Series()
         for place in places:
             series.add(place, course(place))
-        assert MOST_POINTS / 3 < len(series.x) <= MOST_POINTS
+        assert MAX_POINTS / 3 < len(series.x) <= MAX_POINTS
         tenths = [0] * 10
         for x in series.x:
             tenths[min(9, int(10 * x / series.x[-1]))] += 1
@@ -120,7 +120,7 @@ def test_epochs_that_count_from_0_are_as_fine_at_their_start() -> None:
         f"epoch {epoch} step {step} loss 1" for epoch in range(300) for step in range(0, 99, 9)
     ]
     (loss,) = curves(*lines, wishes=("loss",))
-    assert MOST_POINTS / 3 < len(loss) <= MOST_POINTS
+    assert MAX_POINTS / 3 < len(loss) <= MAX_POINTS
     halfway = loss[-1][0] / 2
     assert 0.4 < sum(x < halfway for x, _ in loss) / len(loss) < 0.6
 
@@ -131,7 +131,7 @@ def test_memory_is_bounded() -> None:
         lines = (f"step {step} loss {step}" for step in range(start, start + 1000))
         metrics.add(ONE, "\n".join(lines).encode())
     series = metrics.curves["loss"][ONE]
-    assert MOST_POINTS / 3 < len(series.x) <= MOST_POINTS
+    assert MAX_POINTS / 3 < len(series.x) <= MAX_POINTS
     assert (series.x[0], series.x[-1]) == (0, 99_999)
 
 

@@ -39,7 +39,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """The sender of a request, for messages.
 
     Args:
@@ -89,7 +89,7 @@ def parsed(raw: bytes) -> Any:
         return None
 
 
-def unreachable(error: Exception, asker: Asker) -> RegistryFault:
+def unreachable(error: Exception, asker: Requester) -> RegistryFault:
     """Return the error for a failed connection."""
     import requests
 
@@ -140,7 +140,7 @@ def unreachable(error: Exception, asker: Asker) -> RegistryFault:
     )
 
 
-def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault:
+def refusal(answer: Answer, asker: Requester, what: str, said: str) -> RegistryFault:
     """Return the error for a refusal.
 
     Args:
@@ -193,7 +193,7 @@ def refusal(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault
     )
 
 
-def _forbidden(answer: Answer, asker: Asker, what: str, said: str) -> RegistryFault:
+def _forbidden(answer: Answer, asker: Requester, what: str, said: str) -> RegistryFault:
     challenge = answer.headers.get("WWW-Authenticate", "")
     known = answer.code == 403 or "insufficient_scope" in challenge
     doing = f" ({what})" if what else ""

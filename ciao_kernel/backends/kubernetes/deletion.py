@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from ciao_kernel.backends.kubernetes import manifest, marks, status
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, status
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -26,7 +26,7 @@ _Key = tuple[str, str, str]
 """Place, name and uid of a job."""
 
 
-class Removals:
+class Deletions:
     """Deletes jobs of one backend, and records for each what is left."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Removals:
         """Return whether this process is deleting a job of that name now."""
         return any(key[:2] == (place, name) for key in self._left)
 
-    async def freed(self, place: str, name: str) -> None:
+    async def wait_until_deleted(self, place: str, name: str) -> None:
         """Wait until the job is gone and its name is free, for the usual time of pods at most."""
         until = time.monotonic() + _USUAL
         while self.ends(place, name) and time.monotonic() < until:
@@ -47,7 +47,7 @@ class Removals:
         return self._left.get(_key(job), "")
 
     async def remove(
-        self, client: Client, job: Job, path: str, certain: Callable[[], None]
+        self, client: Client, job: Job, path: str, stop_certain: Callable[[], None]
     ) -> None:
         """Delete a job with everything that it owns; return when all of it is gone.
 
@@ -55,7 +55,7 @@ class Removals:
             client: The job's API server.
             job: Its name and namespace, and its uid: a later job of the same name stays.
             path: Path of its object.
-            certain: Called after the API server has accepted the deletion, when it is clear
+            stop_certain: Called after the API server has accepted the deletion, when it is clear
                 what is still ending, or earlier if that takes long; perhaps more than once.
 
         Raises:
@@ -63,7 +63,7 @@ class Removals:
             Refused: This user may not delete the job.
         """
         began = time.monotonic()
-        with self._telling(job):
+        with self._reporting_leftovers(job):
             try:
                 item = await client.find(path)
                 uid = job.uid or str(status.get(item, "metadata", "uid") or "")
@@ -74,15 +74,15 @@ class Removals:
                 raise ClusterFault(fault.message, hint) from fault
             self._tell(job, "it is deleted")
             soon = max(0.0, began + _NAMING - time.monotonic())
-            late = asyncio.get_running_loop().call_later(soon, certain)
+            late = asyncio.get_running_loop().call_later(soon, stop_certain)
             try:
-                await self._wait(client, job, path, uid, _config_maps(item), certain)
+                await self._wait(client, job, path, uid, _config_maps(item), stop_certain)
             finally:
                 late.cancel()
-                certain()
+                stop_certain()
 
     @contextlib.contextmanager
-    def _telling(self, job: Job) -> Iterator[None]:
+    def _reporting_leftovers(self, job: Job) -> Iterator[None]:
         """Report what is left during a removal; at first, that is the whole job."""
         self._tell(
             job,
@@ -108,7 +108,7 @@ class Removals:
     ) -> None:
         """Wait until all objects are gone; pods may use their grace period."""
         core = f"/api/v1/namespaces/{job.place}"
-        query = {"labelSelector": f"{marks.OPERATOR_JOB}={job.name}", "limit": "100"}
+        query = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={job.name}", "limit": "100"}
         began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
         while True:
             try:
@@ -124,7 +124,9 @@ class Removals:
                 if error.code != 403:
                     raise
                 return  # The job is deleted, even if this user may not check that.
-            pods = [pod for pod in status.many(listed, "items") if marks.is_part_of(pod, uid)]
+            pods = [
+                pod for pod in status.many(listed, "items") if job_metadata.is_part_of(pod, uid)
+            ]
             left = [f"{job.name} itself"] if status.get(now, "metadata", "uid") == uid else []
             left += [f"pod {pod['metadata']['name']}" for pod in pods[:_NAMED]]
             if len(pods) > _NAMED:
@@ -160,7 +162,7 @@ def _config_maps(item: Manifest | None) -> list[str]:
     """Return the ConfigMaps that a job's pods mount; the job may own only some of them."""
     names = [
         str(status.get(volume, "configMap", "name") or "")
-        for template in (manifest.pods_of(item).values() if item else ())
+        for template in (manifest.pod_templates(item).values() if item else ())
         for volume in status.many(template, "spec", "volumes")
     ]
     return sorted({name for name in names if name})

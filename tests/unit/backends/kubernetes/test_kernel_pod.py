@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import home
+from ciao_kernel.backends.kubernetes import kernel_pod
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused
 
@@ -32,11 +32,11 @@ class Server:
 
 
 def owner(server: Server, namespace: str = "team") -> dict[str, Any] | None:
-    return asyncio.run(home.owner(Target(server, namespace)))  # type: ignore[arg-type]
+    return asyncio.run(kernel_pod.owner(Target(server, namespace)))  # type: ignore[arg-type]
 
 
 def ends(server: Server, namespace: str = "team") -> bool:
-    return asyncio.run(home.ends(Target(server, namespace)))  # type: ignore[arg-type]
+    return asyncio.run(kernel_pod.ends(Target(server, namespace)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("variable", ["ada-1", ""])
@@ -68,7 +68,7 @@ def test_a_pod_that_is_being_deleted_ends(namespace: str) -> None:
 
 
 def test_a_server_that_is_silent_does_not_delay_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_SOON", 0.05)
+    monkeypatch.setattr(kernel_pod, "_SOON", 0.05)
     server = Server(None)
     monkeypatch.setattr(server, "find", lambda path: asyncio.sleep(60))
     assert not ends(server)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ciao_kernel.backends.kubernetes import marks, status
-from ciao_kernel.backends.kubernetes.kept import Kept
+from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ With many short pauses most processor time would be spent on waking up for a lin
 
 
 @dataclass
-class _Member:
+class _TrackedReplica:
     """One replica: its current pod, its last status, the readers of all its pods."""
 
     status: ReplicaStatus
@@ -37,7 +37,7 @@ class _Member:
     """Readers by the uid of the pod; their result is True if all was read."""
 
 
-class Members:
+class ReplicaTracker:
     """Keeps the replicas' states and reads their logs.
 
     Args:
@@ -53,15 +53,15 @@ class Members:
         self,
         client: Client,
         job: Job,
-        pods: Watched,
-        kept: Kept,
+        pods: WatchedList,
+        kept: LogFiles,
         since: str | None,
         wake: Callable[[], None],
     ) -> None:
         self._client, self._job, self._pods = client, job, pods
         self._kept, self._since, self._wake = kept, since, wake
         self._members = {
-            replica: _Member(ReplicaStatus(replica, log=str(kept.path(replica))))
+            replica: _TrackedReplica(ReplicaStatus(replica, log=str(kept.path(replica))))
             for replica in job.replicas
         }
         self._owner: dict[str, Replica] = {}
@@ -87,7 +87,7 @@ class Members:
             self._take(uid, pod, job)
         self._tell(touched, status.DELETED)
 
-    def renew(self, pods: Watched) -> None:
+    def renew(self, pods: WatchedList) -> None:
         """Continue with a new list of pods; :meth:`update` then takes its changes."""
         if pods is self._pods:
             return  # otherwise a pod deleted since the last call would lose its last state
@@ -104,14 +104,14 @@ class Members:
                 self._gone(self._members[replica], uid, why)
 
     def _take(self, uid: str, pod: Object, job: str) -> None:
-        replica = marks.replica(pod)
-        if replica is None or not marks.is_part_of(pod, job):
+        replica = job_metadata.replica(pod)
+        if replica is None or not job_metadata.is_part_of(pod, job):
             return
         if replica not in self._members:  # someone has scaled the job
             if len(self._members) >= _MOST:
                 return
             log = str(self._kept.path(replica))
-            self._members[replica] = _Member(ReplicaStatus(replica, log=log))
+            self._members[replica] = _TrackedReplica(ReplicaStatus(replica, log=log))
         one = self._members[replica]
         if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
             return  # the last words of a pod that has a successor
@@ -125,7 +125,7 @@ class Members:
             read = self._read(replica, uid, pod)
             one.readers[uid] = asyncio.get_running_loop().create_task(read)
 
-    def _gone(self, one: _Member, uid: str, why: str) -> None:
+    def _gone(self, one: _TrackedReplica, uid: str, why: str) -> None:
         if one.pod and one.pod["metadata"]["uid"] == uid:
             one.pod = None
             if not one.status.state.over:
@@ -153,18 +153,18 @@ class Members:
                 for data in self._kept.lines(replica):
                     yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
 
-    def drained(self, awaited: Callable[[Replica], bool]) -> bool:
+    def drained(self, should_wait: Callable[[Replica], bool]) -> bool:
         """Return whether all output of a finished job has arrived.
 
         The logs of ended pods are always read to their last lines. A replica's earlier pods have
         ended, even if its current pod runs.
 
         Args:
-            awaited: Tells whether to wait for a replica whose pod has not ended.
+            should_wait: Tells whether to wait for a replica whose pod has not ended.
         """
         for replica, one in self._members.items():
             runs = one.pod["metadata"]["uid"] if one.pod and not one.status.state.over else ""
-            waits = one.pod is not None and awaited(replica)
+            waits = one.pod is not None and should_wait(replica)
             if any(not task.done() and (waits or uid != runs) for uid, task in one.readers.items()):
                 return False
             if waits and not one.readers:
@@ -203,7 +203,7 @@ class Members:
             self._client,
             self._job.place,
             pod["metadata"]["name"],
-            marks.container(pod),
+            job_metadata.container(pod),
             view,
             since=self._since,
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),

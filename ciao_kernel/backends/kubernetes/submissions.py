@@ -23,7 +23,7 @@ _MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Submission:
     """Place of one submitted job."""
 
     context: str
@@ -36,7 +36,7 @@ class Place:
         return self.folder.name == f"{job.name}-{job.uid[:_UID]}"
 
 
-class Places:
+class Submissions:
     """The folders of jobs that ran on clusters.
 
     Args:
@@ -58,21 +58,21 @@ class Places:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             (folder / "place.json").write_text(json.dumps({"context": context}))
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: Submission) -> None:
         """Remove the record of a job that is gone; its logs stay."""
         with contextlib.suppress(OSError):
             (place.folder / "place.json").unlink()
             place.folder.rmdir()  # fails if the folder has logs
 
-    def known(self, name: str = "") -> list[Place]:
+    def known(self, name: str = "") -> list[Submission]:
         """Return the recorded places of all jobs, or of jobs with a name; newest first."""
-        found: list[tuple[float, Place]] = []
+        found: list[tuple[float, Submission]] = []
         of = glob.escape(name) if name else "*"
         with contextlib.suppress(OSError, ValueError):
             for file in self._root.glob(f"*/{of}-{'?' * _UID}/place.json"):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                     context = str(json.loads(file.read_bytes())["context"])
-                    place = Place(context, file.parent.parent.name, file.parent)
+                    place = Submission(context, file.parent.parent.name, file.parent)
                     found.append((file.stat().st_mtime, place))
         newest = sorted(found, key=lambda pair: pair[0], reverse=True)
         return [place for _, place in newest[:_MOST]]

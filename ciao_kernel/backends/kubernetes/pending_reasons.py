@@ -22,21 +22,21 @@ _DENIALS = 3
 """Refusals after which requests end: a single refusal may come from a server that just started."""
 
 
-class Reasons:
+class PendingReasons:
     """Finds reasons that are missing in the pods' status: from events, read once a second.
 
     Args:
         client: The API server.
         job: The job of the waiting replicas.
         hopeless: Seconds after which an image that cannot be pulled fails the job.
-        learned: Called when there is a new reason.
+        on_new_reason: Called when there is a new reason.
     """
 
     def __init__(
-        self, client: Client, job: Job, hopeless: float, learned: Callable[[], None]
+        self, client: Client, job: Job, hopeless: float, on_new_reason: Callable[[], None]
     ) -> None:
         self._client, self._job, self._hopeless = client, job, hopeless
-        self._learned = learned
+        self._on_new_reason = on_new_reason
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
         self._began = time.monotonic()
@@ -44,7 +44,7 @@ class Reasons:
         """Last text from the events of an object, by its uid."""
         self._stuck: dict[Replica, float] = {}
         self._ran = False
-        self._noticed = False
+        self._operator_responded = False
         self._denied = 0
 
     async def close(self) -> None:
@@ -54,7 +54,12 @@ class Reasons:
             await asyncio.gather(self._asking, return_exceptions=True)
 
     def explain(
-        self, now: Status, pods: Mapping[Replica, Object | None], uid: str, *, noticed: bool = True
+        self,
+        now: Status,
+        pods: Mapping[Replica, Object | None],
+        uid: str,
+        *,
+        operator_responded: bool = True,
     ) -> Status:
         """Return the status with the known reasons of pending replicas.
 
@@ -62,9 +67,9 @@ class Reasons:
             now: The status.
             pods: Each replica's pod, if it has one.
             uid: The job's uid.
-            noticed: Whether the operator has set a condition of the job.
+            operator_responded: Whether the operator has set a condition of the job.
         """
-        self._noticed = self._noticed or noticed
+        self._operator_responded = self._operator_responded or operator_responded
         pending = [one for one in now.replicas if one.state is State.PENDING]
         self._ran = self._ran or len(pending) < len(now.replicas)
         if now.state.over or not pending:
@@ -73,13 +78,15 @@ class Reasons:
         if self._denied < _DENIALS and time.monotonic() - self._asked > _ASK_EVERY:
             self._asked = time.monotonic()
             if self._asking is None or self._asking.done():
-                self._asking = asyncio.ensure_future(self._ask(_whom(pending, pods, uid), uid))
+                self._asking = asyncio.ensure_future(
+                    self._ask(_objects_to_query(pending, pods, uid), uid)
+                )
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
             replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
         )
         found = replace(now, replicas=replicas)
-        return self._given_up(found, pods) or found
+        return self._failed_status(found, pods) or found
 
     async def _ask(self, uids: list[str], job: str) -> None:
         """Read the events of each of these objects; ``job`` is the uid of the job's own object."""
@@ -96,7 +103,7 @@ class Reasons:
             told = sentence(newest(status.many(found, "items"), of_job=uid == job))
             if self._told.get(uid, "") != told:
                 self._told[uid] = told
-                self._learned()
+                self._on_new_reason()
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
         if pod is not None:
@@ -109,11 +116,11 @@ class Reasons:
             return said if not one.reason or "Back-off" in one.reason else one.reason
         if self._told.get(uid):
             return self._told[uid]
-        if not self._noticed and time.monotonic() - self._began > _OPERATOR_SILENT:
+        if not self._operator_responded and time.monotonic() - self._began > _OPERATOR_SILENT:
             return "no pod yet: the training operator does not answer"
         return one.reason
 
-    def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
+    def _failed_status(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
         """Return the failed status of a job that will never run, if it has waited long enough.
 
         A replica that is restarted while others train is not given up: the registry may come
@@ -123,7 +130,7 @@ class Reasons:
             return None
         for one in now.replicas:
             pod = pods.get(one.replica)
-            word = status.waits_for(pod)[0] if pod and one.state is State.PENDING else ""
+            word = status.waiting_reason(pod)[0] if pod and one.state is State.PENDING else ""
             if word not in status.HOPELESS:
                 self._stuck.pop(one.replica, None)
                 continue
@@ -141,7 +148,7 @@ class Reasons:
         return None
 
 
-def _whom(
+def _objects_to_query(
     pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
 ) -> list[str]:
     """Return the objects whose events to read: a few pods, because all wait for the same."""

@@ -17,7 +17,7 @@ from ciao_kernel.model import Replica
 _PIECE = 1 << 16
 
 
-class Kept:
+class LogFiles:
     """The log files of one followed job.
 
     Args:
@@ -100,13 +100,13 @@ class _File:
 
     def _take_over(self) -> None:
         """Replace the old file by the new; an old file with other lines is kept beside it."""
-        if not self._goes_on():
+        if not self._continues_old_file():
             # The node has dropped the oldest lines, or the pod was created again.
             self._path.replace(self._path.with_suffix(".earlier.log"))
         self._part.replace(self._path)
         self._old = 0
 
-    def _goes_on(self) -> bool:
+    def _continues_old_file(self) -> bool:
         """Return whether the new file begins with the whole old file."""
         with self._path.open("rb") as old, self._part.open("rb") as new:
             while data := old.read(_PIECE):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import marks, remove
-from ciao_kernel.backends.kubernetes.remove import Removals
+from ciao_kernel.backends.kubernetes import deletion, job_metadata
+from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.model import Job
 
 JOB = Job("mine", "kubernetes", "tensorflow", (), 1.0, place="team", uid="u1")
@@ -39,29 +39,29 @@ def removed(*, slow: bool) -> list[str]:
     """What is said to be left, each time that the end is called certain, and afterwards."""
 
     async def main() -> list[str]:
-        lists, removals, said = asyncio.Event(), Removals(), []
+        lists, removals, said = asyncio.Event(), Deletions(), []
         if not slow:
             lists.set()
 
-        def certain() -> None:
+        def stop_certain() -> None:
             said.append(removals.left(JOB))
             lists.set()
 
         async with asyncio.timeout(20):
-            await removals.remove(Server(lists), JOB, PATH, certain)  # type: ignore[arg-type]
+            await removals.remove(Server(lists), JOB, PATH, stop_certain)  # type: ignore[arg-type]
         return [*said, removals.left(JOB)]
 
     return asyncio.run(main())
 
 
 def test_the_end_is_certain_when_it_is_known_what_still_ends() -> None:
-    assert marks.is_part_of({"metadata": {"ownerReferences": [OWNER]}}, "u1")
+    assert job_metadata.is_part_of({"metadata": {"ownerReferences": [OWNER]}}, "u1")
     first, *_, last = removed(slow=False)
     assert first == "it is deleted; still ending: pod mine-worker-0"
     assert last == ""
 
 
 def test_a_slow_look_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remove, "_NAMING", 0.05)
+    monkeypatch.setattr(deletion, "_NAMING", 0.05)
     first, *_ = removed(slow=True)
     assert first == "it is deleted"

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import marks
-from ciao_kernel.backends.kubernetes.kept import Kept
-from ciao_kernel.backends.kubernetes.members import Members, trimmed
+from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.model import Job, Notice, Replica, State
 
 ZERO, ONE = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mine", "kubernetes", "tensorflow", (ZERO, ONE), 0.0, "team", uid="j")
 
 
-def kept(folder: Path) -> Kept:
-    return Kept(folder, write=True)
+def kept(folder: Path) -> LogFiles:
+    return LogFiles(folder, write=True)
 
 
 class Pods:
@@ -30,7 +30,7 @@ class Pods:
 
 
 def pod(uid: str, index: int, phase: str, second: int = 0, **state: Any) -> dict[str, Any]:
-    labels = {marks.OPERATOR_ROLE: "worker", marks.OPERATOR_INDEX: str(index)}
+    labels = {job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: str(index)}
     status: dict[str, Any] = {"phase": phase}
     if state:
         status["containerStatuses"] = [{"name": "c", "restartCount": 1, "state": state}]
@@ -49,7 +49,7 @@ def pod(uid: str, index: int, phase: str, second: int = 0, **state: Any) -> dict
 
 def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
 
     def now(*touched: dict[str, Any], gone: tuple[str, ...] = ()) -> list[State]:
         by_uid = {one["metadata"]["uid"]: one for one in touched}
@@ -82,7 +82,7 @@ def test_the_last_word_of_a_deleted_pod_makes_no_failure_of_it(
 ) -> None:
     """A look at the list comes before each change, and the pod may be gone from it by then."""
     pods = Pods()
-    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
     ended = {"exitCode": 137, "finishedAt": "2026-11-21T10:00:12Z"}
     leaving = {"deletionTimestamp": "2026-11-21T10:00:40Z", "deletionGracePeriodSeconds": 30}
     for one, listed in (
@@ -99,7 +99,7 @@ def test_the_last_word_of_a_deleted_pod_makes_no_failure_of_it(
 
 def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
     old, new = pod("a", 0, "Running"), pod("b", 0, "Pending")
     old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
     pods.items = {"a": old, "b": new}
@@ -113,7 +113,7 @@ def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:
 
 def test_foreign_pods_are_left_out_and_added_ones_are_taken(tmp_path: Path) -> None:
     pods = Pods()
-    members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
     foreign = pod("x", 0, "Running")
     foreign["metadata"]["ownerReferences"] = [{"uid": "an earlier job"}]
     pods.items = {"x": foreign, "y": pod("y", 7, "Pending")}
@@ -134,7 +134,7 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
 
     async def main() -> str:
         pods, woken = Pods(), asyncio.Event()
-        members = Members(Client(), JOB, pods, kept(tmp_path), None, woken.set)  # type: ignore[arg-type]
+        members = ReplicaTracker(Client(), JOB, pods, kept(tmp_path), None, woken.set)  # type: ignore[arg-type]
         one = pod("a", 0, "Running", running={})
         one["spec"]["nodeName"] = "n"
         one["status"]["containerStatuses"][0] |= {"containerID": "c://1", "restartCount": 0}
@@ -157,14 +157,14 @@ def test_the_log_of_an_earlier_pod_is_waited_for_though_its_successor_runs(
 ) -> None:
     read = asyncio.Event()
 
-    async def copy(self: Members, replica: Replica, uid: str, pod: object) -> None:
+    async def copy(self: ReplicaTracker, replica: Replica, uid: str, pod: object) -> None:
         await (read.wait() if uid == "a" else asyncio.Event().wait())
 
-    monkeypatch.setattr(Members, "_copy", copy)
+    monkeypatch.setattr(ReplicaTracker, "_copy", copy)
 
     async def main() -> tuple[bool, bool]:
         pods = Pods()
-        members = Members(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+        members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
         for uid, second in (("a", 0), ("b", 4)):
             one = pod(uid, 0, "Running", second, running={})
             one["spec"]["nodeName"] = "n"
@@ -188,5 +188,5 @@ def test_what_nobody_asks_for_is_not_kept() -> None:
     kept = trimmed(whole)
     assert "managedFields" not in kept["metadata"]
     assert kept["spec"] == {"nodeName": "n", "containers": [{"name": "c"}]}
-    assert marks.replica(kept) == ZERO
+    assert job_metadata.replica(kept) == ZERO
     assert trimmed({"metadata": None, "spec": 3}) == {"metadata": None, "spec": 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import checks, manifest, marks, quotas, status
+from ciao_kernel.backends.kubernetes import checks, job_metadata, manifest, quotas, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
@@ -13,7 +13,7 @@ from ciao_kernel.errors import Refused
 _TRIED = 60.0
 """Seconds for which a job like an accepted job is not tried again."""
 _LIKE = "a job like "
-_BY_HEART = {"resourceVersion": "0"}
+_FROM_CACHE = {"resourceVersion": "0"}
 """Query for the API server's memory, which saves it a read of its database."""
 
 
@@ -23,14 +23,14 @@ async def taken(target: Target, path: str, name: str) -> bool:
     An empty answer from the server's memory is enough: the creation itself detects a name taken
     just now. Otherwise the server is asked again, because the objects may just have been deleted.
     """
-    return await _there(target, path, name, _BY_HEART) and await _there(target, path, name, {})
+    return await _there(target, path, name, _FROM_CACHE) and await _there(target, path, name, {})
 
 
 async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -> bool:
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
-    query = {"labelSelector": f"{marks.OPERATOR_JOB}={name}", **how}
+    query = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={name}", **how}
     group = path.rpartition("/")[0]
-    others = [_seen(target, f"{group}/{kind}/{name}", how) for kind in marks.KINDS]
+    others = [_seen(target, f"{group}/{kind}/{name}", how) for kind in job_metadata.KINDS]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *others)
     return any(jobs) or bool(status.many(listed, "items"))
 
@@ -60,15 +60,15 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
     """
     client, name = target.client, made.job["metadata"]["name"]
     key = _LIKE + manifest.shape(made)
-    if not whole and (before := client.kept(key)):
+    if not whole and (before := client.cache_get(key)):
         return manifest.secured(made) if before["secured"] and not made.secured else made
 
     async def once(made: Objects) -> None:
-        items = [(marks.collection(item), item) for item in made.beside]
+        items = [(job_metadata.collection(item), item) for item in made.beside]
         items += [(made.path, made.job)] if whole else []
         pods = [
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
-            for role, pod in manifest.pods_of(made.job).items()
+            for role, pod in manifest.pod_templates(made.job).items()
         ]
         # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(
@@ -80,11 +80,11 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
             if isinstance(answer, BaseException):
                 raise answer
         if not counted:  # the rest of a quota changes with each job
-            client.keep(key, {"secured": made.secured}, _TRIED)
+            client.cache_set(key, {"secured": made.secured}, _TRIED)
 
     try:
         await once(made)
-    except checks.Insecure:
+    except checks.PodSecurityViolation:
         if made.secured:
             raise
         made = manifest.secured(made)

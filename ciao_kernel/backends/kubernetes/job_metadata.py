@@ -117,18 +117,18 @@ def collection(item: Manifest) -> str:
 
 def decider(item: Manifest) -> Replica | None:
     """Return the replica whose success is the job's success, as recorded at its submission."""
-    role, dash, index = _note(item, _DECIDER).rpartition("-")
+    role, dash, index = _annotation(item, _DECIDER).rpartition("-")
     return Replica(role, int(index)) if dash and index.isdecimal() else None
 
 
 def endless(item: Manifest) -> frozenset[str]:
     """Return the recorded roles that never end by themselves, such as a parameter server."""
-    return frozenset(_note(item, _ENDLESS).split())
+    return frozenset(_annotation(item, _ENDLESS).split())
 
 
 def container(pod: Manifest) -> str:
     """Return the name of the program's container; the pod may have other containers too."""
-    if named := _note(pod, DEFAULT_CONTAINER):
+    if named := _annotation(pod, DEFAULT_CONTAINER):
         return named
     try:
         return str(pod["spec"]["containers"][0]["name"])
@@ -136,7 +136,7 @@ def container(pod: Manifest) -> str:
         return ""  # then the server takes the only container
 
 
-def _note(item: Manifest, name: str) -> str:
+def _annotation(item: Manifest, name: str) -> str:
     """Return an annotation; "" if it is missing."""
     return str((item["metadata"].get("annotations") or {}).get(name) or "")
 

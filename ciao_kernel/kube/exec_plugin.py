@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.redaction import masked
+from ciao_kernel.redaction import mask
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ async def _output(
             transport.close()  # do not wait for other processes that hold the pipes
     if code := transport.get_returncode():
         text = program.said[2].decode(errors="replace").strip()
-        last = _SECRET.sub("…", masked(" ".join(text.split()[-60:])))[-_SHOWN:]
+        last = _SECRET.sub("…", mask(" ".join(text.split()[-60:])))[-_SHOWN:]
         raise _failed(command, f"exit code {code}" + (f": {last}" if last else ""))
     return bytes(program.said[1])
 

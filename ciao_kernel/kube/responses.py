@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
-from ciao_kernel.redaction import masked, origin
+from ciao_kernel.redaction import mask, origin
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,14 +31,14 @@ _NAME_WAIT = 3.0
 _PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
 _PASSING = frozenset({429, 502, 503, 504})
 _NO_SUCH_CERTIFICATE = re.compile(r"(?i)alert[ _](\w* ?certificate|unknown[ _]ca|access[ _]denied)")
-BETWEEN = "Is a proxy or a login page between here and the API server?"
+PROXY_HINT = "Is a proxy or a login page between here and the API server?"
 """Hint: the answer did not come from an API server."""
 _PASSWORD_WANTED = 407
 _PROXY_PASSES = frozenset({408, 425, 429, *range(500, 600)})
 """Status codes of a proxy after which a retry may help; wrong passwords may lock the account."""
 
 
-class Unclear(ValueError):
+class InvalidResponse(ValueError):
     """The answer cannot be understood. The text is ciao's own, and safe to show."""
 
 
@@ -53,7 +53,7 @@ async def body(answer: aiohttp.ClientResponse) -> bytes:
         data += piece
         if len(data) > _MOST:
             raise ClusterFault(
-                f"{answer.url.path} answered with more than {_MOST >> 20} MiB.", BETWEEN
+                f"{answer.url.path} answered with more than {_MOST >> 20} MiB.", PROXY_HINT
             )
     return bytes(data)
 
@@ -71,14 +71,14 @@ def object_of(data: bytes, path: str) -> Object:
     if not isinstance(value, dict):
         raise ClusterFault(
             f"{path} did not return a Kubernetes object: {_words(data)}",
-            BETWEEN,
+            PROXY_HINT,
         )
     if isinstance(found := value.get("items"), list):
-        value["items"] = [shaped(one) for one in found if isinstance(one, dict)]
-    return shaped(value)
+        value["items"] = [normalize(one) for one in found if isinstance(one, dict)]
+    return normalize(value)
 
 
-def shaped(item: Object) -> Object:
+def normalize(item: Object) -> Object:
     """Correct the shape of an object in place: metadata, labels, owner references, spec, status.
 
     Readers of these fields then need no type checks. An object of a real API server stays
@@ -118,7 +118,7 @@ def refused(code: int, text: str | bytes, path: str) -> Refused:
             message, reason = str(status.get("message") or ""), str(status.get("reason") or "")
     if not message:
         message = f"{path}: {_words(data)}" if data.strip() else f"{path}: no reason given"
-    hint = BETWEEN if 300 <= code < 400 or is_page(data) else ""
+    hint = PROXY_HINT if 300 <= code < 400 or is_page(data) else ""
     return Refused(message, hint, code=code, reason=reason)
 
 
@@ -127,7 +127,7 @@ def is_page(data: bytes) -> bool:
     return data[:100].lstrip()[:1] == b"<"
 
 
-def no_api(code: int, data: bytes, path: str, location: str = "") -> ClusterFault:
+def not_an_api_server(code: int, data: bytes, path: str, location: str = "") -> ClusterFault:
     """Return the error for an answer that is a web page or a redirect, not from an API server.
 
     Args:
@@ -138,8 +138,8 @@ def no_api(code: int, data: bytes, path: str, location: str = "") -> ClusterFaul
     """
     if location:
         place = origin(location) or "another path"
-        return ClusterFault(f"{path} redirects to {place} ({code}).", BETWEEN)
-    return ClusterFault(f"{path} answered with a web page ({code}): {_words(data)}", BETWEEN)
+        return ClusterFault(f"{path} redirects to {place} ({code}).", PROXY_HINT)
+    return ClusterFault(f"{path} answered with a web page ({code}): {_words(data)}", PROXY_HINT)
 
 
 def _words(data: bytes) -> str:
@@ -151,7 +151,7 @@ def _words(data: bytes) -> str:
     return repr(" ".join(text.split())[:200])
 
 
-def not_believed(refusal: Refused, access: Access) -> Refused:
+def credentials_rejected(refusal: Refused, access: Access) -> Refused:
     """Return the error if the server accepts neither the old nor the reloaded credentials."""
     return Refused(
         f"the cluster of {access.source} does not accept these credentials: {refusal.message}",
@@ -166,12 +166,12 @@ def passes(error: Refused) -> bool:
     return (
         error.code in _PASSING
         # Two clients wrote at the same time, for example to a quota's count.
-        or (error.reason == "Conflict" and not is_another(error))
+        or (error.reason == "Conflict" and not is_uid_conflict(error))
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
 
 
-def is_another(error: Refused) -> bool:
+def is_uid_conflict(error: Refused) -> bool:
     """Return whether the object to delete is gone, and another object has its name."""
     return error.code == 409 and "Precondition failed: UID" in error.message
 
@@ -182,7 +182,7 @@ def retry_after(answer: aiohttp.ClientResponse) -> float | None:
     return min(float(text), 10) if text.isascii() and text.isdigit() else None
 
 
-def refuses_us(error: Exception, access: Access) -> bool:
+def is_certificate_rejected(error: Exception, access: Access) -> bool:
     """Return whether the server refused our certificate: it may be expired or replaced."""
     # Since TLS 1.3 this error may occur only when the first answer is read.
     return access.certified and any(
@@ -195,7 +195,7 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
     """Return the error for a missing answer, and for how many seconds to retry."""
     import aiohttp
 
-    place = f"the cluster of {access.source} ({masked(access.configuration.host)})"
+    place = f"the cluster of {access.source} ({mask(access.configuration.host)})"
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ClusterFault(
@@ -250,7 +250,7 @@ def why(error: Exception) -> str:
         return _of_system(cause)
     if isinstance(error, json.JSONDecodeError):
         return "its answer is not JSON"
-    if isinstance(error, ValueError) and not isinstance(error, Unclear):
+    if isinstance(error, ValueError) and not isinstance(error, InvalidResponse):
         return type(error).__name__
     return _shown(str(error)) or type(error).__name__
 
@@ -297,4 +297,4 @@ def _status(error: aiohttp.ClientResponseError) -> str:
 
 def _shown(text: str) -> str:
     """Return foreign text on one line, with passwords in addresses masked."""
-    return " ".join(masked(text[:20_000]).split())[:300]
+    return " ".join(mask(text[:20_000]).split())[:300]

@@ -13,16 +13,16 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import checks, marks, status
+from ciao_kernel.backends.kubernetes import checks, job_metadata, status
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.background import lasting
+from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Manifest, Notice
-from ciao_kernel.plugins import Emit, PodEnd
+from ciao_kernel.plugins import Emit, PodResult
 
 _log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ _RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "co
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until the pod is removed."""
 
-_BUILDS = f"{marks.OURS},!{marks.JOB}"
+_BUILDS = f"{job_metadata.OURS},!{job_metadata.JOB}"
 """Selector of ciao's pods that are not replicas."""
 
 
-class ClusterWorkshop:
+class KubernetesBuildCluster:
     """A namespace in which a builder runs pods.
 
     Args:
@@ -80,18 +80,18 @@ class ClusterWorkshop:
                 data[str(key)] = base64.b64decode(text)
         return data
 
-    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodEnd:
+    async def run(self, pod: Manifest, beside: Sequence[Manifest], emit: Emit) -> PodResult:
         """Run a pod to its end.
 
         Raises:
             ClusterFault: The user may not run the pod, the pod is refused or cannot start, or
                 its end is not known.
         """
-        await checks.demand(self._target, "build images in a pod", *_RIGHTS)
-        await tidy(self._target, self._settings)
+        await checks.require_rights(self._target, "build images in a pod", *_RIGHTS)
+        await delete_stale_build_pods(self._target, self._settings)
         run, meta = secrets.token_hex(8), pod["metadata"]
-        notes = {**meta.get("annotations", {}), marks.RUN: run}
-        labels = {**meta.get("labels", {}), marks.MANAGED: "ciao"}
+        notes = {**meta.get("annotations", {}), job_metadata.RUN: run}
+        labels = {**meta.get("labels", {}), job_metadata.MANAGED: "ciao"}
         own = {"namespace": self.namespace, "labels": labels, "annotations": notes}
         made = {**pod, "metadata": {**meta, **own}}
         items = [{**one, "metadata": {**one["metadata"], **own}} for one in beside]
@@ -120,12 +120,12 @@ class ClusterWorkshop:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
         for item in beside:
             owned = {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
-            await client.create(marks.collection(item), owned)
+            await client.create(job_metadata.collection(item), owned)
         return found
 
     def _refusal(self, error: Refused) -> BackendError:
         fault = checks.refusal(error, self._target)
-        if isinstance(fault, checks.Insecure):
+        if isinstance(fault, checks.PodSecurityViolation):
             words = fault.message.partition(": ")[2]
             return ClusterFault(
                 f"Pod Security refuses pods that build images in {self.namespace}: {words}",
@@ -146,20 +146,20 @@ class ClusterWorkshop:
                 making.exception()  # the caller that awaits it raises the error
             try:
                 item = await client.find(path)
-                if item and status.get(item, "metadata", "annotations", marks.RUN) == run:
+                if item and status.get(item, "metadata", "annotations", job_metadata.RUN) == run:
                     await client.delete(path, uid=item["metadata"]["uid"])
             except BackendError as error:
                 text = f"the pod {name} could not be removed, and may exist: {error.message}"
                 remove_it = f"`kubectl delete pod {name} -n {self.namespace}` removes it."
                 emit(Notice(f"{text} {remove_it}"))
 
-        removing = lasting(remove())
+        removing = start_background(remove())
         await asyncio.wait({removing}, timeout=_PATIENCE)
         if not removing.done():
             emit(Notice(f"the pod {name} is removed as soon as the API server answers."))
 
 
-async def tidy(target: Target, settings: Settings) -> None:
+async def delete_stale_build_pods(target: Target, settings: Settings) -> None:
     """Remove pods of builds that ended long ago: the kernels that made them were killed.
 
     No builder waits for them any more. A running pod ends at its deadline, which has no effect on

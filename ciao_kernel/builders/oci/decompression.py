@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _PIECE = 1 << 20
 
 
-class Unpacked:
+class Decompressor:
     """Tar of a layer, gzipped or not; decompressed in pieces of limited size.
 
     Raises:

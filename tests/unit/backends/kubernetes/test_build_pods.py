@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import status, workshop
+from ciao_kernel.backends.kubernetes import build_pods, status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -53,7 +53,7 @@ def pod(name: str, phase: str, *, created: float, ended: float = 0) -> dict[str,
 
 
 def removed(server: Server) -> list[str]:
-    asyncio.run(workshop.tidy(Target(server, "team-a"), SETTINGS))  # type: ignore[arg-type]
+    asyncio.run(build_pods.delete_stale_build_pods(Target(server, "team-a"), SETTINGS))  # type: ignore[arg-type]
     return server.gone
 
 
@@ -108,12 +108,12 @@ def test_a_no_is_told_for_what_it_was_said(makes: bool, monkeypatch: pytest.Monk
     async def refused(pod: Any) -> None:
         raise Refused("you may not watch pods", code=403)
 
-    monkeypatch.setattr(workshop.checks, "demand", nothing)
-    monkeypatch.setattr(workshop, "tidy", nothing)
-    monkeypatch.setattr(workshop.SinglePod, "end", refused)
+    monkeypatch.setattr(build_pods.checks, "require_rights", nothing)
+    monkeypatch.setattr(build_pods, "delete_stale_build_pods", nothing)
+    monkeypatch.setattr(build_pods.SinglePod, "end", refused)
     target = Target(Making(makes), "team-a")  # type: ignore[arg-type]
     build = {"metadata": {"name": "build"}, "spec": {"containers": [{"name": "build"}]}}
     with pytest.raises(ClusterFault) as raised:
-        asyncio.run(workshop.ClusterWorkshop(target, SETTINGS).run(build, [], print))
+        asyncio.run(build_pods.KubernetesBuildCluster(target, SETTINGS).run(build, [], print))
     said = "cannot be followed to its end: you may not" if makes else "is refused: exceeded quota"
     assert said in raised.value.message

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import manifest, tries
+from ciao_kernel.backends.kubernetes import manifest, validation
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import SpecError
-from tests.integration.kube.test_answers import client
+from tests.integration.kube.test_responses import client
 
 PODS = "/api/v1/namespaces/team/pods"
 QUOTAS = "/api/v1/namespaces/team/resourcequotas"
@@ -71,7 +71,7 @@ class Server:
 async def tried(target: Target, server: Server, what: Objects, *, whole: bool = False) -> list[str]:
     """What is asked of the server for a job."""
     server.asked.clear()
-    await tries.try_out(target, what, whole=whole)
+    await validation.try_out(target, what, whole=whole)
     return sorted(server.asked)
 
 
@@ -105,7 +105,7 @@ def test_a_refused_job_is_tried_each_time() -> None:
         async with client(server.answer) as api:
             for _ in range(2):
                 with pytest.raises(SpecError, match="the quota small"):
-                    await tries.try_out(Target(api, "team"), made("a"))
+                    await validation.try_out(Target(api, "team"), made("a"))
 
     asyncio.run(main())
 
@@ -132,9 +132,9 @@ def test_what_had_to_be_secured_is_secured_again_without_a_question() -> None:
         server.restricted = True
         async with client(server.answer) as api:
             target = Target(api, "team")
-            first = await tries.try_out(target, made("a"))
+            first = await validation.try_out(target, made("a"))
             server.asked.clear()
-            second = await tries.try_out(target, made("a", "print(2)"))
+            second = await validation.try_out(target, made("a", "print(2)"))
             assert server.asked == []
             assert first.secured
             assert second == manifest.secured(made("a", "print(2)"))
@@ -164,10 +164,10 @@ def test_a_name_is_free_as_soon_as_its_last_pod_is_gone(what: str, gone: bool) -
     async def main() -> None:
         async with client(answer) as api:
             target = Target(api, "team")
-            assert await tries.taken(target, jobs, "a") is not gone
+            assert await validation.taken(target, jobs, "a") is not gone
             assert set(asked) == {True, False}
             asked.clear()
-            assert not await tries.taken(target, jobs, "b")
+            assert not await validation.taken(target, jobs, "b")
             assert set(asked) == {True}
 
     asyncio.run(main())

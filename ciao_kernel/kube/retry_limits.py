@@ -18,7 +18,7 @@ _PATIENCE = {
 }
 
 
-class Patience:
+class RetryLimits:
     """Timers, one for each kind of unsuccessful answer.
 
     One kind does not reset the timer of another: if a node is off, errors of the API server and
@@ -28,7 +28,7 @@ class Patience:
     def __init__(self) -> None:
         self._since: dict[End, float] = {}
 
-    def anew(self) -> None:
+    def reset(self) -> None:
         """Reset all timers."""
         self._since.clear()
 

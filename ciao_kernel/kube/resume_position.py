@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ciao_kernel.kube import stamps
-from ciao_kernel.kube.stamps import HEAD, STAMP
+from ciao_kernel.kube import timestamps
+from ciao_kernel.kube.timestamps import HEAD, STAMP
 
 _MARKS = 1024
 
@@ -33,7 +33,7 @@ class Gap:
 
 
 @dataclass(slots=True)
-class Progress:
+class ResumePosition:
     """Resume position in the log of one instance of a container.
 
     Args:
@@ -56,12 +56,12 @@ class Progress:
     open: bytes = b""
     sent: int = 0
     marks: dict[int, None] = field(default_factory=dict)
-    before: Progress | None = None
+    before: ResumePosition | None = None
 
     @property
     def since(self) -> str:
         """Return the ``sinceTime`` with which the server repeats the last line; "" for all."""
-        return stamps.second_before(self.last) if self.last else ""
+        return timestamps.second_before(self.last) if self.last else ""
 
     def note(self, lines: list[bytes]) -> None:
         """Record whole lines as delivered."""

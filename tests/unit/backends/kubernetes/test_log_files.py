@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.kept import Kept
+from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.model import Replica
 
 ONE = Replica("worker", 0)
 
 
 def follow(folder: Path, *pieces: bytes, complete: bool = True, write: bool = True) -> None:
-    kept = Kept(folder, write=write)
+    kept = LogFiles(folder, write=write)
     for piece in pieces:
         kept.write(ONE, piece)
     kept.close([ONE] if complete else [])
@@ -27,7 +27,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_first_follower_writes_as_it_reads(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "job", write=True)
+    kept = LogFiles(tmp_path / "job", write=True)
     kept.write(ONE, b"one\n")
     assert kept.path(ONE).read_bytes() == b"one\n"
     kept.close()
@@ -58,7 +58,7 @@ def test_a_part_of_the_log_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_of_two_at_a_time_the_first_one_writes(tmp_path: Path) -> None:
-    first, second = Kept(tmp_path, write=True), Kept(tmp_path, write=True)
+    first, second = LogFiles(tmp_path, write=True), LogFiles(tmp_path, write=True)
     first.write(ONE, b"one\n")
     second.write(ONE, b"one\ntwo\nthree\n")
     second.close([ONE])
@@ -71,11 +71,11 @@ def test_of_two_at_a_time_the_first_one_writes(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    kept = Kept(tmp_path / "file" / "job", write=True)
+    kept = LogFiles(tmp_path / "file" / "job", write=True)
     kept.write(ONE, b"one\n")
     assert kept.fault == "Not a directory"
     kept.close([ONE])
-    full = Kept(tmp_path, write=True)
+    full = LogFiles(tmp_path, write=True)
     (tmp_path / "worker-0.log").symlink_to("/dev/full")
     full.write(ONE, b"one\n")
     assert full.fault == "No space left on device"
@@ -88,6 +88,6 @@ def test_a_drive_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    kept = Kept(tmp_path, write=True)
+    kept = LogFiles(tmp_path, write=True)
     kept.write(ONE, b"one\n")
     assert kept.fault == "No locks available"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.builders import outcome, rewritten
+from ciao_kernel.builders import build_errors, dockerfile_rewrite
 from ciao_kernel.builders.oci.reference import parse
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
-from ciao_kernel.plugins import PodEnd
+from ciao_kernel.plugins import PodResult
 
 TARGET = parse("reg.example.com:5000/team/cells")
 PUSH = (
@@ -19,8 +19,8 @@ BUILD = "error building image: "
 
 def fault(*lines: str, code: int | None = 1, reason: str = "", message: str = "") -> CiaoError:
     text = "FROM a\n\nRUN pip install \\\n  app\nRUN exit 7\n"
-    end = PodEnd(code, message, reason, lines[:20], lines[-200:])
-    return outcome.fault(end, text, "Dockerfile", TARGET, "team-a")
+    end = PodResult(code, message, reason, lines[:20], lines[-200:])
+    return build_errors.fault(end, text, "Dockerfile", TARGET, "team-a")
 
 
 REGISTRIES = [
@@ -227,11 +227,11 @@ def test_no_words_at_all() -> None:
 
 
 def test_lines_are_those_of_the_users_file() -> None:
-    text = rewritten.sealed("FROM a\n\nRUN exit 7\nWHAT\n", "team-a/index")
+    text = dockerfile_rewrite.sealed("FROM a\n\nRUN exit 7\nWHAT\n", "team-a/index")
 
     def said(*lines: str) -> str:
-        end = PodEnd(1, "", "", lines, lines)
-        return outcome.fault(end, text, "Dockerfile", TARGET, "team-a").message
+        end = PodResult(1, "", "", lines, lines)
+        return build_errors.fault(end, text, "Dockerfile", TARGET, "team-a").message
 
     assert said(BUILD + "dockerfile parse error on line 5: unknown instruction: WHAT").startswith(
         "Dockerfile, line 4: unknown"

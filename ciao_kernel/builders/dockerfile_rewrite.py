@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from ciao_kernel.builders.dockerfile import FROM, REMOTE, Instruction, instructions
 from ciao_kernel.errors import SourceError
 
-CARRIED = "/ciao-context"
+CONTEXT_FOLDER = "/ciao-context"
 """Folder of a large context in the image that carries it."""
-_SEAL = "ARG CIAO_PIP_SECRET="
+_CACHE_KEY_ARG = "ARG CIAO_PIP_SECRET="
 
 
 def pinned(text: str, digests: Mapping[int, str]) -> str:
@@ -31,7 +31,7 @@ def pinned(text: str, digests: Mapping[int, str]) -> str:
 
 
 def through(text: str, image: str) -> str:
-    """Let a Dockerfile copy its files from an image that carries them at :data:`CARRIED`.
+    """Let a Dockerfile copy its files from an image that carries them at :data:`CONTEXT_FOLDER`.
 
     Raises:
         SourceError: The Dockerfile has an ADD, which may do more than copy.
@@ -42,13 +42,13 @@ def through(text: str, image: str) -> str:
             return ""
         if one.name == "ADD":
             raise SourceError(
-                f"line {unsealed(text, one.line)}: ADD is not supported for a context of this "
+                f"line {original_line(text, one.line)}: ADD is not supported for a context of this "
                 "size.",
                 "Write COPY, and unpack archives by RUN.",
             )
         *files, target = one.words
-        moved = [f"{CARRIED}/{file.removeprefix('./').lstrip('/')}" for file in files]
-        moved = [f"{CARRIED}/" if path == f"{CARRIED}/." else path for path in moved]
+        moved = [f"{CONTEXT_FOLDER}/{file.removeprefix('./').lstrip('/')}" for file in files]
+        moved = [f"{CONTEXT_FOLDER}/" if path == f"{CONTEXT_FOLDER}/." else path for path in moved]
         return " ".join(["COPY", f"{FROM}{image}", *one.flags, json.dumps([*moved, target])])
 
     return _rewritten(text, written)
@@ -63,14 +63,14 @@ def sealed(text: str, secret: str) -> str:
     """
 
     def written(one: Instruction) -> str:
-        return f"FROM {one.rest}\n{_SEAL}{secret}" if secret and one.name == "FROM" else ""
+        return f"FROM {one.rest}\n{_CACHE_KEY_ARG}{secret}" if secret and one.name == "FROM" else ""
 
     return _rewritten(text, written)
 
 
-def unsealed(text: str, line: int) -> int:
+def original_line(text: str, line: int) -> int:
     """Return the original number of a line of a sealed Dockerfile."""
-    return line - sum(one.startswith(_SEAL) for one in text.splitlines()[: line - 1])
+    return line - sum(one.startswith(_CACHE_KEY_ARG) for one in text.splitlines()[: line - 1])
 
 
 def _rewritten(text: str, write: Callable[[Instruction], str]) -> str:

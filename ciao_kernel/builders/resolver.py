@@ -26,7 +26,7 @@ _NO_EXTRA = re.compile(r"WARNING: (\S+) \S+ does not provide the extra '([^']+)'
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Chosen:
+class ResolvedPackage:
     """One chosen package; its wheel's digest and its direct URL are "" if there is none."""
 
     name: str
@@ -41,8 +41,8 @@ async def choose(
     cache: Path,
     emit: Callable[[str], None],
     *,
-    anew: bool = False,
-) -> tuple[list[Chosen], bool]:
+    refresh: bool = False,
+) -> tuple[list[ResolvedPackage], bool]:
     """Return the packages that pip would install, sorted by name, and whether they were cached.
 
     Args:
@@ -50,7 +50,7 @@ async def choose(
         target: Python that the packages are for.
         cache: Folder that keeps choices.
         emit: Receives notices about unknown dependencies.
-        anew: Ignore an earlier choice; it is kept if pip cannot make a new one.
+        refresh: Ignore an earlier choice; it is kept if pip cannot make a new one.
 
     Raises:
         Failed: pip finds no compatible versions.
@@ -64,10 +64,10 @@ async def choose(
     name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
     kept = cache / "chosen" / f"{name}.json"
     disk_cache.used(kept)
-    if not anew and (known := _read(kept)) is not None:
+    if not refresh and (known := _read(kept)) is not None:
         return known, True
     async with pip.alone(kept.with_suffix(".lock"), lambda: None) as lock:
-        if not anew and (known := _read(kept)) is not None:
+        if not refresh and (known := _read(kept)) is not None:
             return known, True
         found = await _choose(wanted, target, kept.parent, lock, emit)
         partial = kept.with_suffix(".part")
@@ -76,15 +76,15 @@ async def choose(
         return found, False
 
 
-def _read(kept: Path) -> list[Chosen] | None:
+def _read(kept: Path) -> list[ResolvedPackage] | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return [Chosen(*one) for one in json.loads(kept.read_text())]
+        return [ResolvedPackage(*one) for one in json.loads(kept.read_text())]
     return None
 
 
 async def _choose(
     wanted: Requirements, target: Target, cache: Path, lock: Lock, emit: Callable[[str], None]
-) -> list[Chosen]:
+) -> list[ResolvedPackage]:
     """Let pip choose; look up the extras of installed packages only if pip misses them."""
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
         place = Path(name)
@@ -187,7 +187,7 @@ def _tell(installed: Path, package: str, version: str, *more: str) -> None:
     (told / "METADATA").write_text(text + "".join(more))
 
 
-def _entry(one: Any) -> Chosen:
+def _entry(one: Any) -> ResolvedPackage:
     """A package of pip's report: https://pip.pypa.io/en/stable/reference/installation-report/."""
     from packaging.utils import canonicalize_name
 
@@ -197,4 +197,6 @@ def _entry(one: Any) -> Chosen:
     if not digest and str(archive.get("hash", "")).startswith("sha256="):
         digest = archive["hash"].removeprefix("sha256=")
     address = origin["url"] if one.get("is_direct") else ""
-    return Chosen(canonicalize_name(told["name"]), str(told["version"]), str(digest), str(address))
+    return ResolvedPackage(
+        canonicalize_name(told["name"]), str(told["version"]), str(digest), str(address)
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import sign_in
+from ciao_kernel.kube import exec_plugin
 
 VERSION = "client.authentication.k8s.io/v1"
 ANSWER = json.dumps({"apiVersion": VERSION, "status": {"token": "TOKEN"}})
@@ -65,13 +65,13 @@ HANGS = "sleep 600 & echo $! > child.new; mv child.new child; wait"
 def test_a_child_that_hangs_ends_with_its_wrapper(
     program: Any, tmp_path: Path, child: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "_TIMEOUT", 5.0)
+    monkeypatch.setattr(exec_plugin, "_TIMEOUT", 5.0)
     config = program(f"cd {tmp_path}; {HANGS}")
 
     async def main() -> None:
         async with asyncio.timeout(60):
             with pytest.raises(ClusterFault, match="it gave no answer for 5 seconds"):
-                await sign_in.run(config, {}, tmp_path)
+                await exec_plugin.run(config, {}, tmp_path)
 
     asyncio.run(main())
     assert gone(int(child.read_text()))
@@ -83,7 +83,7 @@ def test_an_interrupt_does_not_wait_for_a_child_that_hangs(
     config = program(f"cd {tmp_path}; {HANGS}")
 
     async def main() -> None:
-        task = asyncio.create_task(sign_in.run(config, {}, tmp_path))
+        task = asyncio.create_task(exec_plugin.run(config, {}, tmp_path))
         async with asyncio.timeout(60):
             while not child.exists():
                 await asyncio.sleep(0.02)
@@ -98,12 +98,12 @@ def test_an_interrupt_does_not_wait_for_a_child_that_hangs(
 def test_what_a_program_leaves_running_is_not_waited_for(
     program: Any, tmp_path: Path, child: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "_LAST_WORDS", 0.2)
+    monkeypatch.setattr(exec_plugin, "_LAST_WORDS", 0.2)
     config = program(f"echo '{ANSWER}'; sleep 600 & echo $! > {child}")
 
-    async def main() -> sign_in.Credential:
+    async def main() -> exec_plugin.Credential:
         async with asyncio.timeout(60):
-            return await sign_in.run(config, {}, tmp_path)
+            return await exec_plugin.run(config, {}, tmp_path)
 
     assert asyncio.run(main()).token == "TOKEN"
     os.kill(int(child.read_text()), 0)  # such as an agent that keeps what was typed

@@ -24,14 +24,14 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import CiaoError, ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
-from ciao_kernel.kube import answers
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
 from ciao_kernel.kube.log_request import LogRequest
-from ciao_kernel.kube.progress import Progress
 from ciao_kernel.kube.replay import Replay
-from ciao_kernel.kube.watch import Watched
+from ciao_kernel.kube.resume_position import ResumePosition
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import JobManifest
 
@@ -291,7 +291,7 @@ def test_whom_to_trust(certificate: tuple[Path, Path], changes: dict[str, Any], 
     ],
 )
 def test_where_nobody_is(host: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_NAME_WAIT", 0.3)
+    monkeypatch.setattr(responses, "_NAME_WAIT", 0.3)
 
     async def main() -> None:
         patience = 0.5 if "refused" in said else 3600
@@ -364,7 +364,7 @@ def kubeconfig(path: Path, **cluster: str) -> None:
 
 async def told(made: Client) -> list[str]:
     """What every way to ask a server says where it cannot be asked."""
-    watched = Watched(made, "/x", {}, asyncio.Event())
+    watched = WatchedList(made, "/x", {}, asyncio.Event())
     watching = asyncio.ensure_future(watched.run())
     async with asyncio.timeout(60):
         while not watched.fault and not watching.done():
@@ -383,9 +383,9 @@ async def told(made: Client) -> list[str]:
             await work()
         assert caught.value.__cause__ is None  # else a traceback would show it
         said.append(f"{caught.value.message} {caught.value.hint}")
-    log = LogRequest(made, f"{POD}/log", {}, Replay(Progress()), 5, 0)
+    log = LogRequest(made, f"{POD}/log", {}, Replay(ResumePosition()), 5, 0)
     assert [piece async for piece in log.read()] == []
-    return [*said, made.trouble, str(log.refusal)]
+    return [*said, made.retry_reason, str(log.refusal)]
 
 
 @pytest.mark.parametrize("named", ["proxy-url", "HTTPS_PROXY"])
@@ -498,7 +498,7 @@ def test_damaged_certificates_are_said(tmp_path: Path) -> None:
 
 
 def test_an_answer_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_MOST", 1 << 20)
+    monkeypatch.setattr(responses, "_MOST", 1 << 20)
 
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -596,7 +596,7 @@ def test_checks_survive_any_answer(found: list[Any]) -> None:
 @given(st.lists(ANSWERS, min_size=1, max_size=4))
 def test_watches_survive_any_answer(found: list[Any]) -> None:
     async def watch(made: Client) -> None:
-        watched = Watched(made, "/x", {}, asyncio.Event())
+        watched = WatchedList(made, "/x", {}, asyncio.Event())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 await watched.run()

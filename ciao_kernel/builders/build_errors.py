@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
+from ciao_kernel.builders.dockerfile_rewrite import original_line
 from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.rewritten import unsealed
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
-from ciao_kernel.plugins import PodEnd
+from ciao_kernel.plugins import PodResult
 
 _SHOWN = 20
 _NO_CONDA = 64
@@ -59,7 +59,7 @@ _NO_DEB = re.compile(r"Unable to locate package (\S+)")
 _FULL = re.compile(r"no space left on device", re.IGNORECASE)
 
 
-def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) -> CiaoError:
+def fault(end: PodResult, text: str, name: str, target: Reference, namespace: str) -> CiaoError:
     """Return the error of a failed build.
 
     Args:
@@ -69,7 +69,7 @@ def fault(end: PodEnd, text: str, name: str, target: Reference, namespace: str) 
         target: Repository that the image is for.
         namespace: Namespace of the pod.
     """
-    found = _of_cluster(end, namespace) or _of_build(end, text, name, target)
+    found = _cluster_error(end, namespace) or _build_error(end, text, name, target)
     shown = [plain(line) for line in end.last if line.strip()][-_SHOWN:]
     if shown:
         found.hint = "\n".join([found.hint, "", "The last lines of the build:", *shown]).strip("\n")
@@ -94,7 +94,7 @@ def lost(target: Reference, tag: str) -> CiaoError:
     )
 
 
-def _of_cluster(end: PodEnd, namespace: str) -> CiaoError | None:
+def _cluster_error(end: PodResult, namespace: str) -> CiaoError | None:
     """Return the error if the cluster ended the pod, independent of the log."""
     if end.reason == "OOMKilled":
         return _memory()
@@ -126,13 +126,13 @@ def _memory() -> CiaoError:
     )
 
 
-def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError:
+def _build_error(end: PodResult, text: str, name: str, target: Reference) -> CiaoError:
     """Return the error that the executor's log describes."""
     lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("error ")), "")
     said = said or next((line for line in lines if line.startswith("Error: ")), "")
     if match := _SYNTAX.search(said):
-        line, wrong = unsealed(text, int(match[1])), match[2].removesuffix('"')
+        line, wrong = original_line(text, int(match[1])), match[2].removesuffix('"')
         return SourceError(f"{name or 'the Dockerfile'}, line {line}: {wrong}.")
     if match := _MISSING.search(said):
         return SourceError(
@@ -140,7 +140,7 @@ def _of_build(end: PodEnd, text: str, name: str, target: Reference) -> CiaoError
             "Does .dockerignore leave it out?",
         )
     if match := _EXIT.search(said):
-        return _of_command(end.last, text, name, int(match[1]))
+        return _command_error(end.last, text, name, int(match[1]))
     if _BASE.search(said):
         return RegistryFault(
             "a base image of the build does not exist, or the build may not read it.",
@@ -173,7 +173,7 @@ def _full() -> CiaoError:
     return ClusterFault("the node has no space left for the build.", "Use a smaller base.")
 
 
-def _of_command(lines: Sequence[str], text: str, name: str, code: int) -> CiaoError:
+def _command_error(lines: Sequence[str], text: str, name: str, code: int) -> CiaoError:
     """Return the error of a command that failed, explained by its output."""
     command, line, wrote = _command(lines, text)
     if code == _NO_CONDA and "ciao: there is no conda" in wrote:
@@ -219,5 +219,5 @@ def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:
     plain = " ".join(begun.split())
     for one in instructions(text):
         if plain and one.name == "RUN" and " ".join(one.rest.split()).startswith(plain[:60]):
-            return begun, unsealed(text, one.line), wrote
+            return begun, original_line(text, one.line), wrote
     return begun, 0, wrote
