@@ -219,7 +219,7 @@ async def cell():
             time.sleep(0.2)  # a large table is drawn
             await asyncio.sleep(0)
     except asyncio.CancelledError:
-        with shutdown.lifetime.held():
+        with shutdown.lifetime.delay_shutdown():
             await asyncio.sleep(0.2)
             seen.append("cleaned up")
         raise

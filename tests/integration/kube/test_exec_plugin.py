@@ -112,9 +112,9 @@ def test_what_a_program_leaves_running_is_not_waited_for(
 IN_TERMINAL = f"""
 import asyncio, os, pathlib, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first one of a session becomes its terminal
-from ciao_kernel.kube import sign_in
+from ciao_kernel.kube import exec_plugin
 config = {{"command": "./sign-in", "apiVersion": "{VERSION}"}}
-print("got", asyncio.run(sign_in.run(config, {{}}, pathlib.Path(sys.argv[1]))).token)
+print("got", asyncio.run(exec_plugin.run(config, {{}}, pathlib.Path(sys.argv[1]))).token)
 """
 
 

@@ -391,7 +391,7 @@ from pathlib import Path
 from ciao_kernel.backends.local import supervisor
 from ciao_kernel.backends.local.record import Folder
 
-supervisor._BEAT = 0.0
+supervisor._HEARTBEAT_INTERVAL = 0.0
 supervisor.Supervisor(Folder(Path(sys.argv[1]))).run()
 """
 

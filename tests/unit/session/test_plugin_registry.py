@@ -104,7 +104,8 @@ def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str
 def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_once() -> None:
     registry = Registry({"backends": {"earlier": _entry("earlier", f"{__name__}:Earlier")}})
 
-    with pytest.raises(PluginError, match=r"its stop\(job, reason, stop_certain=…\): .*'stop_certain'"):
+    expected = r"its stop\(job, reason, stop_certain=…\): .*'stop_certain'"
+    with pytest.raises(PluginError, match=expected):
         registry.backend("earlier", Settings())
 
 
