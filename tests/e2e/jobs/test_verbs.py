@@ -106,10 +106,12 @@ def other(team: Team) -> Iterator[Namespace]:
     """A second namespace, where the user has the same rights."""
     made = Namespace(team.namespace.cluster, "test_other")
     made.create()
-    made.create_objects({**yaml.safe_load(ROLE.read_text())})
     who = f"{team.namespace.name}:{team.user.name}"
-    made.kubectl("create", "rolebinding", "ciao", "--role=ciao-user", f"--serviceaccount={who}")
-    own = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log")]
+    for role in (ROLE, EXEC):
+        made.create_objects(document := yaml.safe_load(role.read_text()))
+        name = document["metadata"]["name"]
+        made.kubectl("create", "rolebinding", name, f"--role={name}", f"--serviceaccount={who}")
+    own = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log"), ("create", "pods/exec")]
     wait_until_may(made.cluster, account(*who.split(":")), own, made.name)
     yield made
     made.delete()
