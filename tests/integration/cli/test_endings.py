@@ -198,7 +198,7 @@ def test_closed_streams_are_no_error(ciao: User) -> None:
 def test_options_and_verbs_that_do_not_exist_offer_the_nearest(ciao: User) -> None:
     for words, says in (
         (["dele"], "Did you mean delete?"),
-        (["--verbose"], "no option --verbose"),
+        (["--noisy"], "no option --noisy"),
         (["jobs", "--runing"], "Did you mean --running?"),
         (["jobs", "--run"], "unknown argument --run"),  # no abbreviations: scripts would break
         (["jobs", "-o", "xml"], "invalid choice: 'xml'"),

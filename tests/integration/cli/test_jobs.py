@@ -21,7 +21,7 @@ def test_there_may_be_no_jobs(ciao: User) -> None:
     assert ciao("jobs", "-o", "json").json == []
     assert ciao("delete", "--finished").out == "There was nothing to delete.\n"
     assert ciao("delete", "--finished", "-o", "json").json == []
-    assert not ciao.storage.exists()
+    assert not (ciao.storage / "jobs").exists()
 
 
 def test_jobs_and_describe_tell_all_that_is_known(ciao: User) -> None:

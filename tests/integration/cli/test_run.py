@@ -109,7 +109,7 @@ def test_wrong_options_are_told_as_options(ciao: User, words: list[str], says: l
     assert done.out == ""
     assert all(text in done.err for text in says), done.err
     assert "line 1" not in done.err
-    assert not ciao.storage.exists()
+    assert not (ciao.storage / "jobs").exists()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_dry_run_writes_what_would_run_and_runs_nothing(ciao: User) -> None:
     assert done.code == 0
     assert "worker-1:" in done.out
     assert "TF_CONFIG" in done.out
-    assert not ciao.storage.exists()
+    assert not (ciao.storage / "jobs").exists()
     assert ciao("run", "train.py", "--dryrun", "-o", "json").code == 2
 
 

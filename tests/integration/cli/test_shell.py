@@ -14,7 +14,7 @@ import pytest
 from tests.integration.cli.command import QUICK, User
 
 LOOKING = ["jobs", "describe", "logs", "attach", "delete", "exec"]
-VERBS = ["run", *LOOKING, "config", "doctor", "magics", "install", "uninstall"]
+VERBS = ["run", *LOOKING, "config", "doctor", "log", "magics", "install", "uninstall"]
 SLOW = {"IPython", "ipykernel", "jupyter_client", "rich", "traitlets"}
 
 TAB = """
