@@ -127,6 +127,12 @@ def _debootstrap(part: Path, packages: Sequence[str], suite: str, log: Path | No
     part.chmod(0o755)
 
 
+_AUTHORITIES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+_INSIDE = "DEBIAN_FRONTEND=noninteractive " + " ".join(
+    f"{name}=/run/host/authorities.crt" for name in _AUTHORITIES
+)
+
+
 def _script(layer: Layer, lower: str, part: Path, work: Path, merged: Path) -> str:
     """Return the shell script that makes a layer, for a mount namespace of its own.
 
@@ -141,8 +147,12 @@ def _script(layer: Layer, lower: str, part: Path, work: Path, merged: Path) -> s
         f"cp -rL /etc/apt/apt.conf.d {merged}/run/host/apt/",
         f"if [ -e /etc/pip.conf ]; then cp -L /etc/pip.conf {merged}/run/host/; fi",
         f"mount --bind {merged}/run/host/resolv.conf {merged}/etc/resolv.conf",
-        f"mount --bind /etc/ssl/certs {merged}/etc/ssl/certs",
-        "inside() { chroot " + str(merged) + ' /usr/bin/env DEBIAN_FRONTEND=noninteractive "$@"; }',
+        # A copy, because an upgrade of ca-certificates in the tree writes that folder anew; and the
+        # programs read another copy, because what it writes lacks this machine's own authorities.
+        f"cp -rL /etc/ssl/certs {merged}/run/host/certs",
+        f"cp -L /etc/ssl/certs/ca-certificates.crt {merged}/run/host/authorities.crt",
+        f"mount --bind {merged}/run/host/certs {merged}/etc/ssl/certs",
+        "inside() { chroot " + str(merged) + f' /usr/bin/env {_INSIDE} "$@"; }}',
     ]
     if layer.packages:
         apt = "-o Dir::Etc::Parts=/run/host/apt/apt.conf.d -o Dpkg::Options::=--force-confnew"
