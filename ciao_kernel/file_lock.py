@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 
@@ -40,12 +39,7 @@ class Lock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

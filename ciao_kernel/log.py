@@ -11,7 +11,6 @@ library's error message may quote.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -21,6 +20,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from ciao_kernel import file_lock
 from ciao_kernel.redaction import scrub
 
 _OLDER = ".log.1"
@@ -30,6 +30,7 @@ _LARGEST = 2_000_000
 _LONGEST = 20_000
 """Characters of one record; the traceback of a deep recursion has more."""
 _BUFFER = 1 << 17
+_PRIVATE = 0o600
 
 _H = TypeVar("_H", bound=logging.Handler)
 
@@ -103,9 +104,10 @@ class _File(WatchedFileHandler):
     def _rename(self, descriptor: int) -> None:
         """Rename the file, unless another process has done so; the next record opens a new one."""
         path = Path(self.baseFilename)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):
-            path.rename(path.with_suffix(_OLDER))
+        if (lock := file_lock.try_lock(path, mode=_PRIVATE)) is not None:
+            with lock:
+                if os.path.sameopenfile(lock.fileno(), descriptor):
+                    path.rename(path.with_suffix(_OLDER))
 
 
 def start() -> None:
@@ -199,4 +201,4 @@ def _handlers(kind: type[_H]) -> list[_H]:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags, _PRIVATE)

@@ -12,20 +12,18 @@ _ADDRESS = re.compile(r"://[^\s\"'<>]*")
 _TOKEN = re.compile(r"(?<!:/)/t/[A-Za-z0-9_-]++(?=/(?!\d++(?:[/?#),.]|\Z)))")
 """A token in an address of Anaconda's servers: ``https://conda.anaconda.org/t/TOKEN/team``. If a
 number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
+_CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"((?:password|passwd|pwd|token|secret|credential|api_?key|authorization)[\w-]{0,40}+"
+    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)[^\s\"',;&)}\]]{1,4096}",
+    re.IGNORECASE,
+)
+"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``."""
 
 
 def mask(text: str) -> str:
     """Return the text without the users, passwords and tokens in its addresses."""
     return _ADDRESS.sub(lambda found: _TOKEN.sub("/t/…", found[0]), _USER.sub("//…@", text))
-
-
-_CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
-_ASSIGNED = re.compile(
-    r"((?:password|passwd|pwd|token|secret|credential|api_?key|authorization)[\w-]{0,40}+[\"']?\s{0,4}[=:]"
-    r"\s{0,4}[\"']?)[^\s\"',;&)}\]]{1,4096}",
-    re.IGNORECASE,
-)
-"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``."""
 
 
 def scrub(text: str) -> str:

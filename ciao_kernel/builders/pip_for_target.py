@@ -10,7 +10,7 @@ The specification of markers names the function or the variable of Python behind
 Those that may differ between two Linux machines are replaced, but nothing in pip; its report
 contains the values that it has used, and :mod:`ciao_kernel.builders.target` compares them.
 
-    python -I -S elsewhere.py PIP INSTALLED PYTHON MACHINE RESTRICTED install …
+    python -I -S pip_for_target.py PIP INSTALLED PYTHON MACHINE RESTRICTED install …
 """
 
 import importlib

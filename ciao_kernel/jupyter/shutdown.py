@@ -51,7 +51,7 @@ class Lifetime:
                 self._holds -= 1
 
     async def wait_until_idle(self, within: float) -> None:
-        """Wait at most this many seconds until nothing is :meth:`delay_shutdown`."""
+        """Wait at most this many seconds until no :meth:`delay_shutdown` holds."""
         until = time.monotonic() + within
         while self._holds and time.monotonic() < until:
             await asyncio.sleep(0.02)
