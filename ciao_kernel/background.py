@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -36,6 +38,17 @@ async def wait_until_idle(within: float) -> None:
     loop = asyncio.get_running_loop()
     if mine := {task for task in _running.copy() if task.get_loop() is loop}:
         await asyncio.wait(mine, timeout=within)
+
+
+@functools.cache
+def thread_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop on a thread of its own, which runs as long as the process lives.
+
+    For callers that cannot await, because the event loop of their thread already runs.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()
+    return loop
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -1,7 +1,8 @@
 """Caches that do not grow forever: entries that no cell has used for a long time are removed.
 
 An entry is a file or a folder. The process that creates it holds a lock, a file beside it with the
-suffix ``.lock``. Users of an entry call :func:`used` before they check whether it exists.
+suffix ``.lock``. Users of an entry call :func:`used` before they check whether it exists. An entry
+may be a program that is run, so only one that :func:`is_own` counts; any other is made again.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ciao_kernel import file_lock
+from ciao_kernel import file_lock, private_files
 
 _DAY = 24 * 3600.0
 _GONE = ".gone"
@@ -23,6 +25,15 @@ def used(mark: Path) -> None:
     """Record that an entry is used now: set its time, or the time of a file in it."""
     with contextlib.suppress(OSError):  # another user's file, or a read-only disk
         os.utime(mark)
+
+
+def is_own(entry: Path) -> bool:
+    """Return whether an entry exists, and only this user can have written it."""
+    try:
+        status = entry.lstat()
+    except OSError:
+        return False
+    return not stat.S_ISLNK(status.st_mode) and private_files.is_own(status)
 
 
 def prune(

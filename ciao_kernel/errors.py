@@ -12,6 +12,7 @@
     ├── EnvironmentFault          this machine cannot run the job (interpreter, disk, GPUs, ports)
     ├── BackendError              the backend could not carry out a request
     │   ├── NoSuchJob             no job has that name
+    │   ├── Incomplete            some jobs are missing in a list, and what is known of the others
     │   ├── ClusterFault          the cluster does not answer, or there are no credentials for it
     │   ├── Refused               the API server refused a request (code, reason)
     │   └── RegistryFault         an image registry refused a request or does not answer
@@ -27,6 +28,11 @@ the environment.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ciao_kernel.visible_text import visible, visible_lines
 
 _SHOWN = 500
 """Characters of a line that are shown: a cell may be one line of a megabyte."""
@@ -138,6 +144,20 @@ class NoSuchJob(BackendError):
     """No job has that name."""
 
 
+class Incomplete(BackendError):
+    """A list of jobs lacks some: their records cannot be trusted.
+
+    Args:
+        message: The records, and why they are not used.
+        hint: What to do with them.
+        found: The other jobs, each with its status.
+    """
+
+    def __init__(self, message: str, hint: str, found: Sequence[tuple[Any, Any]]) -> None:
+        super().__init__(message, hint)
+        self.found = tuple(found)
+
+
 class ClusterFault(BackendError):
     """No API server answered, or its address or the credentials are missing."""
 
@@ -222,7 +242,8 @@ class JobLost(JobError):
 def describe(error: CiaoError) -> list[str]:
     """Return the plain lines that show an error: the place, the message, the hint.
 
-    The user interfaces add colour. Carets mark the wrong part of a line of the cell.
+    The user interfaces add colour. Carets mark the wrong part of a line of the cell. Values are
+    visible text; the traceback has the characters that the job wrote.
     """
     from rich.cells import cell_len  # not at the start of each kernel
 
@@ -232,14 +253,16 @@ def describe(error: CiaoError) -> list[str]:
     if isinstance(error, DirectiveError | SourceError) and error.line:
         place = f"line {error.line}: "
         text, column, width = _cut(error.text.expandtabs(1), error.column, error.width)
-        lines.append(place + text)
+        marked = text[column : column + width]
+        beyond = width - len(marked)
+        before, under, after = map(visible, (text[:column], marked, text[column + width :]))
+        lines.append(place + before + under + after)
         # One caret for each wrong character, and two for a wide character.
-        under = text[column : column + width]
-        carets = max(1, cell_len(under) + width - len(under))
-        lines.append(" " * (len(place) + cell_len(text[:column])) + "^" * carets)
-    lines.append(f"{type(error).__name__}: {error.message}")
+        carets = max(1, cell_len(under) + beyond)
+        lines.append(" " * (len(place) + cell_len(before)) + "^" * carets)
+    lines.append(f"{type(error).__name__}: {visible_lines(error.message)}")
     if error.hint:
-        lines.append(error.hint)
+        lines.append(visible_lines(error.hint))
     return lines
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
 from typing import Self
 
@@ -92,9 +93,12 @@ async def wait(path: Path, poll: float, *, mode: int = 0o666, required: bool = T
 
 def _take(path: Path, operation: int, mode: int, required: bool) -> Lock | None:
     """Take a lock; return None if the file was removed or replaced in the meantime."""
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
-    descriptor = os.open(path, flags, mode)
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | os.O_NONBLOCK, mode)
     try:
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and not status.st_mode & stat.S_IRWXU:
+            os.fchmod(descriptor, 0o600)  # an umask of 777: the next process could not open it
         try:
             fcntl.flock(descriptor, operation)
         except OSError as error:

@@ -15,12 +15,12 @@ import logging
 import os
 import time
 from collections import deque
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from ciao_kernel import file_lock
+from ciao_kernel import file_lock, private_files
 from ciao_kernel.redaction import scrub
 
 _OLDER = ".log.1"
@@ -97,9 +97,13 @@ class _File(WatchedFileHandler):
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            private_files.make_folders(path.parent, path.parent.parent)
+            descriptor = private_files.open_to_append(path)
+        except private_files.Untrusted as error:  # as if there were no right to write
+            raise PermissionError(str(error)) from error
         # The buffer holds a whole record, so that it is one write.
-        return open(path, "a", _BUFFER, "utf-8", "replace", opener=_private)
+        return TextIOWrapper(BufferedWriter(FileIO(descriptor, "a"), _BUFFER), "utf-8", "replace")
 
     def _rename(self, descriptor: int) -> None:
         """Rename the file, unless another process has done so; the next record opens a new one."""
@@ -123,7 +127,7 @@ def write_to(storage: Path, largest: int = _LARGEST) -> None:
     """Write the records from now on to a file too, ``log/ciao.log``.
 
     Args:
-        storage: The folder of the setting ``storage``. The file is created at the first record;
+        storage: This user's storage folder. The file is created at the first record;
             without the right to write there, there is no file.
         largest: Bytes of the file after which it is renamed; one older file is kept.
     """
@@ -198,7 +202,3 @@ def _add(handler: logging.Handler) -> None:
 
 def _handlers(kind: type[_H]) -> list[_H]:
     return [handler for handler in _ciao.handlers if isinstance(handler, kind)]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-_USER = re.compile(r"//[^/\s]+@")
-"""A user, or a user and a password, in an address; the password may contain an @."""
-_SECRET = re.compile(r"://[^/\s:@\"']*:[^/\s$\"'{}]+@")
+_NO_PORT = r"(?!\d{1,5}(?:[/?#\s]|\Z))"
+_USER = re.compile(
+    rf"//(?:[^/\s]+@|[^/\s:@\[\]]{{1,256}}+:{_NO_PORT}[^/\s@]{{0,256}}+/[^\s@]{{0,256}}+@)"
+)
+"""A user, or a user and a password, in an address. The password may contain an @, or a / that
+should have been written as %2F: a part that begins like a port is not taken for one."""
+_SECRET = re.compile(
+    rf"://[^/\s:@\"'\[\]]*:(?:[^/\s$\"'{{}}]+@|{_NO_PORT}[^/\s$\"'{{}}@]{{0,256}}+/[^\s$\"'{{}}@]{{0,256}}+@)"
+)
 _ADDRESS = re.compile(r"://[^\s\"'<>]*")
 _TOKEN = re.compile(r"(?<!:/)/t/[A-Za-z0-9_-]++(?=/(?!\d++(?:[/?#),.]|\Z)))")
 """A token in an address of Anaconda's servers: ``https://conda.anaconda.org/t/TOKEN/team``. If a
@@ -19,6 +26,18 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 """A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``."""
+_GIVEN = re.compile(
+    r"""
+    (?: (?<![\w%-]) [A-Z][A-Z0-9_]{1,63}+ =(?!=)
+      | (?i:password|passwd|pwd|token(?!iz)|secret|credential|api_?key|authorization)
+        [\w-]{0,40}+ ["']? (?: \s{0,4} [=:] \s{0,4} | \s{1,4} )
+    )
+    (?!=?--[a-z]) (?P<value> (?>(?: '[^']*+'? | "[^"]*+"? | [^\s;'"] )+) )
+    | // (?P<user> [^/\s]+ ) @
+    """,
+    re.X,
+)
+"""What may be secret in a text of a directive: ``HF_HOME=…``, ``--token …``, ``//user:…@host``."""
 
 
 def mask(text: str) -> str:
@@ -34,13 +53,31 @@ def scrub(text: str) -> str:
     return _ASSIGNED.sub(r"\1…", _CREDENTIALS.sub(r"\1…", mask(text)))
 
 
+def secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each part of a directive's text that may be secret.
+
+    Stricter than :func:`scrub`: a variable in capitals may have any value.
+    """
+    for found in _GIVEN.finditer(text):
+        yield found.span("value" if found["value"] else "user")
+
+
+def conceal(text: str) -> str:
+    """Return a value of a directive for a message, without :func:`secrets`."""
+    parts, last = [], 0
+    for start, end in secrets(text):
+        parts += [text[last:start], "…"]
+        last = end
+    return "".join((*parts, text[last:]))
+
+
 def origin(address: str) -> str:
     """Return scheme and host of an address, "" for none; path and query may hold secrets."""
     try:
-        found = urlsplit(address)
+        found = urlsplit(mask(address))
     except ValueError:
         return ""
-    return mask(f"{found.scheme}://{found.netloc}") if found.netloc else ""
+    return f"{found.scheme}://{found.netloc}" if found.netloc else ""
 
 
 def password(text: str) -> bool:

@@ -111,3 +111,14 @@ def test_a_process_names_the_environment_that_it_runs(tmp_path: Path) -> None:
         assert not processes.name(other)
         process.communicate(b"\n")
     assert not processes.name(mine)
+
+
+def test_only_what_this_user_alone_can_have_written_counts(tmp_path: Path) -> None:
+    entry = tmp_path / "entry"
+    assert not disk_cache.is_own(entry)
+    entry.mkdir(mode=0o755)
+    assert disk_cache.is_own(entry)
+    (tmp_path / "link").symlink_to(entry)
+    assert not disk_cache.is_own(tmp_path / "link")
+    entry.chmod(0o775)
+    assert not disk_cache.is_own(entry)

@@ -12,6 +12,7 @@ from ciao_kernel import redaction
     [
         ("https://login.corp/oauth?state=s3cret", "https://login.corp"),
         ("https://ada:s3cret@login.corp:8443/t/s3cret", "https://…@login.corp:8443"),
+        ("https://ada:s3c/ret@login.corp:8443/x", "https://…@login.corp:8443"),
         ("/login?state=s3cret", ""),
         ("http://[s3cret", ""),
         ("", ""),
@@ -19,6 +20,23 @@ from ciao_kernel import redaction
 )
 def test_of_an_address_only_its_host_is_shown(address: str, shown: str) -> None:
     assert redaction.origin(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("-i https://ada:s3/c/ret@a.b/simple x", "-i https://…@a.b/simple x"),
+        ("https://ada:/s3cret@a.b/x https://c.d/y@1", "https://…@a.b/x https://c.d/y@1"),
+        ("https://ada:123456/s3cret@a.b", "https://…@a.b"),
+        ("git+https://a.b:8443/lib@v1", None),
+        ("git+https://a.b/lib@v1#egg=x", None),
+        ("https://a.b:8443?x=/y@z", None),
+        ("https://[::1]:8443/lib@v1", None),
+    ],
+)
+def test_a_password_may_contain_a_slash(text: str, shown: str | None) -> None:
+    assert redaction.mask(text) == (shown or text)
+    assert redaction.password(text) is bool(shown)
 
 
 @pytest.mark.parametrize(
