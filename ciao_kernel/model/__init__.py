@@ -16,6 +16,8 @@ from ciao_kernel.model.job import Job, JobResult, Owner
 from ciao_kernel.model.replica import Address, Replica
 from ciao_kernel.model.source import Source, SourceFile
 from ciao_kernel.model.spec import (
+    ALL_LINES,
+    ApiName,
     BuildSpec,
     CleanPolicy,
     ClusterSpec,
@@ -29,9 +31,12 @@ from ciao_kernel.model.spec import (
     SuccessPolicy,
 )
 from ciao_kernel.model.status import ReplicaStatus, State, Status, exit_text
+from ciao_kernel.model.volume import Volume, VolumeKind
 
 __all__ = [
+    "ALL_LINES",
     "Address",
+    "ApiName",
     "Artifact",
     "BuildSpec",
     "CleanPolicy",
@@ -57,5 +62,7 @@ __all__ = [
     "State",
     "Status",
     "SuccessPolicy",
+    "Volume",
+    "VolumeKind",
     "exit_text",
 ]

@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 class Artifact:
     """Result of a build: how the replicas get the source and where they find it.
 
-    The last five fields are for pods and use Kubernetes' terms; they are empty for a folder.
+    The last six fields are for pods and use Kubernetes' terms; they are empty for a folder.
     """
 
     source: Source
@@ -31,8 +31,19 @@ class Artifact:
     volumes: tuple[Manifest, ...] = ()
     mounts: tuple[Manifest, ...] = ()
     init_containers: tuple[Manifest, ...] = ()
+    architecture: str = ""
+    """The only architecture whose nodes can run the image or the packages, in Go's notation; ""
+    means any. Its nodes are selected unless the cell selects others."""
 
     @property
     def program(self) -> str:
         """Path of the program in the replica."""
         return f"{self.workdir}/{self.source.entry.path}"
+
+    @property
+    def program_words(self) -> tuple[str, ...]:
+        """Words after Python's own options that start the program: its path, or ``-m NAME``.
+
+        torchrun takes the same words (``torch/distributed/run.py``, ``--module``).
+        """
+        return ("-m", self.source.module) if self.source.module else (self.program,)

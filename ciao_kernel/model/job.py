@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.model.replica import Replica
-from ciao_kernel.model.status import ReplicaStatus, State
+from ciao_kernel.model.status import ReplicaStatus, State, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Job:
     """The directives of the job, one per line."""
     plot: tuple[str, ...] = ()
     """Metrics that displays draw (``%plot``)."""
+    lines: int | None = None
+    """First and last lines of each replica that displays keep (``%lines``); None: not given."""
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"
@@ -39,6 +41,10 @@ class Job:
     """Folder of its files on this machine; "" if that folder is :attr:`place`."""
     options: str = ""
     """Options that a command needs, besides the name, to find the job: ``--namespace team-b``."""
+    logs_kept: bool = True
+    """False if its log files are removed at its end (``%cleanPolicy=all``)."""
+    root: str = ""
+    """Working directory of the replicas; "" if that is the program's folder."""
 
     @property
     def reference(self) -> str:
@@ -58,7 +64,7 @@ class Job:
     @property
     def workdir(self) -> str:
         """Working directory of the replicas, as a path in the replica."""
-        return self.program.rpartition("/")[0]
+        return self.root or self.program.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +77,27 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """Result of a cell, stored in ``_job``: enough to find the job's files from Python."""
+    """Result of a cell: its job, and the last status that the cell has seen."""
 
-    name: str
-    state: State
-    place: str
-    replicas: tuple[ReplicaStatus, ...] = ()
+    job: Job
+    status: Status
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.job.name
+
+    @property
+    def state(self) -> State:
+        """State of the job when its cell ended."""
+        return self.status.state
+
+    @property
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        """The replicas when the cell ended; empty if the cell did not wait for them."""
+        return self.status.replicas
 
     @property
     def folder(self) -> Path:
         """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
-        return Path(self.place)
+        return Path(self.job.files)

@@ -53,8 +53,8 @@ def last_lines(data: bytes, number: int) -> bytes:
     """Return the last lines of a log; its final line may lack a line feed."""
     lines = data.split(b"\n")  # not splitlines(): progress bars are full of carriage returns
     ends = lines.pop() if not lines[-1] else None
-    kept = lines[max(0, len(lines) - number) :]
-    return b"\n".join(kept) + (b"\n" if kept and ends is not None else b"")
+    last = lines[max(0, len(lines) - number) :]
+    return b"\n".join(last) + (b"\n" if last and ends is not None else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition of a job, as reported by the operator. Times are seconds since the epoch."""
+    """Condition of a job, as reported by its controller. Times are seconds since the epoch."""
 
     type: str
     status: str

@@ -14,6 +14,7 @@ class SourceFile:
     """Path relative to the job's folder, with ``/``."""
     data: bytes | None = None
     origin: Path | None = None
+    """Path without links; ``delivery.held_file.open_checked`` opens it."""
     size: int = 0
 
 
@@ -30,6 +31,8 @@ class Source:
     """Top-level names of all modules that the program and its local modules import."""
     notes: tuple[str, ...] = ()
     """Notes for the user about files that are not delivered, one sentence each."""
+    module: str = ""
+    """Dotted name of the program if Python runs it as a module (``python -m``), else ""."""
 
     def all(self) -> tuple[SourceFile, ...]:
         """Return the program, then its modules, then the files."""

@@ -6,6 +6,10 @@ import enum
 from dataclasses import dataclass, fields
 
 from ciao_kernel.model.replica import Replica
+from ciao_kernel.model.volume import Volume
+
+ALL_LINES = 10**9
+"""Number of lines that means all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class DryRun(enum.StrEnum):
 
 
 class RestartPolicy(enum.StrEnum):
-    """Reaction of the training operator to a replica that failed."""
+    """Reaction of the training operator, or of a local job, to a replica that ended."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -76,6 +80,17 @@ class SuccessPolicy(enum.StrEnum):
 
     WORKER_0 = "worker0"
     ALL_WORKERS = "allWorkers"
+
+
+class ApiName(enum.StrEnum):
+    """The API that runs a job on a cluster."""
+
+    AUTO = "auto"
+    """The training operator's if the cluster serves its kind, else Indexed Jobs."""
+    V1 = "v1"
+    """A kind of the training operator (``kubeflow.org/v1``)."""
+    JOB = "job"
+    """An Indexed Job of Kubernetes itself (``batch/v1``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,7 @@ class ClusterSpec:
     ttl: int | None = None
     """Seconds after which a finished job is deleted."""
     success_policy: SuccessPolicy | None = None
+    api: ApiName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +172,13 @@ class JobSpec:
     name: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """Words of the command that runs a program in any language; ``{cell}`` is the cell's file."""
     files: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     """Variables of the notebook that are delivered as files."""
+    volumes: tuple[Volume, ...] = ()
+    """Folders with data from outside."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
     python: str | None = None
@@ -172,6 +192,8 @@ class JobSpec:
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty means all."""
     plot: tuple[str, ...] = ()
     """Names of the metrics in the log to draw."""
+    lines: int | None = None
+    """First and last lines of each replica that a cell keeps; :data:`ALL_LINES`: all lines."""
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()

@@ -41,6 +41,8 @@ class ReplicaStatus:
     """The machine that it runs on, if there are several."""
     restarts: int = 0
     """Number of restarts."""
+    last_exit: int | None = None
+    """Exit code of the run before the last restart, in the form of :attr:`exit_code`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,12 @@ class Status:
     """The replica whose end decided the state of the job."""
     hopeless: bool = False
     """The job has not started and never will; its submitter should remove it."""
+    foreseen: bool = False
+    """The backend concludes the failure from the replicas; the job's own record does not show it
+    yet."""
+    decided: bool = False
+    """The job has failed, and all lines of the replicas that have ended were delivered. Its cell
+    may end; lines of other replicas may follow."""
 
     @property
     def over(self) -> bool:

@@ -21,3 +21,14 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return f"{max(0, int(seconds))}s"
+
+
+def span(seconds: float) -> str:
+    """Return a duration with its two largest units: ``45s``, ``1m 20s``, ``2h 5m``, ``3d 4h``."""
+    total = max(0, int(seconds))
+    units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    for (size, unit), (small, minor) in zip(units, (*units[1:], (1, "")), strict=True):
+        if total >= size:
+            rest = total % size // small
+            return f"{total // size}{unit}" + (f" {rest}{minor}" if rest and minor else "")
+    return "0s"

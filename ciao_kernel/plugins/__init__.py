@@ -8,10 +8,17 @@ other. Each protocol has its own module; import all of them from this package.
 from ciao_kernel.plugins.backend import Backend, Plan
 from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
 from ciao_kernel.plugins.display import Display
-from ciao_kernel.plugins.framework import DEFAULT_CONTAINER, Framework, JobManifest
+from ciao_kernel.plugins.framework import (
+    DEFAULT_CONTAINER,
+    AnyLanguage,
+    Framework,
+    JobManifest,
+    OperatorKind,
+)
 
 __all__ = [
     "DEFAULT_CONTAINER",
+    "AnyLanguage",
     "Backend",
     "Build",
     "BuildCluster",
@@ -20,6 +27,7 @@ __all__ = [
     "Emit",
     "Framework",
     "JobManifest",
+    "OperatorKind",
     "Plan",
     "PodResult",
 ]

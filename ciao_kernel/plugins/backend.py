@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +26,8 @@ class Plan:
     """The user's folder: the one that contains the notebook or the file."""
     header: str
     owner: Owner
+    written: Mapping[str, str] = field(default_factory=dict)
+    """Directives as the user finds them, ``%image (line 3)``, by field (``cluster.image``)."""
 
 
 class Backend(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica
 
@@ -28,7 +28,10 @@ class Framework(Protocol):
     requirement: str
     """Requirement with which pip installs that module."""
     image: str
-    """Image of its replicas on a cluster if neither the cell nor the settings name an image."""
+    """Image of its replicas on a cluster if neither the cell nor the settings name an image.
+
+    "" means that none is known; then the cell or the settings must name one.
+    """
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the roles that the framework adds by itself.
@@ -39,8 +42,11 @@ class Framework(Protocol):
             SpecError: The roles cannot form a job; the error names the wrong directive.
         """
 
-    def decider(self, spec: JobSpec) -> Replica:
-        """Return the replica whose success is the job's success."""
+    def decider(self, spec: JobSpec) -> Replica | None:
+        """Return the replica whose success is the job's success.
+
+        None means that a job succeeds when all its replicas do, except those of endless roles.
+        """
 
     def needs_package(self, spec: JobSpec) -> bool:
         """Return whether the replicas cannot start without :attr:`package`."""
@@ -51,14 +57,50 @@ class Framework(Protocol):
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
-        """Return the environment variables that the training operator would set for a replica."""
+        """Return the variables of a replica, such as the training operator would set.
+
+        Args:
+            spec: Result of :meth:`complete`.
+            replica: The replica.
+            addresses: Address of each replica of the job, in the order of ``spec.replicas()``.
+        """
+
+
+@runtime_checkable
+class OperatorKind(Protocol):
+    """The optional part of a :class:`Framework` that has a kind of the training operator.
+
+    Jobs of other frameworks run as Indexed Jobs of Kubernetes, which need only the methods of
+    :class:`Framework`.
+    """
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
         """Return the job in the format of the training operator.
 
         Args:
             spec: Result of :meth:`complete`.
-            pods: A pod template for each role; the framework names its container.
+            pods: A pod template for each role; the framework names its container, and adds
+                variables that the operator does not set
+                (:func:`ciao_kernel.frameworks.replicas.with_variables`).
+
+        Raises:
+            SpecError: The framework has no job of this kind.
+        """
+
+
+@runtime_checkable
+class AnyLanguage(Protocol):
+    """The optional part of a :class:`Framework` whose programs need not be Python.
+
+    The text of such a cell is not compiled, its replicas need no Python, and ``CIAO_CELL`` is the
+    path of its file. Its jobs run as Indexed Jobs.
+    """
+
+    def executable(self, spec: JobSpec) -> str:
+        """Return the program that a replica starts: a name on ``PATH``, or a path.
+
+        Args:
+            spec: Result of :meth:`Framework.complete`.
         """
 
 
