@@ -2,67 +2,69 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import logging
-import math
 import os
+import re
+import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import kubeconfig
-from ciao_kernel.redaction import origin
+from ciao_kernel.kube import identity, kubeconfig, server
+from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.server import Server
+from ciao_kernel.redaction import mask, origin
 
 if TYPE_CHECKING:
     import aiohttp
-    from kubernetes.aio.client.configuration import Configuration
+    from multidict import CIMultiDict
 
 _log = logging.getLogger(__name__)
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_BUFFER = 2 << 20
+"""Bytes of an answer that are read ahead: one event of a watch may be this large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server address and credentials for requests.
+    """Server and identity for requests.
 
     Args:
-        configuration: Configuration of the client library: server, certificates and token.
+        server: The API server.
+        identity: The user.
         namespace: Namespace of the context or the service account, if any.
         source: Origin of the credentials, for messages: a context's name, or "service account".
         context: The kubeconfig's context, or "" in a pod.
-        pem: Certificates and keys that are in no file, by the configuration's field for the file.
-        due: Time to read the credentials again (seconds since the epoch), before they expire.
     """
 
-    configuration: Configuration
+    server: Server
+    identity: Identity
     namespace: str
     source: str
     context: str
-    pem: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    due: float = math.inf
 
     @property
     def certified(self) -> bool:
         """Return whether a client certificate identifies the user."""
-        return bool(self.configuration.cert_file or self.pem.get("cert_file"))
+        return bool(self.identity.certificate)
 
-    async def headers(self) -> dict[str, str]:
-        """Return the authentication headers of a request."""
-        auth: Mapping[str, Any] = await self.configuration.auth_settings()
-        # A token file may end in a line feed, which is not allowed in a header.
-        return {one["key"]: str(one["value"]).strip() for one in auth.values()}
+    def headers(self) -> CIMultiDict[str]:
+        """Return the headers of a request that say who the user is."""
+        from multidict import CIMultiDict
+
+        return CIMultiDict(self.identity.headers())
 
     def options(self) -> dict[str, Any]:
-        """Return the connection options of a request."""
-        found = {
-            "server_hostname": self.configuration.tls_server_name,
-            "proxy": self.configuration.proxy,
-        }
+        """Return the connection options of a request.
+
+        Raises:
+            ClusterFault: The environment's proxy cannot be used.
+        """
+        found = {"server_hostname": self.server.name, "proxy": self.server.proxy()}
         return {name: value for name, value in found.items() if value}
 
     def connections(self) -> aiohttp.ClientSession:
@@ -71,38 +73,44 @@ class Access:
         Raises:
             ClusterFault: The certificates cannot be used.
         """
-        from kubernetes.aio.client.rest import RESTClientObject
+        import aiohttp
 
         try:
-            with self._files() as configuration:
-                rest: Any = RESTClientObject(configuration)
+            trust = self._trust()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             why = getattr(error, "reason", None) or getattr(error, "strerror", None)
             raise ClusterFault(
                 f"the certificates of {self.source} cannot be used: {why or type(error).__name__}.",
                 "Fetch a new kubeconfig: a certificate or its key is damaged.",
             ) from None
-        session: aiohttp.ClientSession = rest._create_pool_manager()
-        session.trace_configs.append(_no_redirects())
-        return session
+        # No limit: each replica has its own log stream. The environment is not trusted: a password
+        # in ~/.netrc is not meant for an API server, and options() names the proxy.
+        connector = aiohttp.TCPConnector(limit=0, ssl=trust)
+        return aiohttp.ClientSession(
+            connector=connector, read_bufsize=_BUFFER, trace_configs=[_no_redirects()]
+        )
 
-    @contextlib.contextmanager
-    def _files(self) -> Iterator[Configuration]:
-        """Provide the configuration with a temporary file for each certificate.
-
-        Python reads a client's certificate from files only. The files are removed right after
-        reading: a cleanup of /tmp could delete them later, and a key must not stay on disk.
-        """
-        if not self.pem:
-            yield self.configuration
-            return
-        configuration = copy.copy(self.configuration)
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # ours alone
-            for name, data in self.pem.items():
-                path = Path(folder, name)
-                path.write_bytes(data)
-                setattr(configuration, name, str(path))
-            yield configuration
+    def _trust(self) -> ssl.SSLContext:
+        """Return the TLS context, with the same rules as kubectl."""
+        authority = self.server.authority.decode("ascii", "replace").replace("\ufffd", "?")
+        found = ssl.create_default_context(cadata=authority or None)
+        # Python 3.13 requires extensions that the CA certificates of many clusters lack, and older
+        # versions do not trust an intermediate authority alone; Go does not require either.
+        found.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        found.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not self.server.verified:
+            found.check_hostname = False
+            found.verify_mode = ssl.CERT_NONE
+        if self.certified:
+            # Python reads a client's certificate from files only. They are removed right after
+            # reading: a key must not stay on disk.
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # ours alone
+                certificate, key = Path(folder, "certificate"), Path(folder, "key")
+                certificate.write_bytes(self.identity.certificate)
+                key.write_bytes(self.identity.key)
+                # With an empty password: OpenSSL would ask for one in the terminal.
+                found.load_cert_chain(certificate, key, password="")
+        return found
 
 
 def _no_redirects() -> aiohttp.TraceConfig:
@@ -150,10 +158,7 @@ async def load(context: str = "") -> Access:
         ClusterFault: There are no credentials, or they cannot be read; the message names the file.
     """
     if files := kubeconfig.files():
-        configuration = _configuration()
-        found = await kubeconfig.apply(files, context, configuration)
-        source = f"context {found.name}"
-        return Access(configuration, found.namespace, source, found.name, found.pem, found.due)
+        return await _of_files(files, context)
     if _in_cluster():
         if context:
             raise ClusterFault(
@@ -173,33 +178,51 @@ async def load(context: str = "") -> Access:
     )
 
 
-def _configuration() -> Configuration:
-    from kubernetes.aio.client.configuration import Configuration
-
-    made = Configuration()
-    made.connection_pool_maxsize = 0  # no limit: each replica has its own log stream
-    # Python 3.13 requires extensions that the CA certificates of many clusters lack; kubectl does
-    # not require them.
-    made.disable_strict_ssl_verification = True
-    return made
+async def _of_files(files: list[Path], context: str) -> Access:
+    """Return access by a context of kubeconfig files."""
+    shown = os.pathsep.join(map(str, files))
+    try:
+        chosen = kubeconfig.read(files, context)
+        there = server.of_cluster(chosen.cluster)
+        who = await identity.of_user(
+            chosen.user, server.for_plugin(there, chosen.cluster), encrypted=there.encrypted
+        )
+    except ClusterFault:
+        raise
+    except Exception as error:  # a broken file can cause any exception
+        _log.debug("the kubeconfig %s cannot be used", shown, exc_info=True)
+        view = f"`kubectl config view{f' --context={context}' if context else ''}`"
+        raise ClusterFault(
+            f"the kubeconfig {shown} cannot be used: {_first_line(error)}.",
+            f"{view} shows its contents.",
+        ) from None
+    return Access(there, who, chosen.namespace, f"context {chosen.name}", chosen.name)
 
 
 def _of_account() -> Access:
-    """Return access by the pod's service account; the library rereads its token every minute."""
-    from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-
-    configuration = _configuration()
-    loader: Any = InClusterConfigLoader(  # type: ignore[no-untyped-call]
-        token_filename=str(_ACCOUNT / "token"), cert_filename=str(_ACCOUNT / "ca.crt")
-    )
+    """Return access by the pod's service account, whose token is read again for each request."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    token = _ACCOUNT / "token"
     try:
-        loader.load_and_set(configuration)
-    except Exception as error:  # a ConfigException, or an error of an unreadable file
+        there = Server(
+            f"https://{f'[{host}]' if ':' in host else host}:{int(port)}",
+            (_ACCOUNT / "ca.crt").read_bytes(),
+        )
+        who = Identity(identity.bearer(token.read_text()), token)
+    except (OSError, ValueError) as error:
         _log.debug("the service account cannot be used", exc_info=True)
         raise ClusterFault(
-            f"the pod's service account cannot be used: {kubeconfig.first_line(error)}",
+            f"the pod's service account cannot be used: {_first_line(error)}.",
             "Is its token mounted? Set KUBECONFIG to use another identity.",
         ) from None
     namespace = _ACCOUNT / "namespace"
     own = namespace.read_text().strip() if kubeconfig.is_file(namespace) else ""
-    return Access(configuration, own, "service account", "")
+    return Access(there, who, own, "service account", "")
+
+
+def _first_line(error: Exception) -> str:
+    """Return a message up to its first quotation, which may be a token."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    first = (str(error).strip().splitlines() or [""])[0]
+    return mask(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__

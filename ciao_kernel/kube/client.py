@@ -1,7 +1,6 @@
 """Requests to the API server: dicts in, dicts out, with retries after temporary errors.
 
-This layer uses the configuration and connections of the package ``kubernetes``, and has no notion
-of a job. The package's typed API is not used: its import takes seconds.
+This layer has no notion of a job.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.connections import Connections
 from ciao_kernel.kube.responses import Object as Object
 from ciao_kernel.kube.responses import refused as refused
+from ciao_kernel.kube.server_clock import ServerClock
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,6 +43,9 @@ class Client:
         access: Server address and credentials.
         patience: Seconds of retries if the server does not answer.
         reload: Reloads the credentials; tests pass their own function.
+
+    Attributes:
+        clock: The server's clock, by which the times in all objects and logs are.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Client:
     ) -> None:
         self.connections = Connections(access, reload, self.forget)
         self.patience = patience
+        self.clock = ServerClock()
         self.retry_reason = ""
         """Reason of the last retry; a caller that waits long can show it to the user."""
         self._known: dict[str, tuple[float, Object]] = {}
@@ -160,7 +164,7 @@ class Client:
         except Refused as error:
             if not lost or dry_run or error.code not in (403, 409):
                 raise
-            there = await self._ours(f"{path}/{body['metadata']['name']}", body)
+            there = await self._created_before(f"{path}/{body['metadata']['name']}", body)
             if there is None:
                 raise
             found = there
@@ -170,15 +174,15 @@ class Client:
             )
         return found
 
-    async def _ours(self, path: str, body: Object) -> Object | None:
+    async def _created_before(self, path: str, body: Object) -> Object | None:
         """Return the object if it has our annotations; None if it differs or cannot be read."""
-        ours = body["metadata"].get("annotations", {})
+        annotations = body["metadata"].get("annotations", {})
         try:
-            found = await self.get(path) if ours else {}
+            found = await self.get(path) if annotations else {}
         except (Refused, ClusterFault):
             return None
-        theirs = responses.part(responses.part(found, "metadata"), "annotations")
-        return found if ours and ours.items() <= theirs.items() else None
+        found_annotations = responses.part(responses.part(found, "metadata"), "annotations")
+        return found if annotations and annotations.items() <= found_annotations.items() else None
 
     async def post(self, path: str, body: Object) -> Object:
         """POST a body that creates no object, such as a review."""
@@ -242,7 +246,7 @@ class Client:
                         raise refusal
                     if answer.status != 429:
                         uncertain()  # a gateway may answer 504 although the request was done
-                    again = responses.retry_after(answer)
+                    again = responses.pause(answer)
                     fault: Exception = refusal
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 if responses.is_certificate_rejected(error, shown) and not renewed:
@@ -279,12 +283,13 @@ class Client:
             ClusterFault: The certificates or an address cannot be used.
         """
         pool = await self.connections.pool()
-        headers = {"Accept": "application/json", **await self.access.headers()}
+        headers = self.access.headers()
+        headers["Accept"] = "application/json"
         if body is not None:
             headers["Content-Type"] = kind
-        asked = pool.request(
+        exchange = pool.request(
             method,
-            self.access.configuration.host + path,
+            self.access.server.address + path,
             params=query,
             data=None if body is None else json.dumps(body),
             headers=headers,
@@ -292,10 +297,11 @@ class Client:
             allow_redirects=False,  # only a proxy with a login page redirects, no API server does
             **self.access.options(),
         )
-        began, shown = time.monotonic(), f"{path}?{urlencode(query)}" if query else path
+        began, sent = time.monotonic(), time.time()
+        shown = f"{path}?{urlencode(query)}" if query else path
         async with contextlib.AsyncExitStack() as stack:
             try:
-                answer = await stack.enter_async_context(asked)
+                answer = await stack.enter_async_context(exchange)
             except Exception as error:
                 seconds = time.monotonic() - began
                 _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
@@ -305,6 +311,7 @@ class Client:
                 raise
             seconds = time.monotonic() - began
             _log.debug("%s %s: %d in %.3f s", method, shown, answer.status, seconds)
+            self.clock.note(answer.headers.get("Date", ""), sent)
             yield answer
 
     async def renew(self, refused_one: Access | None = None) -> None:

@@ -127,7 +127,7 @@ class Connections:
         may still work for a while; a later refusal is reported.
         """
         shown = self.access
-        if shown is not self._tried and time.time() >= shown.due:
+        if shown is not self._tried and time.time() >= shown.identity.due:
             self._tried = shown
             with log.ignored(_log, _RENEWAL, ClusterFault):
                 await self.renew(shown)

@@ -29,6 +29,10 @@ _V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _PIECE = 1 << 15
 """Largest message in bytes: the server does not accept long messages."""
 _CONNECT = 10.0
+_PING, _UNANSWERED = 10.0, 6
+"""Seconds between two pings, and the number of them without an answer after which the connection
+counts as dead. Load balancers end connections without data, usually after a minute; kubectl also
+waits a minute for an answer."""
 _LAST_WORDS = 5.0
 """Seconds for the server to close the connection after it has sent the command's status."""
 
@@ -74,8 +78,10 @@ async def execute(
                 raise _cut(
                     f"{client.access.source} does not answer: {responses.why(error)}"
                 ) from None
-            async with channel:
+            try:
                 return await _Run(channel, streams).run()
+            finally:
+                await channel.close()
     raise AssertionError("the second round returns or raises")
 
 
@@ -84,17 +90,16 @@ async def _open(
 ) -> aiohttp.ClientWebSocketResponse:
     async with asyncio.timeout(_CONNECT):
         channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
-            client.access.configuration.host + path,
+            client.access.server.address + path,
             params=query,
-            headers=await client.access.headers(),
+            headers=client.access.headers(),
             protocols=(_V5, _V4),
             max_msg_size=0,
-            # A server that waits for the command to read does not answer pings; TCP keepalive
-            # checks the connection instead.
-            heartbeat=None,
+            autoping=False,  # _Run answers pings, and sends its own
             **client.access.options(),
         )
     _log.debug("websocket %s is open", path)
+    # For the time in which pings cannot tell: while the command does not read its input.
     connection = channel.get_extra_info("socket")
     if connection is not None:
         for level, name, value in (
@@ -118,9 +123,14 @@ class _Run:
     def __init__(self, channel: aiohttp.ClientWebSocketResponse, streams: Streams) -> None:
         self._channel, self._streams = channel, streams
         self._status: dict[str, Any] | None = None
+        self._sent = self._taken = 0
+        """Messages that were sent, and those that the server has passed on to the command."""
+        self._unanswered = 0
+        """Pings since the last message from the server."""
 
     async def run(self) -> int:
-        senders = [asyncio.ensure_future(work) for work in (self._input(), self._sizes())]
+        works = (self._input(), self._sizes(), self._pings())
+        senders = [asyncio.ensure_future(work) for work in works]
         receiving = asyncio.ensure_future(self._receive())
         try:
             # If a sender fails, the command ends: it would wait for its input forever.
@@ -153,8 +163,15 @@ class _Run:
                     if not limit.expired():
                         raise
                     return
+            self._unanswered = 0
             if message.type is aiohttp.WSMsgType.BINARY:
                 self._take(message.data)
+            elif message.type is aiohttp.WSMsgType.PING:
+                with contextlib.suppress(ConnectionError):  # the next message is its end
+                    await self._channel.pong(message.data)
+            elif message.type is aiohttp.WSMsgType.PONG:
+                if message.data.isdigit():
+                    self._taken = int(message.data)
             elif message.type is not aiohttp.WSMsgType.TEXT:
                 return  # closed, in order or not: the status shows which
 
@@ -185,6 +202,25 @@ class _Run:
                 "Put the input into the command, or type it in a terminal: -i -t.",
             )
 
+    async def _pings(self) -> None:
+        """Keep the connection in use, and end when it is dead.
+
+        The server reads messages in order, and may have to wait until the command reads its input:
+        it then answers no pings. The number in each ping, which its answer repeats, shows whether
+        the server could be waiting in this way.
+
+        Raises:
+            ClusterFault: The connection is dead.
+        """
+        while True:
+            await asyncio.sleep(_PING)
+            if self._unanswered >= _UNANSWERED and self._taken == self._sent:
+                seconds = _PING * _UNANSWERED
+                raise _cut(f"the server has not answered for {seconds:.0f} s")
+            self._unanswered += 1
+            with contextlib.suppress(ConnectionError):  # the receiver reports it
+                await self._channel.ping(str(self._sent).encode())
+
     async def _sizes(self) -> None:
         if self._streams.sizes is None:
             return
@@ -192,6 +228,7 @@ class _Run:
             await self._send(_SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def _send(self, kind: int, data: bytes) -> None:
+        self._sent += 1
         with contextlib.suppress(ConnectionError):  # the command ended, or the receiver reports it
             await self._channel.send_bytes(bytes([kind]) + data)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault
+from ciao_kernel.kube.server_clock import SKEW
 from ciao_kernel.redaction import mask
 
 _log = logging.getLogger(__name__)
@@ -37,13 +38,7 @@ _SHOWN = 300
 _SECRET = re.compile(
     r"eyJ[\w.-]+|(?i:(?<=token)|(?<=secret)|(?<=password))['\"]?[=:]\s*\S+|[\w+=-]{40,}"
 )
-_CLUSTER = (
-    "server",
-    "tls-server-name",
-    "insecure-skip-tls-verify",
-    "certificate-authority-data",
-    "proxy-url",
-)
+_MODES = ("Never", "IfAvailable", "Always")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +63,31 @@ async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Pat
 
     Args:
         config: The ``exec`` entry of a user in a kubeconfig.
-        cluster: The cluster to sign in to.
+        cluster: The server to sign in to, as ``spec.cluster`` of an ExecCredential.
         folder: Folder of the kubeconfig: a command with a slash is relative to it.
 
     Raises:
-        ClusterFault: The plug-in returned no usable credentials; the message has the reason.
+        ClusterFault: The plug-in needs a terminal or returned no usable credentials; the message
+            has the reason.
+        ValueError: The entry cannot be used.
     """
     command = str(config.get("command") or "")
     if "/" in command:
         command = str(folder / command)
+    mode = str(config.get("interactiveMode") or _MODES[0])
+    if mode not in _MODES:
+        raise ValueError(f"its interactiveMode {mode} is none of {', '.join(_MODES)}")
+    if mode == "Always":
+        raise ClusterFault(
+            f"the sign-in program {command} of the kubeconfig needs a terminal "
+            "(interactiveMode: Always), and a kernel has none.",
+            "Set `interactiveMode: IfAvailable` if it also works without questions, or use "
+            "another way to sign in.",
+        )
     version = str(config.get("apiVersion") or "")
     spec: dict[str, Any] = {"interactive": False}
-    if config.get("provideClusterInfo"):
-        spec["cluster"] = {key: cluster[key] for key in _CLUSTER if key in cluster}
+    if config.get("provideClusterInfo") is True:
+        spec["cluster"] = cluster
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     named = {str(one["name"]): str(one["value"]) for one in config.get("env") or ()}
     environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
@@ -193,8 +200,12 @@ def _read(output: bytes, command: str, version: str) -> Credential:
     ends, until = status.get("expirationTimestamp"), math.inf
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         until = datetime.fromisoformat(ends or "").astimezone(UTC).timestamp()
-    if until <= time.time():
+    now = time.time()
+    if until <= now - SKEW:
         raise _failed(command, f"its credentials expired at {ends}")
+    if until <= now:  # or this machine's clock is ahead: the server decides, as for kubectl
+        _log.warning("the credentials of %s expired at %s by this machine's clock", command, ends)
+        until = math.inf
     return Credential(token, certificate, key, until)
 
 

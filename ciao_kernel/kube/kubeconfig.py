@@ -1,57 +1,69 @@
-"""Kubeconfig files, read as kubectl reads them.
-
-Only parts of the client library's reader are used. As a whole, it continues without credentials
-if a plug-in fails, and the last of several files wins.
-"""
+"""Kubeconfig files, read and merged as kubectl does it (client-go, tools/clientcmd/loader.go)."""
 
 from __future__ import annotations
 
 import base64
 import difflib
-import logging
 import os
-import re
-import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import exec_plugin
-from ciao_kernel.redaction import mask
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client.configuration import Configuration
-
-_log = logging.getLogger(__name__)
 
 _LISTS = ("clusters", "contexts", "users")
-_PROVIDERS = ("oidc", "gcp")
 _NOTHING = ("", os.devnull)
-_AHEAD = 60.0
-"""Seconds before the expiry of a plug-in's credentials at which the plug-in runs again."""
-_PEM = (
-    ("_cluster", "certificate-authority", "ssl_ca_cert"),
-    ("_user", "client-certificate", "cert_file"),
-    ("_user", "client-key", "key_file"),
-)
-"""Certificates and keys: the loader's node, the entry in it, and the configuration's field."""
 
 
-class Context(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A cluster or a user of a kubeconfig.
+
+    Args:
+        values: Its contents.
+        folder: Folder of the file that contains it: relative paths start there.
+    """
+
+    values: Mapping[str, Any] = field(repr=False)
+    folder: Path
+
+    def text(self, name: str) -> str:
+        """Return a value as text; "" if it is missing."""
+        return str(self.values.get(name) or "")
+
+    def path(self, name: str) -> Path | None:
+        """Return a file that a value names; None if it is missing."""
+        return self.folder / text if (text := self.text(name)) else None
+
+    def content(self, name: str) -> bytes:
+        """Return a certificate or a key: the data in ``NAME-data``, else the contents of a file.
+
+        Raises:
+            ValueError: The data is not base64.
+            OSError: The file cannot be read.
+        """
+        if data := self.text(f"{name}-data"):
+            return base64.standard_b64decode(data)
+        path = self.path(name)
+        return path.read_bytes() if path else b""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
     """A context.
 
     Args:
         name: Name of the context.
         namespace: Namespace of the context, or "".
-        pem: Certificates and keys that are in no file, by the configuration's field for the file.
-        due: Time to read it again (seconds since the epoch), before its credentials expire.
+        cluster: Its cluster.
+        user: Its user; without values if it names none.
     """
 
     name: str
     namespace: str
-    pem: Mapping[str, bytes]
-    due: float
+    cluster: Entry
+    user: Entry
 
 
 def files(environment: Mapping[str, str] | None = None) -> list[Path]:
@@ -77,50 +89,46 @@ def is_file(path: Path) -> bool:
         return False
 
 
-async def apply(paths: list[Path], context: str, configuration: Configuration) -> Context:
-    """Apply a context to the client library's configuration.
+def read(paths: list[Path], context: str) -> Context:
+    """Return a context of kubeconfig files.
 
     Args:
-        paths: The kubeconfig files.
+        paths: The files. The first one with a cluster, user or context of a name wins.
         context: Name of the context; "" means the current one.
-        configuration: Receives server, token, and the certificates that are files.
 
     Raises:
-        ClusterFault: A file or its contents cannot be used; the message names the files.
+        ClusterFault: A file cannot be read, or there is no such context.
+        Exception: A file has an unexpected structure.
     """
-    shown = os.pathsep.join(map(str, paths))
     contents = [(path, _read(path)) for path in paths]
-    # As in kubectl, the first file with a value wins.
     current = next((text for _, one in contents if (text := one.get("current-context"))), "")
     name = context or str(current)
-    try:
-        known = [str(one["name"]) for _, content in contents for one in content["contexts"]]
-        if name not in known:
-            raise _no_context(name, known, shown)
-        loader = _loader(contents, name)
-        answer = await _sign_in(loader) if "exec" in loader._user else exec_plugin.Credential()
-        pem = _taken(loader)
-        if answer.certificate:
-            loader.cert_file = loader.key_file = None  # otherwise the user's files would be read
-            pem |= {"cert_file": answer.certificate.encode(), "key_file": answer.key.encode()}
-        _forget_files()
-        await loader.load_and_set(configuration)
-        proxy = str(configuration.proxy or "")
-        if proxy.partition("://")[0] not in ("", "http", "https"):
-            raise ValueError("its proxy-url is neither http:// nor https://")
-        namespace = loader.current_context["context"].get("namespace") or ""
-    except ClusterFault:
-        raise
-    except Exception as error:  # a broken file can cause any exception in the library
-        _log.debug("the context %s cannot be used", name, exc_info=True)
-        raise ClusterFault(
-            f"the kubeconfig {shown} cannot be used: {first_line(error)}",
-            f"`kubectl config view --context={name}` shows its contents.",
-        ) from None
-    now = time.time()
-    # Credentials that live for less than two minutes are used for half their lifetime.
-    due = answer.until - min(_AHEAD, (answer.until - now) / 2)
-    return Context(name, str(namespace), pem, due)
+    contexts, clusters, users = (
+        _merged(contents, part, part.removesuffix("s"))
+        for part in ("contexts", "clusters", "users")
+    )
+    if name not in contexts:
+        raise _no_context(name, list(contexts), os.pathsep.join(map(str, paths)))
+    chosen = contexts[name]
+    cluster, user = chosen.text("cluster"), chosen.text("user")
+    if cluster not in clusters:
+        raise ValueError(f"it has no cluster {cluster}, which the context {name} names")
+    if user and user not in users:
+        raise ValueError(f"it has no user {user}, which the context {name} names")
+    # A context without a user is that of a server like `kubectl proxy`, which adds credentials.
+    nobody = Entry({}, chosen.folder)
+    who = users[user] if user else nobody
+    return Context(name, chosen.text("namespace"), clusters[cluster], who)
+
+
+def _merged(contents: list[tuple[Path, dict[str, Any]]], part: str, inner: str) -> dict[str, Entry]:
+    """Return the entries of one list of all files, by name."""
+    found: dict[str, Entry] = {}
+    for path, content in contents:
+        for one in content[part]:
+            entry = Entry(one.get(inner) or {}, path.absolute().parent)
+            found.setdefault(str(one["name"]), entry)
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -154,82 +162,3 @@ def _no_context(name: str, known: list[str], shown: str) -> ClusterFault:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean {near[0]}?" if near else "Name another one: %context=…."
     return ClusterFault(f"there is no context {name}: the kubeconfig {shown} {among}.", hint)
-
-
-def _loader(contents: list[tuple[Path, dict[str, Any]]], context: str) -> Any:
-    """Return the library's loader for the user and the cluster of a context."""
-    from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
-
-    merged: dict[str, Any] = {"current-context": context}
-    for name in _LISTS:
-        found: dict[str, Any] = {}
-        for path, content in contents:
-            for one in content[name]:
-                # With the path of its file: certificates may be named relative to it.
-                node = ConfigNode(name, one, str(path.absolute()))  # type: ignore[no-untyped-call]
-                found.setdefault(str(one["name"]), node)
-        merged[name] = list(found.values())
-    node = ConfigNode("kubeconfig", merged)  # type: ignore[no-untyped-call]
-    loader: Any = KubeConfigLoader(  # type: ignore[no-untyped-call]
-        node, active_context=context, config_base_path=None
-    )
-    user = loader.current_context["context"].get("user")
-    if loader._user is None:
-        if user:
-            raise ValueError(f"it has no user {user}, which the context {context} names")
-        # A server like `kubectl proxy`, which adds the credentials itself.
-        loader._user = ConfigNode("user", {}, loader._cluster.path)  # type: ignore[no-untyped-call]
-    provider = loader.provider
-    if provider and provider not in _PROVIDERS:
-        raise ValueError(f"the auth-provider {provider} is no longer supported; use a plug-in")
-    return loader
-
-
-def _taken(loader: Any) -> dict[str, bytes]:
-    """Remove inline certificates from a loader and return them.
-
-    The loader would write them to files that stay.
-    """
-    from kubernetes.aio.config.kube_config import ConfigNode
-
-    found: dict[str, bytes] = {}
-    for part, name, goal in _PEM:
-        node = getattr(loader, part)
-        if f"{name}-data" in node:
-            data = base64.standard_b64decode(node.value[f"{name}-data"] or "")
-            # Data takes precedence over a file, even if the data is empty.
-            rest = {k: v for k, v in node.value.items() if k not in (name, f"{name}-data")}
-            setattr(loader, part, ConfigNode(node.name, rest, node.path))  # type: ignore[no-untyped-call]
-            if data:
-                found[goal] = data
-    return found
-
-
-def _forget_files() -> None:
-    """Remove deleted files from the library's cache, which finds them by their contents."""
-    from kubernetes.aio.config import kube_config
-
-    known: dict[str, str] = getattr(kube_config, "_temp_files", {})
-    for content in [key for key, path in known.items() if not Path(path).exists()]:
-        del known[content]
-
-
-async def _sign_in(loader: Any) -> exec_plugin.Credential:
-    """Run the user's plug-in, and pass its token to the loader."""
-    answer = await exec_plugin.run(
-        loader._user.value["exec"], loader._cluster.value, Path(loader._user.path).parent
-    )
-    if answer.token:
-        loader.token = f"Bearer {answer.token}"
-
-    async def done() -> bool:
-        return True
-
-    loader.load_from_exec_plugin = done
-    return answer
-
-
-def first_line(error: Exception) -> str:
-    """Return the library's message up to its first quotation, which may be a token."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    return mask(re.split(r"[{\[]", first)[0]).strip().rstrip(".") or type(error).__name__

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _CONNECT = 5.0
 _UNCLEAR = 1.0
 # Seconds for which lines are held back that may already be delivered; see Replay.holding.
+_SILENCE = 0.05
+# Seconds without data after which the rest of an ended container's log is read by another request.
 _BACKLOG = 1 << 16
 # A read of this many bytes means that more data is waiting.
 
@@ -32,6 +34,7 @@ class End(enum.Enum):
     AWAY = enum.auto()  # the API server was not reached
     CUT = enum.auto()  # no answer, or an incomplete one
     QUIET = enum.auto()  # no data for so long that the connection may be dead
+    ASIDE = enum.auto()  # by :meth:`LogRequest.step_aside`
     MISMATCH = enum.auto()  # the answer does not continue the delivered lines
     NOTHING = enum.auto()  # 204, 400: no log, or not yet
     GONE = enum.auto()  # 404: the pod does not exist
@@ -80,6 +83,21 @@ class LogRequest:
         self.refusal: Refused | None = None
         self.has_new_lines = False
         self.shown: Access | None = None
+        self._steps_aside = False
+        self._limit: asyncio.Timeout | None = None
+        """The limit of the current read."""
+
+    def step_aside(self) -> None:
+        """End the request as soon as no data comes for a moment: its container has ended.
+
+        A request that does not follow returns the rest at once. The kubelet ends an answer that
+        follows up to a second after the container: it then looks whether the container runs
+        (Kubernetes, pkg/kubelet/kuberuntime/logs/logs.go, ``logForceCheckPeriod``).
+        """
+        self._steps_aside = True
+        if self._limit is not None:
+            with suppress(RuntimeError):  # it expires just now
+                self._limit.reschedule(asyncio.get_running_loop().time() + _SILENCE)
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Send the request and yield new lines as they come; sets ``end`` instead of raising."""
@@ -89,13 +107,14 @@ class LogRequest:
             total=None, sock_connect=_CONNECT, sock_read=self._read_timeout
         )
         answered = False
+        sent = self._client.access
         try:
             async with self._client.request(
                 "GET", self._path, self._query, timeout=timeout
             ) as answer:
                 if answer.status != 200:
                     if answer.status == 401:
-                        self.shown = self._client.access
+                        self.shown = sent  # another stream may have renewed it meanwhile
                     self.end = _ENDS.get(answer.status, End.UNWELL)
                     text = await answer.text(encoding="utf-8", errors="replace")
                     self.refusal = refused(answer.status, text, self._path)
@@ -107,6 +126,8 @@ class LogRequest:
                             self.has_new_lines = True
                             yield piece
             self.end = End.WORDS if self.replay.broken else End.CLEAN
+        except _SteppedAside:
+            self.end = End.ASIDE
         except Mismatch:
             self.end = End.MISMATCH
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ClusterFault):
@@ -129,20 +150,31 @@ class LogRequest:
             elif not until:
                 until = time.monotonic() + _UNCLEAR
             left = max(0.0, until - time.monotonic()) if until else None
+            if self._steps_aside:
+                left = _SILENCE
             try:
                 async with asyncio.timeout(left) as limit:
+                    self._limit = limit
                     data = await answer.content.readany()
             except TimeoutError:
                 if not limit.expired():
                     raise
+                if self._steps_aside:
+                    raise _SteppedAside from None
                 yield replay.release()
                 continue
+            finally:
+                self._limit = None
             if not data:
                 yield replay.end()
                 return
             yield replay.feed(data)
             if self._pause and len(data) < _BACKLOG:
                 await _rest(answer, self._pause)
+
+
+class _SteppedAside(Exception):
+    """The container has ended, and another request shall return the rest of its log."""
 
 
 async def _rest(answer: aiohttp.ClientResponse, seconds: float) -> None:

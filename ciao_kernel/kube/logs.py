@@ -29,11 +29,12 @@ __all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _LOOK = 5.0
+_LONG_LOOK = 60.0
 # Seconds to wait for a status that confirms an end. Short if there were new lines: the log may
 # continue, and the node keeps only one file of it.
 _SOON, _LATE = 0.5, 3.0
 # Normal for a running container: it may write nothing.
-_SILENT = (End.CUT, End.QUIET)
+_SILENT = (End.CUT, End.QUIET, End.ASIDE)
 # Answers after a container was removed with its log; they do not cancel an earlier end.
 _LOG_IS_GONE = (End.GONE, End.NOTHING, End.WORDS)
 
@@ -63,6 +64,8 @@ class _Instance:
     """The last answer, if it ended in order and no later answer contradicts it."""
     patience: RetryLimits = field(default_factory=RetryLimits)
     wait: float = _FIRST_WAIT
+    renewed: bool = False
+    """The credentials were renewed since the last new line."""
 
 
 class ContainerLog:
@@ -170,13 +173,19 @@ class ContainerLog:
         previous = now.id != one.id
         ended = previous or now.ended
         mode = one.mode
-        request = self._request(one, previous, follow=not ended and mode is not Mode.SEARCH)
-        async with aclosing(request.read()) as pieces:
-            async for piece in pieces:
-                yield piece
+        follow = not ended and mode is not Mode.SEARCH
+        request = self._request(one, previous, follow=follow)
+        watching = asyncio.ensure_future(self._hurry(request)) if follow else None
+        try:
+            async with aclosing(request.read()) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            if watching is not None:
+                watching.cancel()
         end, replay = request.end, request.replay
         if request.has_new_lines:
-            one.wait = _FIRST_WAIT
+            one.wait, one.renewed = _FIRST_WAIT, False
             one.patience.reset()
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
@@ -200,11 +209,24 @@ class ContainerLog:
                 one.mode = Mode.RESTART
             else:
                 one.mode = Mode.SEARCH
-        elif end is not End.QUIET:
-            if request.refusal and request.refusal.code == 401:
+        elif end not in (End.QUIET, End.ASIDE):
+            if request.refusal and request.refusal.code == 401 and not one.renewed:
+                one.renewed = True  # once: the credentials may be right, and the node's own wrong
                 with suppress(ClusterFault):  # ignored here; the pod's watch gives up in time
                     await self._client.renew(request.shown)
             await self._wait(one)
+
+    async def _hurry(self, request: LogRequest) -> None:
+        """Let a request that follows step aside when its container has ended for good.
+
+        Not if the pod is being deleted: its log may be gone before another request, but the node
+        still reads it for this one.
+        """
+        while (pod := self._pod()) and not pod["metadata"].get("deletionTimestamp"):
+            if over(pod, self._container):
+                request.step_aside()
+                return
+            await self._view.changed(within=_LONG_LOOK)
 
     def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
         """Return whether the log has been unavailable for too long.
@@ -216,10 +238,12 @@ class ContainerLog:
         if end is End.AWAY or self._away() or (end in _SILENT and not ended):
             one.patience.reset()
             return False
-        if not one.patience.over(end) or (refusal and refusal.code == 401):
+        if not one.patience.over(end):
             return False
-        if end is End.DENIED and refusal:
+        if end is End.DENIED and refusal and refusal.code != 401:
             raise refusal
+        # The pod's watch is accepted, so this 401 is the node's own: the API server passes it on
+        # (an expired client certificate, github.com/kubernetes/kubernetes/issues/63128).
         return ended
 
     def _request(self, one: _Instance, previous: bool, follow: bool) -> LogRequest:

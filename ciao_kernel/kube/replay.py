@@ -71,9 +71,9 @@ class Replay:
         self._bytes_to_skip = progress.sent
         oldest = progress.since.encode()[:19]
         self._left = sum(n for second, n in progress.seconds.items() if second >= oldest)
-        self._limit = (
-            timestamps.later(max(progress.last, progress.high), 2) if progress.last else b""
-        )
+        # No delivered line has a later stamp, so a line with one means that the file was rotated.
+        # The first such line tells: the program may write the next one an hour later.
+        self._limit = max(progress.last, progress.high)[: STAMP - 1] + b"\xff"
         self.partial_match = False
         self.words = b""
         self.broken = False
@@ -171,7 +171,7 @@ class Replay:
         if self._lost:
             found.append(Gap(_rotated(progress.last, first)))
             progress.before = replace(progress, before=None)
-            progress.first, progress.last, progress.high, progress.marks = b"", b"", b"", {}
+            progress.first, progress.last, progress.high, progress.line_hashes = b"", b"", b"", {}
             progress.open, progress.sent = b"", 0
             self._lost, self._bytes_to_skip = False, 0
         progress.first = progress.first or first[:HEAD]
@@ -238,8 +238,8 @@ class Replay:
 
     def _judge(self, lines: list[bytes]) -> list[Lines | Gap]:
         self._held += lines
-        marks = self.progress.marks
-        if any(hash(line[:HEAD]) in marks for line in lines):
+        hashes = self.progress.line_hashes
+        if any(hash(line[:HEAD]) in hashes for line in lines):
             held, self._held = self._held, []
             self.joined, self._search, self._seen, self._seconds = False, True, 0, {}
             lost = f"Lines before {timestamps.clock(held[0])} UTC are lost"

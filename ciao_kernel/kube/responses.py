@@ -12,8 +12,10 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel import retry_after
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.webhooks import silent_webhook
 from ciao_kernel.redaction import mask, origin
 
 if TYPE_CHECKING:
@@ -24,12 +26,15 @@ Object = dict[str, Any]
 
 _MOST = 256 * 1024 * 1024
 """Largest answer, in bytes, that is read as an object; ten thousand pods take less than half."""
+_LONGEST_PAUSE = 10.0
 _NAME_WAIT = 3.0
 """Seconds of retries if the host name cannot be resolved: the network may just be starting."""
 # Parts of the API server's answer while a webhook is not up yet; the operator's webhook is away
 # for some seconds after each start.
 _PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
 _PASSING = frozenset({429, 502, 503, 504})
+WEBHOOK_SILENT = "WebhookSilent"
+"""Our reason for a refusal because a webhook does not answer; the server gives none of its own."""
 _NO_SUCH_CERTIFICATE = re.compile(r"(?i)alert[ _](\w* ?certificate|unknown[ _]ca|access[ _]denied)")
 PROXY_HINT = "Is a proxy or a login page between here and the API server?"
 """Hint: the answer did not come from an API server."""
@@ -118,6 +123,8 @@ def refused(code: int, text: str | bytes, path: str) -> Refused:
             message, reason = str(status.get("message") or ""), str(status.get("reason") or "")
     if not message:
         message = f"{path}: {_words(data)}" if data.strip() else f"{path}: no reason given"
+    if code == 500 and (told := silent_webhook(message)):
+        return Refused(*told, code=code, reason=WEBHOOK_SILENT)
     hint = PROXY_HINT if 300 <= code < 400 or is_page(data) else ""
     return Refused(message, hint, code=code, reason=reason)
 
@@ -151,10 +158,19 @@ def _words(data: bytes) -> str:
     return repr(" ".join(text.split())[:200])
 
 
-def credentials_rejected(refusal: Refused, access: Access) -> Refused:
-    """Return the error if the server accepts neither the old nor the reloaded credentials."""
+def credentials_rejected(
+    refusal: Refused, access: Access, renewal: ClusterFault | None = None
+) -> Refused:
+    """Return the error if the server accepts neither the old nor the reloaded credentials.
+
+    Args:
+        refusal: The server's last refusal.
+        access: The refused credentials.
+        renewal: Why they could not be renewed, if that failed.
+    """
+    reason = renewal or refusal
     return Refused(
-        f"the cluster of {access.source} does not accept these credentials: {refusal.message}",
+        f"the cluster of {access.source} does not accept these credentials: {reason.message}",
         "Sign in to the cluster again, then run the cell again.",
         code=refusal.code,
         reason=refusal.reason,
@@ -167,6 +183,7 @@ def passes(error: Refused) -> bool:
         error.code in _PASSING
         # Two clients wrote at the same time, for example to a quota's count.
         or (error.reason == "Conflict" and not is_uid_conflict(error))
+        or error.reason == WEBHOOK_SILENT
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
 
@@ -176,10 +193,10 @@ def is_uid_conflict(error: Refused) -> bool:
     return error.code == 409 and "Precondition failed: UID" in error.message
 
 
-def retry_after(answer: aiohttp.ClientResponse) -> float | None:
+def pause(answer: aiohttp.ClientResponse) -> float | None:
     """Return the server's Retry-After in seconds, at most ten; None if it has none."""
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text), 10) if text.isascii() and text.isdigit() else None
+    pause = retry_after.seconds(answer.headers)
+    return None if pause is None else min(pause, _LONGEST_PAUSE)
 
 
 def is_certificate_rejected(error: Exception, access: Access) -> bool:
@@ -195,7 +212,7 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
     """Return the error for a missing answer, and for how many seconds to retry."""
     import aiohttp
 
-    place = f"the cluster of {access.source} ({mask(access.configuration.host)})"
+    place = f"the cluster of {access.source} ({mask(access.server.address)})"
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ClusterFault(

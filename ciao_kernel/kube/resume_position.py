@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ciao_kernel.kube import timestamps
 from ciao_kernel.kube.timestamps import HEAD, STAMP
 
-_MARKS = 1024
+_MAX_HASHES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ResumePosition:
         seconds: Number of lines that the server has for each second, up to ``last``.
         open: Head of a line longer than :data:`LONGEST` whose end has not come yet.
         sent: Number of delivered bytes of that line's text.
-        marks: Hashes of some delivered lines, to detect a file that is read twice.
+        line_hashes: Hashes of some delivered lines, to detect a file that is read twice.
         before: Position before an answer that was accepted as new without proof.
     """
 
@@ -55,7 +55,7 @@ class ResumePosition:
     seconds: dict[bytes, int] = field(default_factory=dict)
     open: bytes = b""
     sent: int = 0
-    marks: dict[int, None] = field(default_factory=dict)
+    line_hashes: dict[int, None] = field(default_factory=dict)
     before: ResumePosition | None = None
 
     @property
@@ -75,9 +75,9 @@ class ResumePosition:
         self.last, self.run, self.open, self.sent = head, run, b"", 0
         self.high = max(self.high, max(lines)[: STAMP - 1])
         for line in (lines[0], lines[-1]):
-            self.marks[hash(line[:HEAD])] = None
-        while len(self.marks) > _MARKS:
-            del self.marks[next(iter(self.marks))]
+            self.line_hashes[hash(line[:HEAD])] = None
+        while len(self.line_hashes) > _MAX_HASHES:
+            del self.line_hashes[next(iter(self.line_hashes))]
         if len(self.seconds) > 8:
             oldest = self.since.encode()[:19]
             for second in [one for one in self.seconds if one < oldest]:

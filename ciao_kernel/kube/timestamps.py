@@ -52,11 +52,6 @@ def second_before(line: bytes) -> str:
     return (_second(line) - timedelta(seconds=1)).strftime(_FORM) + "Z"
 
 
-def later(line: bytes, seconds: int) -> bytes:
-    """Return a line's stamp, moved by some seconds."""
-    return (_second(line) + timedelta(seconds=seconds)).strftime(_FORM).encode() + line[19:30]
-
-
 def apart(one: bytes, other: bytes) -> int:
     """Return the nanoseconds from the first line to the second."""
     between = (_second(other) - _second(one)) // timedelta(seconds=1)

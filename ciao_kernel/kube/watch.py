@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
+from ciao_kernel.kube.refused_credentials import RefusedCredentials
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class WatchedList:
         self._trim = trim
         self._version = ""
         self._touched: dict[str, Object] = {}
+        self._refusals = RefusedCredentials()
 
     def take(self) -> dict[str, Object]:
         """Return the latest state of all objects that changed since the last call, by uid.
@@ -82,7 +83,8 @@ class WatchedList:
         """Watch until cancelled.
 
         Raises:
-            Refused: The server refused, and a retry would not help.
+            Refused: The server refused, and a retry would not help. With code 401, it accepts
+                neither the credentials nor renewed ones.
         """
         import aiohttp
 
@@ -104,7 +106,11 @@ class WatchedList:
                     wait = min(_LONGEST_WAIT, wait * 2)
                     continue
                 if error.code == 401:
+                    if self._refusals.add():
+                        fault = self._refusals.fault
+                        raise responses.credentials_rejected(error, shown, fault) from None
                     await self._renew(error, shown)
+                    wait = max(wait, self._refusals.pause)
                 elif 400 <= error.code < 500 and error.code != 429:
                     # A server that has just started may not have loaded roles and kinds yet.
                     denied = denied or time.monotonic()
@@ -210,16 +216,22 @@ class WatchedList:
     async def _renew(self, error: Exception, refused: Access) -> None:
         """Reload the credentials. This may take a minute, so the fault is reported first."""
         self._away(error)
-        with log.ignored(_log, "renewing credentials", ClusterFault):  # there is a retry
+        self._refusals.fault = None
+        try:
             await self._client.renew(refused)
+        except ClusterFault as fault:  # there is a retry
+            _log.info("renewing credentials failed: %s", fault)
+            self._refusals.fault = fault
 
     def _away(self, error: Exception) -> None:
-        self.fault = responses.why(error)
+        signed_out = isinstance(error, Refused) and error.code == 401
+        self.fault = f"{'credentials refused: ' if signed_out else ''}{responses.why(error)}"
         if self.away_since is None:
             self.away_since = time.monotonic()
             self._changed.set()
 
     def _here(self) -> None:
+        self._refusals.reset()
         if self.away_since is not None:
             self.away_since, self.fault = None, ""
             self._changed.set()

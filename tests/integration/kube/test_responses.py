@@ -28,9 +28,11 @@ from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
+from ciao_kernel.kube.identity import Identity, bearer
 from ciao_kernel.kube.log_request import LogRequest
 from ciao_kernel.kube.replay import Replay
 from ciao_kernel.kube.resume_position import ResumePosition
+from ciao_kernel.kube.server import Server
 from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import JobManifest
@@ -55,16 +57,9 @@ async def serving(handler: Handler, **tls: Any) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def access(host: str, token: str = "", **more: Any) -> Access:
-    from kubernetes.aio.client.configuration import Configuration
-
-    configuration = Configuration(host=host)
-    configuration.connection_pool_maxsize = 0
-    if token:
-        configuration.api_key["BearerToken"] = f"Bearer {token}"
-    for name, value in more.items():
-        setattr(configuration, name, value)
-    return Access(configuration, "team", "context test", "test")
+def access(host: str, token: str = "", who: Identity | None = None, **server: Any) -> Access:
+    who = who or Identity(bearer(token))
+    return Access(Server(host, **server), who, "team", "context test", "test")
 
 
 @contextlib.asynccontextmanager
@@ -131,8 +126,14 @@ def test_what_passes_is_asked_again(first: Any) -> None:
     assert len(asked) == 3
 
 
-def test_a_server_says_how_long_it_wants_to_be_left_alone() -> None:
-    busy = (429, status(429, "TooManyRequests"), {"Retry-After": "1"})
+@pytest.mark.parametrize("said", ["1", "a date"])
+def test_a_server_says_how_long_it_wants_to_be_left_alone(said: str) -> None:
+    dated = {
+        "Date": "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Retry-After": "Sun, 06 Nov 1994 08:49:38 GMT",
+    }
+    headers = {"Retry-After": said} if said.isdigit() else dated
+    busy = (429, status(429, "TooManyRequests"), headers)
     handler, _ = answering(busy, (200, ITEM))
     began = time.monotonic()
     ask(handler, lambda c: c.get("/api/v1/x"), patience=60.0)
@@ -250,10 +251,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ("changes", "said"),
     [
         ({}, "is not trusted: self-signed certificate"),
-        ({"ca": True, "tls_server_name": "outer"}, "is not trusted: Hostname mismatch"),
+        ({"ca": True, "name": "outer"}, "is not trusted: Hostname mismatch"),
         ({"ca": True}, ""),
-        ({"ca": True, "tls_server_name": "inner"}, ""),
-        ({"verify_ssl": False}, ""),
+        ({"ca": True, "name": "inner"}, ""),
+        ({"verified": False}, ""),
         ({"plain": True}, "the TLS handshake with the cluster"),
     ],
     ids=["nobody's", "other name", "trusted", "tls-server-name", "insecure", "plain"],
@@ -265,7 +266,7 @@ def test_whom_to_trust(certificate: tuple[Path, Path], changes: dict[str, Any], 
     context.load_cert_chain(*certificate)
     plain = changes.pop("plain", False)
     if changes.pop("ca", False):
-        changes["ssl_ca_cert"] = str(certificate[0])
+        changes["authority"] = certificate[0].read_bytes()
 
     async def main() -> None:
         async with serving(handler, **({} if plain else {"ssl_context": context})) as host:
@@ -352,7 +353,7 @@ async def tried_again(found: Access, asked: list[str]) -> None:
 
 def kubeconfig(path: Path, **cluster: str) -> None:
     one = {"cluster": "c", "user": "u", "namespace": "team"}
-    cluster = {"server": "https://127.0.0.1:6443", **cluster}
+    cluster = {"server": "https://cluster.example.com:6443", **cluster}
     content = {
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": {"token": "t0ken"}}],
@@ -428,7 +429,7 @@ def test_a_proxys_password_is_in_no_message(
             assert all("Proxy-Authorization: Basic " in one for one in asked)
         fault = caught.value
         assert fault.message == (
-            f"the cluster of context test (https://127.0.0.1:6443) does not answer: "
+            f"the cluster of context test (https://cluster.example.com:6443) does not answer: "
             f"the proxy {said}."
         )
         assert fault.hint.startswith(hint)
@@ -485,11 +486,13 @@ def test_a_command_that_is_sent_to_a_login_page_shows_its_host_alone(there: str,
     assert len(asked) == 1
 
 
-def test_damaged_certificates_are_said(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
+DAMAGED = b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 
+
+@pytest.mark.parametrize("authority", [DAMAGED, b"no certificate", b"\xff", b"\n"])
+def test_damaged_certificates_are_said(authority: bytes) -> None:
     async def main() -> None:
-        found = access("https://127.0.0.1:1", ssl_ca_cert=str(tmp_path / "ca"))
+        found = access("https://127.0.0.1:1", authority=authority)
         async with Client(found, 3600) as made:
             with pytest.raises(ClusterFault, match="certificates of context test cannot be used"):
                 await made.get("/x")

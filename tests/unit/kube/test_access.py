@@ -7,7 +7,9 @@ import base64
 import json
 import math
 import os
+import ssl
 import stat
+import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -77,8 +79,7 @@ def load(context: str = "") -> access.Access:
 
 
 def token(found: access.Access) -> str:
-    settings = asyncio.run(found.configuration.auth_settings())
-    return str(settings["BearerToken"]["value"]).strip() if settings else ""
+    return found.headers().get("Authorization", "")
 
 
 def fault(context: str = "") -> str:
@@ -127,7 +128,7 @@ def test_of_several_files_the_first_that_says_something_wins(put: Any) -> None:
     third["contexts"].append({"name": "two", "context": {"cluster": "nowhere"}})
     put(third)
     assert load().context == "two"
-    assert load().configuration.host == "https://two.example.com:6443"
+    assert load().server.address == "https://two.example.com:6443"
     assert load("three").namespace == "ns-three"
     assert "has one, three, two" in fault("four")
 
@@ -177,7 +178,7 @@ def test_a_proxy_of_kubectl_needs_no_user(put: Any) -> None:
     made = content(server="http://127.0.0.1:8001")
     del made["contexts"][0]["context"]["user"]
     put(made)
-    assert load().configuration.host == "http://127.0.0.1:8001"
+    assert load().server.address == "http://127.0.0.1:8001"
     assert token(load()) == ""
 
 
@@ -189,35 +190,38 @@ def test_certificates_as_data_are_kept_in_no_file(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    user = {"client-certificate-data": b64("cert"), "client-key-data": b64("key")}
-    put(content({**user, "client-key": "/gone"}, **{"certificate-authority-data": b64(CA)}))
-    found = load()
-    assert found.pem == {"cert_file": b"cert", "key_file": b"key", "ssl_ca_cert": CA.encode()}
-    assert "key" not in repr(found)
-    with found._files() as configuration:
-        key = Path(configuration.key_file)
-        assert key.read_text() == "key"
+    read: list[bytes] = []
+
+    def reads(_: object, certificate: Path, key: Path, password: str) -> None:
         assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+        assert password == "", "OpenSSL would ask for it in the terminal"
+        read.extend((certificate.read_bytes(), key.read_bytes()))
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", reads)
+    user = {"client-certificate-data": b64("cert"), "client-key-data": b64("s3cret")}
+    put(content({**user, "client-key": "/gone"}))
+    found = load()
+    assert "s3cret" not in repr(found)
+    found._trust()
+    assert read == [b"cert", b"s3cret"]
     assert not list((tmp_path / "tmp").iterdir())
-    assert found.configuration.key_file is None
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked(put: Any, tmp_path: Path) -> None:
+    paths = (str(tmp_path / "key"), str(tmp_path / "crt"))
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=me")
+    subprocess.run(
+        [*command, "-passout", "pass:word", "-keyout", paths[0], "-out", paths[1]],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    put(content({"client-certificate": paths[1], "client-key": paths[0]}))
+    with pytest.raises(ClusterFault, match="certificates of context one cannot be used"):
+        load().connections()
 
 
 def test_data_that_is_no_data_is_said(put: Any) -> None:
     put(content({"client-certificate-data": "abc", "client-key-data": b64("key")}))
     assert "cannot be used: Incorrect padding" in fault()
-
-
-def test_a_file_that_the_library_has_lost_is_made_anew(
-    put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kubernetes.aio.config import kube_config
-
-    (tmp_path / "stays").touch()
-    files = {"a": str(tmp_path / "gone"), "b": str(tmp_path / "stays")}
-    monkeypatch.setattr(kube_config, "_temp_files", files)
-    put(content())
-    load()
-    assert list(files) == ["b"]
 
 
 def test_certificates_as_files_lie_relative_to_their_kubeconfig(put: Any, tmp_path: Path) -> None:
@@ -227,20 +231,45 @@ def test_certificates_as_files_lie_relative_to_their_kubeconfig(put: Any, tmp_pa
     (tmp_path / "sub" / "pki").mkdir()
     for path in ("sub/pki/me.crt", "me.key", "sub/ca.crt"):
         (tmp_path / path).write_text(path)
-    found = load("second").configuration
-    assert Path(found.cert_file).read_text() == "sub/pki/me.crt"
-    assert Path(found.key_file).read_text() == "me.key"
-    assert Path(found.ssl_ca_cert).read_text() == "sub/ca.crt"
+    found = load("second")
+    assert (found.identity.certificate, found.identity.key) == (b"sub/pki/me.crt", b"me.key")
+    assert found.server.authority == b"sub/ca.crt"
     (tmp_path / "me.key").unlink()
-    assert str(tmp_path / "me.key") in fault("second")
+    assert f"{tmp_path}/me.key: No such file or directory" in fault("second")
+
+
+def test_each_part_lies_relative_to_the_file_that_holds_it(put: Any, tmp_path: Path) -> None:
+    """The context, its cluster and its user may be in three files."""
+    user = {
+        "client-certificate": "me.crt", "client-key": "me.key", "tokenFile": "token",
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "bin/never-run"},
+    }  # fmt: skip
+    made = content(user, **{"certificate-authority": "ca.crt"})
+    put({name: made[name] for name in ("contexts", "current-context")}, "contexts/config")
+    put({"clusters": made["clusters"]}, "clusters/config")
+    put({"users": made["users"]}, "users/config")
+    for path in ("clusters/ca.crt", "users/me.crt", "users/me.key", "users/token"):
+        (tmp_path / path).write_text(path)
+    found = load()
+    assert found.server.authority == b"clusters/ca.crt"
+    assert (found.identity.certificate, found.identity.key) == (b"users/me.crt", b"users/me.key")
+    assert token(found) == "Bearer users/token"
+    (tmp_path / "users" / "bin").mkdir()
+    plugin(tmp_path / "users" / "bin" / "sign-in", answer(token=TOKEN))
+    put({"users": [{"name": "u-one", "user": exec_user("bin/sign-in")}]}, "users/config")
+    assert token(load()) == f"Bearer {TOKEN}"
 
 
 def test_a_token_in_a_file_is_read_again_each_time(put: Any, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     put(content({"tokenFile": "token"}))
-    assert token(load()) == "Bearer first"
+    found = load()
+    assert token(found) == "Bearer first"
     (tmp_path / "token").write_text("second\n")
-    assert token(load()) == "Bearer second"
+    assert token(found) == token(load()) == "Bearer second"
+    (tmp_path / "token").unlink()
+    assert token(found) == "Bearer first", "a file that is being replaced"
+    assert f"{tmp_path}/token: No such file" in fault()
 
 
 def test_name_and_password_and_tls_and_proxy(put: Any) -> None:
@@ -256,16 +285,20 @@ def test_name_and_password_and_tls_and_proxy(put: Any) -> None:
     )
     found = load()
     assert token(found) == "Basic " + b64("ada:pw")
-    assert found.configuration.verify_ssl is False
-    assert found.configuration.tls_server_name == "inner.example.com"
-    assert found.configuration.proxy == "http://proxy:3128"
+    assert found.server.verified is False
+    assert found.options() == {"server_hostname": "inner.example.com", "proxy": "http://proxy:3128"}
 
 
 def test_what_cannot_work_is_said(put: Any) -> None:
     put(content(**{"proxy-url": "socks5://proxy:1080"}))
     assert "proxy-url is neither http:// nor https://" in fault()
-    put({**content({"auth-provider": {"name": "azure"}}, name="old")})
-    assert "auth-provider azure" in fault("old")
+    for name in ("azure", "gcp"):
+        put({**content({"auth-provider": {"name": name}}, name=name)})
+        assert f"auth-provider {name} is no longer supported" in fault(name)
+    put(content(name="nowhere", server=""))
+    assert "its cluster has no server" in fault("nowhere")
+    put(content(name="half", **{"insecure-skip-tls-verify": "false"}))
+    assert load("half").server.verified, "only true itself turns the check off"
 
 
 # ---------------------------------------------------------------------------- plug-ins
@@ -309,8 +342,9 @@ def test_a_plugin_may_give_a_certificate(put: Any, tmp_path: Path) -> None:
     plugin(tmp_path / "p", answer(clientCertificateData="PEM", clientKeyData="KEY"))
     put(content(exec_user("./p"), **{"certificate-authority-data": b64(CA)}))
     found = load()
-    assert found.pem == {"cert_file": b"PEM", "key_file": b"KEY", "ssl_ca_cert": CA.encode()}
-    assert found.due == math.inf
+    assert (found.identity.certificate, found.identity.key) == (b"PEM", b"KEY")
+    assert found.server.authority == CA.encode()
+    assert found.identity.due == math.inf
 
 
 @pytest.mark.parametrize(("seconds", "ahead"), [(3600, 60), (40, 20)])
@@ -320,7 +354,19 @@ def test_what_a_plugin_gave_is_due_before_it_ends(
     ends = datetime.now(UTC) + timedelta(seconds=seconds)
     plugin(tmp_path / "p", answer(token=TOKEN, expirationTimestamp=ends.isoformat()))
     put(content(exec_user("./p")))
-    assert load().due == pytest.approx(ends.timestamp() - ahead, abs=15)
+    assert load().identity.due == pytest.approx(ends.timestamp() - ahead, abs=15)
+
+
+def test_credentials_that_seem_to_have_ended_are_the_servers_to_judge(
+    put: Any, tmp_path: Path
+) -> None:
+    """This machine's clock may be an hour ahead of the one that gave them."""
+    ends = (datetime.now(UTC) - timedelta(minutes=50)).isoformat()
+    plugin(tmp_path / "p", answer(token=TOKEN, expirationTimestamp=ends))
+    put(content(exec_user("./p")))
+    found = load()
+    assert token(found) == f"Bearer {TOKEN}"
+    assert found.identity.due == math.inf  # else each request would run the plug-in again
 
 
 LONG = "A1b2" * 20
@@ -388,18 +434,16 @@ def test_a_pod_uses_its_account_and_reads_a_new_token(account: Path) -> None:
     assert access.configured()
     found = load()
     assert (found.namespace, found.source) == ("team", "service account")
-    assert found.configuration.host == "https://10.0.0.1:443"
-    assert token(found) == "bearer first"
+    assert found.server.address == "https://10.0.0.1:443"
+    assert found.server.authority == CA.encode()
+    assert token(found) == "Bearer first"
     (account / "token").write_text("second\n")
-    # The library looks at the file again when a minute has passed; a 401 makes it at once.
-    hook = found.configuration.refresh_api_key_hook
-    loader = next(
-        c.cell_contents for c in hook.__closure__ if hasattr(c.cell_contents, "_token_filename")
-    )
-    loader.token_expires_at = datetime.now()
-    assert token(found) == "bearer second"
-    (account / "token").write_text("third\n")
-    assert token(load()) == "bearer third"
+    assert token(found) == "Bearer second"
+
+
+def test_a_pod_in_a_network_of_ipv6(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    assert load().server.address == "https://[fd00::1]:443"
 
 
 def test_a_stray_kubeconfig_variable_does_not_take_the_account_away(

@@ -17,6 +17,8 @@ from yarl import URL
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.server import Server
 
 
 def status(reason: str, message: str = "because") -> bytes:
@@ -119,9 +121,7 @@ def test_a_list_drops_what_is_no_object() -> None:
     ],
 )
 def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None:
-    from kubernetes.aio.client.configuration import Configuration
-
-    access = Access(Configuration(host="https://there"), "", "context one", "one")
+    access = Access(Server("https://there"), Identity(), "", "context one", "one")
     fault, seconds = responses.away(error, access)
     assert said in fault.message
     assert "the cluster of context one (https://there)" in fault.message
@@ -129,6 +129,8 @@ def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None
     assert (seconds > 60) is patient
 
 
+# aiohttp before 3.11 has none of its own.
+DNS_ERROR = getattr(aiohttp, "ClientConnectorDNSError", aiohttp.ClientConnectorError)
 PROXY = "http://ada:s3cret@proxy:3128"
 
 
@@ -165,7 +167,7 @@ ON_THE_WAY = "the proxy"
          "No route to host"),
         (unreached(aiohttp.ClientConnectorError, OSError("Multiple exceptions: a, b")),
          "Multiple exceptions: a, b"),
-        (unreached(aiohttp.ClientConnectorDNSError, socket.gaierror(-3, "Try again")),
+        (unreached(DNS_ERROR, socket.gaierror(-3, "Try again")),
          "the host name cannot be resolved: Try again"),
         (unreached(aiohttp.ClientConnectorCertificateError,
                    ssl.SSLCertVerificationError(1, "[SSL] certificate verify failed")),
@@ -202,9 +204,7 @@ def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> 
     ],
 )
 def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:
-    from kubernetes.aio.client.configuration import Configuration
-
-    access = Access(Configuration(host="https://ada:s3cret@there"), "", "context one", "one")
+    access = Access(Server("https://ada:s3cret@there"), Identity(), "", "context one", "one")
     fault, seconds = responses.away(by_proxy(code, "No"), access)
     assert "the cluster of context one (https://…@there) does not answer: the pro" in fault.message
     assert fault.hint.startswith(hint)
@@ -223,10 +223,8 @@ def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:
     ],
 )
 def test_who_is_refused_in_the_handshake(words: str, refuses: bool) -> None:
-    from kubernetes.aio.client.configuration import Configuration
-
-    nobody = Access(Configuration(host="https://there"), "", "context one", "one")
-    somebody = replace(nobody, pem={"cert_file": b"PEM"})
+    nobody = Access(Server("https://there"), Identity(), "", "context one", "one")
+    somebody = replace(nobody, identity=Identity(certificate=b"PEM"))
     error = ssl.SSLError(1, words)
     read = OSError(1, words)  # as the client library has it when an answer is read
     read.__cause__ = error

@@ -13,13 +13,15 @@ import aiohttp
 import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import logs, retry_limits
+from ciao_kernel.kube import log_request, logs, retry_limits
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
 Query = Mapping[str, str]
 CUT = b"(the connection breaks)"
 QUIET = b"(nothing comes)"
+HANGS = b"(the connection stays, and nothing comes)"
+LATER = b"(nothing comes for a while)"
 
 
 class Answer:
@@ -31,6 +33,11 @@ class Answer:
     async def readany(self) -> bytes:
         await asyncio.sleep(0)
         data = self._body.pop(0) if self._body else b""
+        if data == LATER:
+            await asyncio.sleep(4 * log_request._SILENCE)
+            data = self._body.pop(0)
+        if data == HANGS:
+            await asyncio.Event().wait()
         if data == CUT:
             raise aiohttp.ClientPayloadError
         if data == QUIET:
@@ -48,6 +55,7 @@ class Cluster:
         self.status: Object | None = None
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.access: object = None
         self.away = False
 
     def pod(self) -> Object | None:
@@ -146,6 +154,64 @@ def test_an_end_is_believed_when_the_status_says_so() -> None:
     ]
     assert here.read() == ("a1 a2 a3 a4 a5", [])
     assert here.asked == ["follow", "follow", "follow", "all"]
+
+
+def test_a_401_of_the_node_alone_ends_with_a_gap_and_renews_once() -> None:
+    """The API server passes on what a node says whose own certificate has expired."""
+    here = Cluster(lambda: (401, b"the server has asked for the client to provide credentials"))
+    here.shows("0a terminated", phase="Succeeded")
+    renewed: list[object] = []
+
+    async def renew(shown: object) -> None:
+        renewed.append(shown)
+
+    here.renew = renew  # type: ignore[attr-defined]
+    here.access = "the one that was sent"
+    text, gaps = here.read()
+    assert text == ""
+    assert "the cluster does not return the log" in gaps[0]
+    assert "the server has asked for the client to provide credentials" in gaps[0]
+    assert renewed == ["the one that was sent"]
+
+
+def test_the_end_of_an_ended_containers_log_is_not_waited_for() -> None:
+    """The kubelet looks each second whether it may end an answer that follows."""
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", [lines("a1"), HANGS], phase="Succeeded"),
+        lambda: lines("a1", "a2", "a3"),
+    ]
+    assert here.read() == ("a1 a2 a3", [])
+    assert here.asked == ["follow", "all"]
+
+
+def test_a_log_that_still_comes_is_not_cut() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", [lines("a1"), *map(lines, ("a2", "a3"))], phase="Succeeded"),
+        lambda: lines("a3"),
+    ]
+    assert here.read() == ("a1 a2 a3", [])
+
+
+@pytest.mark.parametrize("why", ["its pod is being deleted", "it may start again"])
+def test_who_follows_a_log_to_its_end(why: str) -> None:
+    """Another request may find no log any more."""
+    here = Cluster()
+    here.shows("0a running")
+
+    def end() -> list[bytes]:
+        deleted = why == "its pod is being deleted"
+        here.shows("0a terminated", **({"phase": "Failed"} if deleted else {}))
+        assert here.status is not None
+        if deleted:
+            here.status["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z"
+        return [lines("a1"), LATER, lines("a2")]
+
+    here.answers = [end, here.then("", (404, b"{}"))]
+    assert here.read() == ("a1 a2", [])
 
 
 def test_a_pod_that_is_gone_after_an_end_in_order_was_read_whole() -> None:
@@ -284,7 +350,7 @@ def test_a_log_that_is_not_to_be_had() -> None:
     assert "unable to retrieve container logs" in gap
 
 
-CONNECT = aiohttp.client_reqrep.ConnectionKey("here", 1, True, True, None, None, None, None)
+CONNECT = aiohttp.client_reqrep.ConnectionKey("here", 1, True, True, None, None, None)
 
 
 @pytest.mark.parametrize("body", [QUIET, CUT])

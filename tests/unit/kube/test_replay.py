@@ -416,6 +416,16 @@ def test_what_was_known_before_a_new_file_is_kept() -> None:
     assert progress.before.before is None
 
 
+def test_a_rotated_file_is_noticed_at_a_new_line_though_it_has_few() -> None:
+    """The answer goes on for as long as the container runs, and the next line may come late."""
+    progress = ResumePosition()
+    old = [stamp(START + n * MS) + b"%d\n" % n for n in range(5)]
+    Replay(progress).feed(b"".join(old))
+    assert Replay(progress).feed(b"".join(old)) == []  # the same file
+    with pytest.raises(Mismatch):
+        Replay(progress).feed(stamp(START + 5 * MS) + b"5\n")
+
+
 def test_a_file_that_is_not_the_same_is_noticed_at_its_first_line() -> None:
     """A connection that follows may bring no second one for hours."""
     progress = ResumePosition()

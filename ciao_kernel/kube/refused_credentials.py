@@ -1,0 +1,44 @@
+"""When to give up credentials that the API server refuses again and again (401)."""
+
+from __future__ import annotations
+
+import time
+
+from ciao_kernel.errors import ClusterFault
+
+_TRIES, _SECONDS = 4, 6.0
+"""Both must be reached. An API server that starts may refuse valid tokens for some seconds, so a
+number alone is not enough; a sign-in program may take a minute, so seconds alone are not enough."""
+_PAUSE = 1.0
+
+
+class RefusedCredentials:
+    """The refusals since the last accepted request; credentials are renewed after each of them.
+
+    Attributes:
+        fault: Why the last renewal failed; None if it did not.
+    """
+
+    def __init__(self) -> None:
+        self.fault: ClusterFault | None = None
+        self._count, self._since = 0, 0.0
+
+    def reset(self) -> None:
+        """Forget the refusals: a request was accepted."""
+        self._count, self.fault = 0, None
+
+    def add(self) -> bool:
+        """Note a refusal, and return whether further tries would be useless."""
+        now = time.monotonic()
+        if not self._count:
+            self._since = now
+        self._count += 1
+        return self._count >= _TRIES and now - self._since >= _SECONDS
+
+    @property
+    def pause(self) -> float:
+        """Return the least number of seconds before the next try.
+
+        New credentials are tried at once. Later renewals wait: each may run the user's program.
+        """
+        return _PAUSE if self._count > 1 or self.fault else 0.0

@@ -1,0 +1,129 @@
+"""The auth-provider oidc: an ID token that ends, and a server that gives the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import math
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.kube import oidc
+from ciao_kernel.kube.kubeconfig import Entry
+from tests.helpers.certificates import make_certificate
+from tests.integration.kube.test_responses import serving
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of this machine, and its key."""
+    return make_certificate(tmp_path_factory.mktemp("pki"))
+
+
+def jwt(**claims: Any) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"eyJhbGciOiJSUzI1NiJ9.{payload}.c2lnbmF0dXJl"
+
+
+class Issuer:
+    """An issuer of ID tokens; ``in_form`` wants the client's password in the form."""
+
+    def __init__(self, in_form: bool = False, **answer: Any) -> None:
+        self.in_form, self.answer = in_form, answer
+        self.asked: list[dict[str, str]] = []
+
+    async def reply(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/realm/.well-known/openid-configuration":
+            return web.json_response({"token_endpoint": f"https://{request.host}/token"})
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        self.asked.append(form)
+        header = request.headers.get("Authorization", "")
+        pair = base64.b64decode(header.removeprefix("Basic ")).decode()
+        known = (
+            form.get("client_id") == "cli" and form.get("client_secret") == "pass:w%"
+            if self.in_form
+            else pair == "cli:pass%3Aw%25"
+        )
+        if not known or form["refresh_token"] != "again":
+            return web.json_response({"error": "invalid_client"}, status=401)
+        return web.json_response(self.answer)
+
+
+def ask(issuer: Issuer, pki: Path, trusted: bool = True, **more: str) -> tuple[str, float]:
+    async def main() -> tuple[str, float]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pki / "crt", pki / "key")
+        async with asyncio.timeout(60), serving(issuer.reply, ssl_context=context) as host:
+            config = {
+                "client-id": "cli",
+                "client-secret": "pass:w%",
+                "idp-issuer-url": f"{host}/realm/",
+                "idp-certificate-authority": "crt" if trusted else "",
+                **more,
+            }
+            return await oidc.token(Entry(config, pki))
+
+    return asyncio.run(main())
+
+
+NEXT = jwt(exp=int(time.time()) + 86_400)
+ENDED = jwt(exp=1)
+
+
+def test_a_token_that_is_valid_is_used(pki: Path) -> None:
+    issuer = Issuer()
+    assert ask(issuer, pki, **{"id-token": NEXT})[0] == NEXT
+    assert not issuer.asked
+
+
+@pytest.mark.parametrize("old", [ENDED, "", "nonsense"])
+@pytest.mark.parametrize("in_form", [False, True])
+def test_a_token_that_ended_is_exchanged(pki: Path, old: str, in_form: bool) -> None:
+    issuer = Issuer(in_form, id_token=NEXT)
+    found, until = ask(issuer, pki, **{"id-token": old, "refresh-token": "again"})
+    assert found == NEXT
+    assert until == pytest.approx(time.time() + 86_400, abs=7200)
+    assert issuer.asked[-1]["grant_type"] == "refresh_token"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"id-token": ENDED}, "the token expired, and there is no refresh-token"),
+        ({"refresh-token": "s3cret"}, "gave no ID token (401 invalid_client)"),
+        ({"refresh-token": "again"}, "gave no ID token (200)"),
+        ({"refresh-token": "again", "idp-issuer-url": "https://127.0.0.1:1"}, "ClientConnector"),
+        ({"refresh-token": "again", "idp-issuer-url": ""}, "its issuer"),
+    ],
+)
+def test_what_cannot_be_renewed_is_said(pki: Path, more: dict[str, str], said: str) -> None:
+    with pytest.raises(ClusterFault) as caught:
+        ask(Issuer(), pki, **more)
+    assert "the ID token of the kubeconfig cannot be renewed" in caught.value.message
+    assert said in caught.value.message
+    assert "s3cret" not in caught.value.message
+    assert "kubelogin" in caught.value.hint
+
+
+@pytest.mark.parametrize("more", [{}, {"refresh-token": "again"}])
+def test_a_token_that_seems_to_have_ended_is_the_servers_to_judge(
+    pki: Path, more: dict[str, str]
+) -> None:
+    """This machine's clock may be an hour ahead."""
+    late = jwt(exp=int(time.time()) - 3000)
+    found = ask(Issuer(id_token=late), pki, **{"id-token": late, **more})
+    assert found == (late, math.inf)
+
+
+def test_an_issuer_that_nobody_vouches_for_gets_no_secret(pki: Path) -> None:
+    issuer = Issuer(id_token=NEXT)
+    with pytest.raises(ClusterFault, match="ClientConnectorCertificateError"):
+        ask(issuer, pki, trusted=False, **{"refresh-token": "again"})
+    assert not issuer.asked

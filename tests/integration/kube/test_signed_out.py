@@ -1,0 +1,133 @@
+"""Credentials that end while a job is followed: a loopback API server refuses them from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.follow import follow
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import refused_credentials
+from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.watch import WatchedList
+from ciao_kernel.model import Event, Job, Replica, Status
+from tests.integration.kube.test_credentials import Reload, run
+from tests.integration.kube.test_responses import access, serving
+
+WORKER = Replica("worker", 0)
+JOB = Job("mine", "kubernetes", "tensorflow", (WORKER,), 0.0, "team", uid="j")
+PATH = job_metadata.path("team", "tfjobs", "mine")
+
+
+class Cluster:
+    """An API server with one running job. It cuts all watches when a token ends."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refusals = 0
+        """How many more requests it refuses; negative: all of them."""
+        self._cut = asyncio.Event()
+        notes = job_metadata.notes(JOB, "run", WORKER, [])
+        running = {"conditions": [{"type": "Running", "status": "True"}]}
+        meta = {"name": "mine", "namespace": "team", "uid": "j", "annotations": notes}
+        self._job = {"metadata": meta, "status": running}
+
+    def signs_out(self, refusals: int) -> None:
+        """End the token: every watch is cut, and so many requests are refused."""
+        self.refusals = refusals
+        self._cut.set()
+        self._cut = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.method)
+        if self.refusals:
+            self.refusals -= 1
+            return web.json_response({"message": "Unauthorized", "code": 401}, status=401)
+        if "watch" in request.query:
+            answer, cut = web.StreamResponse(), self._cut
+            await answer.prepare(request)
+            await cut.wait()
+            return answer
+        items: list[Any] = [] if request.path.endswith("/pods") else [self._job]
+        return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_credentials, "_SECONDS", 0.3)
+    monkeypatch.setattr(refused_credentials, "_PAUSE", 0.1)
+
+
+async def followed(cluster: Cluster, client: Client, folder: Path) -> list[Event]:
+    """Follow the job; the token ends at its first status."""
+    events: list[Event] = []
+    async for event in follow(client, JOB, PATH, folder, Settings()):
+        if isinstance(event, Status) and not any(isinstance(one, Status) for one in events):
+            cluster.signs_out(-1)
+        events.append(event)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("renewal", "why"),
+    [
+        (None, "Unauthorized"),  # a token file that nobody renews, for example
+        (
+            ClusterFault("the sign-in program aws of the kubeconfig failed: exit code 1."),
+            "the sign-in program aws of the kubeconfig failed: exit code 1",
+        ),
+    ],
+    ids=["stale token", "plug-in fails"],
+)
+def test_a_token_that_ends_ends_the_cell_and_not_the_job(
+    renewal: ClusterFault | None, why: str, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        cluster = Cluster()
+        async with serving(cluster.answer) as host:
+            reload = Reload(renewal or access(host, "old"))
+            async with Client(access(host, "old"), reload=reload) as client:
+                with pytest.raises(Refused) as caught:
+                    await followed(cluster, client, tmp_path)
+        assert caught.value.code == 401
+        assert caught.value.message == (
+            f"the cluster of context test does not accept these credentials: {why}; "
+            "mine keeps running."
+        )
+        assert "`%ciao attach mine" in caught.value.hint
+        assert set(cluster.asked) == {"GET"}, "the job was changed"
+        assert reload.times < 20
+
+    run(work)
+
+
+def test_a_moment_of_refusals_is_waited_for() -> None:
+    async def work() -> None:
+        cluster = Cluster()
+        async with serving(cluster.answer) as host:
+            client = Client(access(host, "a"), reload=Reload(access(host, "a")))
+            changed = asyncio.Event()
+            watched = WatchedList(client, "/pods", {}, changed)
+            task = asyncio.create_task(watched.run())
+            await changed.wait()
+            for _ in range(2):  # refusals are counted anew after each accepted request
+                cluster.signs_out(3)
+                while watched.away_since is None:
+                    changed.clear()
+                    await changed.wait()
+                assert watched.fault == "credentials refused: Unauthorized"
+                while watched.away_since is not None:
+                    changed.clear()
+                    await changed.wait()
+            assert not task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.close()
+
+    run(work)
