@@ -8,7 +8,7 @@ import warnings
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import header
-from ciao_kernel.magics.diagnostics import shown
+from ciao_kernel.magics.diagnostics import program_line, short, shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
@@ -136,12 +136,15 @@ def check_body(
     if line is not None and _MAGIC_WITHIN.match(line.text):
         raise _ipython_error(line, table, style)
     message = error.msg or "the code is not Python"
+    column = max(0, (error.offset or 1) - 1)
+    if line is not None:
+        safe, column, _ = program_line(line, table, column)
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
         "Python cannot compile the cell, so no replica could run it.",
         line=number,
-        column=max(0, (error.offset or 1) - 1),
-        text=line.text if line else "",
+        column=column,
+        text=safe if line else "",
     )
 
 
@@ -155,10 +158,11 @@ def _first_magic(code: str, first: int) -> Line | None:
 
 
 def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
-    within = None if _MAGIC.match(line.text) else _MAGIC_WITHIN.match(line.text)
-    match = within or _MAGIC.match(line.text)
+    magic = _MAGIC.match(line.text, header.indent(line.text))
+    within = None if magic else _MAGIC_WITHIN.match(line.text)
+    match = within or magic
     group = 2 if within and within[2] else 1
-    word = match[group] if match else line.text.strip()
+    word = short(match[group]) if match else "this line"
     column = match.start(group) if match else header.indent(line.text)
     name = _NAME.match(line.text, column)
     near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None

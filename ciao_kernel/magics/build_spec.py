@@ -9,17 +9,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ciao_kernel.errors import DirectiveError, UsageError
+from ciao_kernel.magics import diagnostics
 from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
-from ciao_kernel.magics.header import Line, Token
-from ciao_kernel.magics.images import Address
+from ciao_kernel.magics.header import Token
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.table import Directive, Scope, Table, key
 from ciao_kernel.magics.value_types import Choice, Flag, Pairs
-from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
+from ciao_kernel.magics.volumes import Volumes, check_apart
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
 
 _JOINED = re.compile(
     r"(?:(?<![ \t\xa0])[ \t\xa0]+%[ \t\xa0]*|[;,][ \t\xa0]*+(?:%[ \t\xa0]*)?)([A-Za-z][\w-]*)"
 )
+
+ADD_A_FRAMEWORK = "To add a framework, see docs/extending.md."
 
 
 def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None) -> JobSpec:
@@ -65,6 +68,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
         raise _no_framework(tokens, table)
     _check_roles(framework, tokens, table)
     _check_variables(tokens, table)
+    _check_volumes(tokens, table)
     groups = tuple(
         ReplicaGroup(role, counts[role], Resources(**resources.get(role, {})))
         for role in table.roles(framework)
@@ -121,9 +125,11 @@ def value_of(token: Token, entry: Directive, table: Table) -> Any:
     try:
         return entry.kind.parse(text)
     except ValueError as error:
-        if not isinstance(entry.kind, Pairs | Address):
-            value = short(shown(Line(0, 0, text, ""), table).text)
-            message = f"{named(token)} cannot be {value!r}: expected {error}."
+        if (written := token.as_written) is not None:  # the notebook's value may be a password
+            message = f"{named(token)} cannot be the value of {written!r}: expected {error}."
+        elif not diagnostics.may_be_secret(entry):
+            shown_value = diagnostics.value(text, table)
+            message = f"{named(token)} cannot be {shown_value!r}: expected {error}."
         elif str(error) == entry.kind.expected:
             message = f"{named(token)} takes {error}."
         else:
@@ -135,13 +141,15 @@ def _hint(token: Token, entry: Directive, table: Table) -> str:
     text = token.value or ""
     joined = _JOINED.search(text)
     if joined and (other := table.find(joined[1])):
-        first = "…" if isinstance(entry.kind, Pairs) else short(text[: joined.start()])
+        secret = diagnostics.may_be_secret(entry)
+        first = "…" if secret else diagnostics.value(text[: joined.start()], table)
         return f"Write ;% between two directives: {named(token)}={first};%{other.name}=…"
     if isinstance(entry.kind, Choice):
         near = difflib.get_close_matches(short(text).lower(), entry.kind.names(), n=1)
         if near:
             return f"Did you mean {named(token)}={near[0]}?"
-    return f"For example: {_example(token, entry)}"
+    example = f"For example: {_example(token, entry)}"
+    return f"{example}. {ADD_A_FRAMEWORK}" if entry.name == "framework" else example
 
 
 def _example(token: Token, entry: Directive) -> str:
@@ -177,12 +185,14 @@ def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
 
 def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
     where = f" in line {first.line.number}" if first.line.number else ""
+    entry = table.find(token.name)
+    secret = entry is not None and diagnostics.may_be_secret(entry)
     return wrong(
         token,
         table,
-        f"{named(token)} is given twice: {short(first.value or '')}{where}, "
-        f"{short(token.value or '')} here."
-        if first.value and token.value
+        f"{named(token)} is given twice: {diagnostics.value(first.value, table)}{where}, "
+        f"{diagnostics.value(token.value, table)} here."
+        if first.value and token.value and not secret
         else f"{named(token)} is given twice, with different values.",
         "Keep one of them.",
         whole=True,
@@ -218,6 +228,18 @@ def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
                 )
 
 
+def _check_volumes(tokens: tuple[Token, ...], table: Table) -> None:
+    seen: list[Volume] = []
+    for token in _of_field("volumes", tokens, table):
+        for one in Volumes().parse(token.value or ""):
+            try:
+                check_apart(one, seen)
+            except ValueError as error:
+                message = f"{named(token)} cannot be {str(one)!r}: expected {error}."
+                raise wrong(token, table, message, "Name another folder.") from None
+            seen.append(one)
+
+
 def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
     """Check the names in ``%follow``: without a match, the cell would silently show nothing.
 
@@ -245,7 +267,7 @@ def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None
             raise wrong(
                 token,
                 table,
-                f"this job has no role or replica {short(missing)!r}.",
+                f"this job has no role or replica {diagnostics.value(missing, table)!r}.",
                 (f"Did you mean {near[0]}? " if near else "") + f"It has {has}.",
             )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.shell_words import one_word, quote, words
-from ciao_kernel.model import RestartPolicy, SuccessPolicy
+from ciao_kernel.model import ApiName, RestartPolicy, SuccessPolicy
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY = re.compile(
@@ -132,6 +132,8 @@ def directives() -> list[Directive]:
     restart = value_types.Choice(lambda: policies, RestartPolicy)
     ends = tuple(policy.value for policy in SuccessPolicy)
     success = value_types.Choice(lambda: ends, SuccessPolicy)
+    apis = tuple(name.value for name in ApiName)
+    api = value_types.Choice(lambda: apis, ApiName)
     return [
         Directive(
             name,
@@ -218,6 +220,12 @@ def directives() -> list[Directive]:
                 "successPolicy", "success_policy", success,
                 "TensorFlow replicas that must succeed: worker-0 (or the chief), or all workers.",
                 "%successPolicy=allWorkers", "worker0", False,
+            ),
+            (
+                "api", "api", api,
+                "Kind of object that runs the job: v1 is a kind of the training operator, job an "
+                "Indexed Job of Kubernetes; auto is v1 if the cluster serves it.",
+                "%api=job", "the setting: auto", False,
             ),
         )
     ]  # fmt: skip

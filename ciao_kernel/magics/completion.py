@@ -89,8 +89,8 @@ def complete(
     if column <= name_end:
         matches = _names(line.text[token.name_column : column], token, others, table)
         end = name_end + line.text.startswith("=", name_end)
-        elsewhere = any(other.line.start != line.start for other in others)
-        merge = style is Style.CELL and token == tokens[0] and len(tokens) == 1 and not elsewhere
+        other_lines = any(other.line.start != line.start for other in others)
+        merge = style is Style.CELL and token == tokens[0] and len(tokens) == 1 and not other_lines
         merge = merge and not header.is_cell_magic(text)
         return Completion(matches, line.start + token.column, line.start + end, merge)
     entry = table.find(token.name)
@@ -217,11 +217,11 @@ def _variables(
 ) -> Completion:
     """Return names of variables that no %input of the header contains yet."""
     before = line.text[min(token.value_column, column) : column]
-    behind = line.text[column : max(column, token.end)]
+    after_cursor = line.text[column : max(column, token.end)]
     typed = _TYPED.search(before)
     if typed is None or "#" in line.text[token.end : column]:
         return Completion((), line.start + column, line.start + column)
-    rest = re.sub(r"^\w+", "", behind)
+    rest = re.sub(r"^\w+", "", after_cursor)
     taken = {*_SEPARATOR.split(before[: typed.start()]), *_SEPARATOR.split(rest)}
     for other in others:
         entry = table.find(other.name)
@@ -234,7 +234,7 @@ def _variables(
         # Names with a leading "_" are mostly IPython's.
         if typed[0] or not name.startswith("_")
     }
-    start, end = column - len(typed[0]), column + len(behind) - len(rest)
+    start, end = column - len(typed[0]), column + len(after_cursor) - len(rest)
     matches = tuple(sorted(found))[:_MOST_MATCHES]
     return Completion(matches, line.start + start, line.start + end)
 

@@ -55,6 +55,13 @@ class Token:
     value_column: int
     equals: bool
     """True if ``=`` follows the name."""
+    written: int | None = None
+    """Length of the value in its line, if a variable of the notebook has changed the value."""
+
+    @property
+    def as_written(self) -> str | None:
+        """Return the value in the line, if a variable of the notebook has changed it; else None."""
+        return None if self.written is None else self.line.text[self.value_column : self.end]
 
     @property
     def name_column(self) -> int:
@@ -69,7 +76,8 @@ class Token:
     @property
     def end(self) -> int:
         """Return the column after the last character of the directive."""
-        return self.value_column + len(self.value or "")
+        written = len(self.value or "") if self.written is None else self.written
+        return self.value_column + written
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +155,7 @@ def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
         if opening and line.start + column == opening.start(1):
             if line.text[column:].strip() != opening[1]:
                 foreign.append(line)
-        elif (found := pieces(line, style)) and _ours(found, table, style):
+        elif (found := pieces(line, style)) and _has_directives(found, table, style):
             tokens += found
         elif style is Style.CELL and line.text.startswith(("%", "!"), column):
             magic = _CELL_MAGIC.match(line.text, column)
@@ -171,7 +179,7 @@ def pieces(line: Line, style: Style) -> tuple[Token, ...]:
     return ()
 
 
-def _ours(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
+def _has_directives(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
     first = tokens[0]
     if style is Style.FILE and first.line.text[first.column - 1] != "#":
         # Formatters turn "#%worker=2" into "# %worker=2", which is still a directive. Prose can
@@ -207,18 +215,36 @@ def _token(line: Line, column: int, stop: int) -> Token:
     match = _NAME.match(line.text, column, stop)
     if match is None:
         return Token(line, column, "", None, column + 1, equals=False)
-    value_column = match.end()
+    value, value_column, equals = _value(line, match.end(), stop)
+    return Token(line, column, match[1], value, value_column, equals)
+
+
+def value_after(line: Line, end: int) -> tuple[int, int]:
+    """Return the first column of a value, and the column after it.
+
+    Args:
+        line: A line that may be meant as a directive.
+        end: Column after the name.
+    """
+    piece = _PIECE.match(line.text, end)
+    value, start, _ = _value(line, end, piece.end() if piece else len(line.text))
+    return start, start + len(value or "")
+
+
+def _value(line: Line, end: int, stop: int) -> tuple[str | None, int, bool]:
+    """Return the value between two columns, its column, and whether ``=`` is before it."""
+    value_column = end
     sign = _EQUALS.match(line.text, value_column, stop)
     if sign is not None:
         value_column = sign.end()
-    behind = line.text[value_column:stop].lstrip()
-    if behind:
-        value_column = stop - len(behind)
+    rest = line.text[value_column:stop].lstrip()
+    if rest:
+        value_column = stop - len(rest)
     # A ";" at the end of the line is a habit from other languages and is ignored.
-    value = behind.rstrip()
+    value = rest.rstrip()
     value = value[:-1].rstrip() if value.endswith(";") and not value.endswith("\\;") else value
     equals = sign is not None
-    return Token(line, column, match[1], value if value or equals else None, value_column, equals)
+    return value if value or equals else None, value_column, equals
 
 
 def deliver(text: str, tokens: tuple[Token, ...], style: Style = Style.CELL) -> str:

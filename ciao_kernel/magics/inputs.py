@@ -33,7 +33,8 @@ def directives() -> list[Directive]:
             "input",
             "inputs",
             Variables(),
-            "Variables of the notebook to deliver as files: df as input/df.parquet.",
+            "Variables, functions and classes of the notebook, for from ciao_input import df; "
+            "values are also files such as input/df.parquet.",
             "%input=df labels",
             repeatable=True,
         ),

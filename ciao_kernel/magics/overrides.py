@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Resources
-from ciao_kernel.plugins import Framework
+from ciao_kernel.plugins import AnyLanguage, Framework
 
 _Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
 
@@ -26,6 +26,20 @@ def check_roles(spec: JobSpec, framework: Framework) -> None:
                 f"It has {', '.join(framework.roles)}.",
                 directive=group.role,
             )
+
+
+def check_command(spec: JobSpec, framework: Framework) -> None:
+    """Check that only a framework for any language has a command.
+
+    Raises:
+        SpecError: ``%command`` is given for a framework that starts the program by itself.
+    """
+    if spec.command and not isinstance(framework, AnyLanguage):
+        raise SpecError(
+            f"%command is for programs in any language, but {framework.name} runs the cell itself.",
+            "Leave out %command (%args has the arguments of the cell), or write %framework=custom.",
+            directive="command",
+        )
 
 
 def merge(spec: JobSpec, options: JobSpec, given: Collection[str]) -> JobSpec:
@@ -63,5 +77,5 @@ def _inner(part: str, below: _Spec, above: _Spec, given: Collection[str]) -> _Sp
 def _over(below: Resources, above: Resources, *, clear: bool = False) -> Resources:
     """Override resources; with ``clear``, reset the fields that are set in ``above`` to None."""
     names = [field.name for field in fields(Resources)]
-    said = {name: getattr(above, name) for name in names if getattr(above, name) is not None}
-    return replace(below, **(dict.fromkeys(said) if clear else said))
+    given = {name: getattr(above, name) for name in names if getattr(above, name) is not None}
+    return replace(below, **(dict.fromkeys(given) if clear else given))

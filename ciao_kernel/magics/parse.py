@@ -6,11 +6,14 @@ anything is created.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ciao_kernel.errors import SpecError, UsageError
-from ciao_kernel.magics import body, build_spec, diagnostics, header
+from ciao_kernel.magics import any_language, body, build_spec, diagnostics, header, placeholders
 from ciao_kernel.magics.header import Line, Style, Token
+from ciao_kernel.magics.scanned_cell import ScannedCell, scan
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.table import Table, key
 from ciao_kernel.model import JobSpec
@@ -26,72 +29,67 @@ class Parsed:
     tokens: tuple[Token, ...]
     """The directives as written; options of a command line are last and take precedence."""
     table: Table = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """Sentences for the user about the header."""
 
     def locate(self, error: SpecError) -> UsageError:
         """Add the line in the cell, or the option, to an error of a framework or backend."""
         named = [one for one in reversed(self.tokens) if key(one.name) == key(error.directive)]
-        saying = [one for one in named if error.word and error.word in _said(one.value or "")]
-        for token in (saying or named)[:1]:
+        with_word = [one for one in named if error.word and error.word in _parts(one.value or "")]
+        for token in (with_word or named)[:1]:
             message, hint = error.message, error.hint
             if not token.line.number:
                 message, hint = map(self.table.as_options, (message, hint))
-            return diagnostics.wrong(token, self.table, message, hint, whole=not saying)
+            return diagnostics.wrong(token, self.table, message, hint, whole=not with_word)
         return error
 
 
-def _said(value: str) -> tuple[str, ...]:
+def _parts(value: str) -> tuple[str, ...]:
     """Return the words of a value, also split at commas."""
     return (*words(value), *words(value.replace(",", " ")))
 
 
-def is_job(text: str, table: Table, style: Style = Style.CELL) -> bool:
-    """Return whether a cell is a job: it has a directive in its header or starts with ``%%ciao``.
-
-    A cell with all directives below code is also a job, as in the first ciao, but only if a
-    directive is in the position of a statement, never inside a string.
-    """
-    if style is Style.CELL and header.is_cell_magic(text):
-        return True
-    head = header.scan(text, table, style)
-    if head.tokens or style is Style.FILE:
-        return bool(head.tokens)
-    return any(map(table.find, body.directive_names_below(text, head))) and any(
-        token.equals and table.find(token.name) for token in body.below(text, head)
-    )
-
-
 def parse(
-    text: str,
+    cell: str | ScannedCell,
     table: Table,
     *,
     style: Style = Style.CELL,
     default_framework: str | None = None,
     check_syntax: bool = True,
+    variables: Mapping[str, Any] | None = None,
 ) -> Parsed:
     """Parse a cell or a file that is a job.
 
     Args:
-        text: The cell as the user wrote it.
+        cell: The cell as the user wrote it, scanned or not.
         table: The directives.
-        style: Marker of directives.
+        style: Marker of directives in a text that was not scanned.
         default_framework: Framework if the header names none.
         check_syntax: Compile the program with this Python; false for another interpreter.
+        variables: The notebook's variables, for ``{name}`` and ``$name`` in values; None: values
+            stay as written.
 
     Raises:
         DirectiveError: A directive is wrong.
         SourceError: The body is wrong.
     """
+    text = cell if isinstance(cell, str) else cell.text
     body.check_text(text, table)
-    head = header.scan(text, table, style)
-    body.check_header(head, table, style)
-    tokens = head.tokens
-    if style is Style.CELL:
-        tokens += body.below(text, head)
+    if isinstance(cell, str):
+        cell = scan(text, table, style)
+    free = any_language.applies(cell, table, default_framework)
+    tokens = cell.header.tokens if free else cell.tokens
+    body.check_header(any_language.above(cell.header) if free else cell.header, table, cell.style)
+    notes: tuple[str, ...] = ()
+    if variables is not None:
+        tokens, notes = placeholders.expand(tokens, variables)
     spec = build_spec.read(tokens, table, default_framework)
-    code = header.deliver(text, tokens, style)
+    if free:
+        return Parsed(spec, any_language.deliver(cell, table), tokens, table, notes)
+    code = header.deliver(text, tokens, cell.style)
     compiles = check_syntax and spec.python is None
-    body.check_body(text, code, head, table, style, compiles=compiles)
-    return Parsed(spec, code, tokens, table)
+    body.check_body(text, code, cell.header, table, cell.style, compiles=compiles)
+    return Parsed(spec, code, tokens, table, notes)
 
 
 def option_tokens(options: dict[str, list[str]]) -> tuple[Token, ...]:

@@ -13,7 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import cluster, images, inputs, numeric_types, plots, value_types
+from ciao_kernel.magics import (
+    cell_lines,
+    cluster,
+    images,
+    inputs,
+    numeric_types,
+    plots,
+    value_types,
+    volumes,
+)
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
@@ -29,6 +38,8 @@ class Names:
     """Roles by framework."""
     builders: tuple[str, ...]
     backends: tuple[str, ...]
+    any_language: frozenset[str] = frozenset()
+    """Frameworks whose programs need not be Python."""
 
 
 def key(name: str) -> str:
@@ -84,7 +95,7 @@ def _choice(names: Iterable[str], convert: Any = str) -> value_types.Choice:
 
 _ROLES = {
     "chief": "Number of chiefs (0 or 1): the replica that leads and ends a TensorFlow job.",
-    "master": "Number of masters: PyTorch's rank 0 (always 1), or TensorFlow's old name for chief.",
+    "master": "Number of masters: rank 0 (always 1), or TensorFlow's old name for chief.",
     "ps": "Number of parameter servers. They never end by themselves; the job's end stops them.",
     "worker": "Number of workers.",
     "evaluator": "Number of evaluators: they watch the checkpoints and are not part of training.",
@@ -157,20 +168,29 @@ def _entries(names: Names) -> list[Directive]:
             repeatable=True,
         ),
         Directive(
+            "command",
+            "command",
+            value_types.CommandLine(),
+            "Command of a program in any language, for custom; {cell} is the file of the cell.",
+            "%command=Rscript {cell} --epochs 3",
+        ),
+        Directive(
             "files",
             "files",
             value_types.Words("paths, quoted as in a shell", value_types.Suggestions.FILES),
             "Files and folders in the notebook's folder to deliver to the replicas; data/*.csv "
-            "works, and !name also delivers what is excluded otherwise.",
+            "works. !name delivers also what is excluded or refused otherwise, such as a link that "
+            "leads out of the folder.",
             "%files=data/train.csv conf/",
             repeatable=True,
         ),
         *inputs.directives(),
+        *volumes.directives(),
         Directive(
             "runner",
             "runner",
             _choice((r.value for r in Runner), Runner),
-            "Launcher of the program; auto is torchrun for PyTorch, otherwise python.",
+            "Launcher of the program; auto is torchrun for PyTorch, XGBoost's tracker, or python.",
             "%runner=python",
             default="auto",
         ),
@@ -241,6 +261,7 @@ def _entries(names: Names) -> list[Directive]:
             default="all replicas",
             repeatable=True,
         ),
+        *cell_lines.directives(),
         *plots.directives(),
         Directive(
             "dryrun",

@@ -131,6 +131,28 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandLine:
+    """The words of a command, split as in a shell; quotes around the whole are accepted too."""
+
+    expected: str = "a program and its arguments, quoted as in a shell"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Split the text; a single word with blanks is split again."""
+        found = words(text)
+        if len(found) == 1 and any(blank in found[0] for blank in " \t"):
+            found = words(found[0])
+        if not found or not found[0]:
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        """Quote each word, and a single word with blanks twice."""
+        text = " ".join(map(quote, value))
+        split_again = len(value) == 1 and any(blank in value[0] for blank in " \t")
+        return quote(text) if split_again else text
+
+
+@dataclass(frozen=True, slots=True)
 class Pairs:
     """Environment variables: ``KEY=value``, separated by spaces."""
 

@@ -74,7 +74,7 @@ def test_roles_are_the_frameworks() -> None:
     assert "%master=" in names
     assert not {"%ps=", "%chief=", "%evaluator="} & set(names)
     assert {"%ps=", "%chief=", "%evaluator="} <= set(matches(TF + "%|"))
-    assert "%ps=" in matches("%framework=jax\n%|")
+    assert "%ps=" in matches("%framework=mxnet\n%|")
 
 
 def test_what_is_given_is_not_offered_again() -> None:
@@ -145,7 +145,7 @@ def test_elsewhere_ipython_completes(marked: str) -> None:
 def test_files_in_comments() -> None:
     assert at("#%fr|\nimport os", style=Style.FILE) == Completion(("%framework=",), 1, 4)
     assert at("# %fr|", style=Style.FILE) == Completion(("%framework=",), 2, 5)
-    assert at("#%framework=py|", style=Style.FILE) == Completion(("pytorch",), 12, 14)
+    assert at("#%framework=pyto|", style=Style.FILE) == Completion(("pytorch",), 12, 16)
     assert at("#%% ce|", style=Style.FILE) is None
     assert at("#%fr|") is None
 
@@ -156,11 +156,11 @@ def test_files_in_comments() -> None:
 @pytest.mark.parametrize(
     ("marked", "expected"),
     [
-        ("%framework=|", ("tensorflow", "pytorch")),
-        ("%framework=P|", ("pytorch",)),
-        ("%framework |", ("tensorflow", "pytorch")),
+        ("%framework=|", tuple(TABLE.names.frameworks)),
+        ("%framework=PyTo|", ("pytorch",)),
+        ("%framework |", tuple(TABLE.names.frameworks)),
         ("%framework = te|", ("tensorflow",)),
-        ("%framework=x|", ()),
+        ("%framework=z|", ()),
         ("%framework=pytorch a|", ()),
         ("%framework=tensorflow # a|", ()),
         (TF + "%runner=|", ("auto", "python", "torchrun")),
@@ -188,8 +188,8 @@ def test_values(marked: str, expected: tuple[str, ...]) -> None:
 
 
 def test_the_rest_of_a_value_is_replaced() -> None:
-    assert after("%framework=py|to;%worker=2") == "%framework=pytorch;%worker=2"
-    assert after("%framework=py|to # my") == "%framework=pytorch # my"
+    assert after("%framework=pyto|r;%worker=2") == "%framework=pytorch;%worker=2"
+    assert after("%framework=pyto|r # my") == "%framework=pytorch # my"
 
 
 @pytest.fixture

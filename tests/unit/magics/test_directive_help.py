@@ -9,9 +9,11 @@ from types import ModuleType
 
 import pytest
 
+from ciao_kernel.jupyter import cells
 from ciao_kernel.magics.completeness import answer
 from ciao_kernel.magics.directive_help import explain, markdown, overview, reference
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.scanned_cell import scan
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -30,7 +32,7 @@ def test_help_of_a_role() -> None:
         "\n"
         "Value:   a whole number from 0 to 1000\n"
         "Place:   a separate line; resources of the role may follow: %worker=1;%cpu=2\n"
-        "For:     tensorflow, pytorch\n"
+        f"For:     {', '.join(TABLE.names.frameworks)}\n"
         "Example: %worker=1"
     )
 
@@ -177,7 +179,7 @@ def test_an_argument_that_may_come_once_is_no_list(generate: ModuleType) -> None
     ],
 )
 def test_a_header_alone_wants_code(text: str) -> None:
-    assert answer(text, TABLE) == {"status": "incomplete", "indent": ""}
+    assert answer(scan(text, TABLE), TABLE) == {"status": "incomplete", "indent": ""}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_header_alone_wants_code(text: str) -> None:
     ],
 )
 def test_a_wrong_directive_is_invalid(text: str) -> None:
-    assert answer(text, TABLE) == {"status": "invalid", "indent": ""}
+    assert answer(scan(text, TABLE), TABLE) == {"status": "invalid", "indent": ""}
 
 
 @pytest.mark.parametrize(
@@ -207,4 +209,4 @@ def test_a_wrong_directive_is_invalid(text: str) -> None:
     ],
 )
 def test_code_is_for_ipython_to_judge(text: str, asked: str) -> None:
-    assert answer(text, TABLE) == asked
+    assert cells.is_complete(text) == asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.magics import parse
+from ciao_kernel.magics.scanned_cell import scan_job
 from ciao_kernel.model import CleanPolicy, ReplicaGroup, Resources
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -76,7 +77,7 @@ def test_cells(
         "below code": BODY + head,
         "in between": f"{first}\n\nimport json\n{rest}{BODY}",
     }[place]
-    assert parse.is_job(text, TABLE)
+    assert scan_job(text, TABLE)
     parsed = parse.parse(text, TABLE)
     assert list(parsed.spec.groups) == groups
     assert parsed.spec.clean_policy == clean

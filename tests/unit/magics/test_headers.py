@@ -11,6 +11,7 @@ from ciao_kernel.errors import DirectiveError, SourceError, SpecError, UsageErro
 from ciao_kernel.magics import body, build_spec, header, parse
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.render import render
+from ciao_kernel.magics.scanned_cell import ScannedCell, scan_job
 from ciao_kernel.model import Gpu, Replica, ReplicaGroup, Resources
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -66,7 +67,7 @@ def code(text: str, style: Style = Style.CELL) -> str:
 )
 def test_one_line(line: str, expected: list[tuple[int, str, str | None]]) -> None:
     assert tokens(line) == expected
-    assert parse.is_job(line, TABLE) == bool(expected)
+    assert bool(scan_job(line, TABLE)) == bool(expected)
 
 
 def test_header_ends_at_the_first_other_line() -> None:
@@ -131,15 +132,15 @@ def test_unicode_outside_the_header_is_untouched() -> None:
     ],
 )
 def test_cell_magic(text: str, expected: str) -> None:
-    assert parse.is_job(text, TABLE)
+    assert scan_job(text, TABLE)
     assert code(text) == expected
 
 
 @pytest.mark.parametrize("magic", ["%%bash", "%%writefile train.py", "%%html", "%%", "%%ciaone"])
 def test_a_cell_of_another_magic_is_that_magics_alone(magic: str) -> None:
     text = f"{magic}\n%framework=tensorflow\n%worker=2\nimport os\n%ps=1\n"
-    assert not parse.is_job(text, TABLE)
-    assert not parse.is_job("\n" + text, TABLE)
+    assert not scan_job(text, TABLE)
+    assert not scan_job("\n" + text, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_a_cell_of_another_magic_is_that_magics_alone(magic: str) -> None:
     ],
 )
 def test_plain_cells(text: str) -> None:
-    assert not parse.is_job(text, TABLE)
+    assert not scan_job(text, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_plain_cells(text: str) -> None:
     ],
 )
 def test_job_cells(text: str) -> None:
-    assert parse.is_job(text, TABLE)
+    assert scan_job(text, TABLE)
 
 
 # ------------------------------------------------------------------------- never eaten, never moved
@@ -208,7 +209,7 @@ def test_job_cells(text: str) -> None:
 def test_the_programs_own_percent_signs(program: str) -> None:
     if 'f"""{"a":' not in program:
         compile(program, "program", "exec")
-    assert not parse.is_job(program, TABLE)
+    assert not scan_job(program, TABLE)
     text = "%framework=tensorflow\n\nimport os\n" + program
     assert parse.parse(text, TABLE, check_syntax=False).code == "#" + text
     assert parse.parse(text, TABLE, check_syntax=False).spec.groups == ()
@@ -236,8 +237,8 @@ def test_file_style() -> None:
     assert parsed.spec.groups == (ReplicaGroup("worker", 2, Resources(cpu="1")),)
     assert parsed.spec.detach
     assert [token.line.number for token in parsed.tokens] == [4, 5, 5, 6]
-    assert parse.is_job(text, TABLE, Style.FILE)
-    assert not parse.is_job(text, TABLE)
+    assert scan_job(text, TABLE, Style.FILE)
+    assert not scan_job(text, TABLE)
 
 
 def test_file_as_formatters_and_notebook_tools_write_it() -> None:
@@ -253,7 +254,7 @@ def test_file_as_formatters_and_notebook_tools_write_it() -> None:
 
 def test_comments_in_a_file_are_not_directives() -> None:
     assert tokens("# 5 %worker=2\n#worker=2\n##%worker=2\n#% of\n#%done\nx", Style.FILE) == []
-    assert not parse.is_job("x = 1\n#%worker=2\n", TABLE, Style.FILE)
+    assert not scan_job("x = 1\n#%worker=2\n", TABLE, Style.FILE)
 
 
 def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None:
@@ -273,7 +274,7 @@ def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
     assert "#%worker=" in caught.value.hint
     with pytest.raises(SourceError, match="%worker is IPython syntax"):
         parse.parse("#%framework=pytorch\nx = 1\n%worker=2\n", TABLE, style=Style.FILE)
-    assert not parse.is_job("%%ciao\nx = 1\n", TABLE, Style.FILE)
+    assert not scan_job("%%ciao\nx = 1\n", TABLE, Style.FILE)
 
 
 # ------------------------------------------------------------------------------- what it means
@@ -450,7 +451,7 @@ def test_many_directives_below_code_cost_few_compilations(
     real = body.syntax_error
     monkeypatch.setattr(body, "syntax_error", lambda code: calls.append(1) or real(code))
     text = "x = 1\n" + "%worker=1\n" * 10_000 + "%framework=tensorflow\n"
-    assert parse.is_job(text, TABLE)
+    assert scan_job(text, TABLE)
     assert parse.parse(text, TABLE).code.count("\n#%worker=1") == 10_000
     assert len(calls) <= 3
 
@@ -459,8 +460,8 @@ def test_a_plain_cell_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "syntax_error", lambda _: pytest.fail("compiled"))
     monkeypatch.setattr(body, "starts", lambda _: pytest.fail("read"))
     text = "\n".join(f"x{i} = '%s of %worker=2' % {i}  # %ps=1" for i in range(50))
-    assert not parse.is_job(text, TABLE)
-    assert not parse.is_job("%matplotlib inline\n!ls\n%cd ..\n" + text, TABLE)
+    assert not scan_job(text, TABLE)
+    assert not scan_job("%matplotlib inline\n!ls\n%cd ..\n" + text, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -484,6 +485,6 @@ def test_a_plain_cell_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_megabyte_of_anything_takes_a_second_or_two(text: str) -> None:
     # Quadratic work would take minutes.
-    assert parse.is_job(text, TABLE) in (True, False)
+    assert isinstance(scan_job(text, TABLE), ScannedCell | None)
     with contextlib.suppress(UsageError):
         parse.parse(text, TABLE)

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.magics import cluster, images, inputs, numeric_types, plots, value_types
+from ciao_kernel.magics import (
+    cell_lines,
+    cluster,
+    images,
+    inputs,
+    numeric_types,
+    plots,
+    value_types,
+)
 from ciao_kernel.magics.shell_words import quote, unfinished, words
-from ciao_kernel.model import Gpu
+from ciao_kernel.model import ALL_LINES, Gpu
 
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"))
 
@@ -229,6 +237,10 @@ def test_what_a_kind_takes_and_what_it_refuses(
         (inputs.Variables(), "df,labels more", ("df", "labels", "more")),
         (plots.MetricNames(), "loss, acc,,'val loss, f1'", ("loss", "acc", "val loss", "f1")),
         (numeric_types.Duration(), "1d", 86400),
+        (cell_lines.LineCount(), "50", 50),
+        (cell_lines.LineCount(), "ALL", ALL_LINES),
+        (cell_lines.LineCount(), "100000", 100_000),
+        (cell_lines.LineCount(), "+5", None),
         (numeric_types.Duration(), "1h1s", 3601),
         (value_types.Flag(), "yes", True),
         (value_types.Flag(), "1", True),
