@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ciao_kernel.magics.numeric_types import Cpus
+from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.value_types import Choice, Kind
 
 
@@ -119,6 +121,26 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuRequest:
+    """Processors in Kubernetes' notation, or none."""
+
+    expected: str = "processors in Kubernetes' notation, such as 100m or 0.5; empty or 0: none"
+
+    def parse(self, text: str) -> str:
+        """Return the amount as written, "" for none."""
+        if text.strip() in ("", "0"):
+            return ""
+        try:
+            return Cpus().parse(text)
+        except ValueError:
+            raise ValueError(self.expected) from None
+
+    def render(self, value: str) -> str:
+        """Return the value unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Images:
     """An image for each framework."""
 
@@ -146,6 +168,39 @@ class Images:
     def render(self, value: Mapping[str, str]) -> str:
         """Return the pairs as text."""
         return " ".join(f"{name}={image}" for name, image in value.items())
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeFolders:
+    """A folder of this machine for each volume."""
+
+    expected: str = (
+        "CLAIM=/FOLDER, separated by spaces and quoted as in a shell; in a file also a table "
+        '{CLAIM = "/FOLDER"}'
+    )
+
+    def parse(self, text: str) -> Mapping[str, str]:
+        """Split the text into pairs; a folder is absolute or below the home folder."""
+        pairs = [word.partition("=") for word in words(text)]
+        if not all(name and folder.startswith(("/", "~")) for name, _, folder in pairs):
+            raise ValueError(self.expected)
+        return {name: folder for name, _, folder in pairs}
+
+    def parse_toml(self, value: object) -> Mapping[str, str]:
+        """Take a table of texts."""
+        if not isinstance(value, Mapping):
+            raise ValueError(self.expected)
+        folders = {str(name): folder for name, folder in value.items()}
+        if not all(isinstance(folder, str) for folder in folders.values()):
+            raise ValueError(self.expected)
+        # Equal only if each name and each folder can be written as text.
+        if folders != self.parse(self.render(folders)):
+            raise ValueError(self.expected)
+        return folders
+
+    def render(self, value: Mapping[str, str]) -> str:
+        """Return the pairs as text."""
+        return " ".join(quote(f"{name}={folder}") for name, folder in value.items())
 
 
 @dataclass(frozen=True, slots=True)

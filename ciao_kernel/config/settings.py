@@ -10,26 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.config.setting_types import (
+    CpuRequest,
     Folder,
     Hosts,
     Images,
     Number,
     Text,
+    VolumeFolders,
     one_of,
     read,
     shown,
 )
+from ciao_kernel.config.storage import OwnFolder, own_folder
 from ciao_kernel.errors import SettingError
+from ciao_kernel.magics.cell_lines import DEFAULT_LINES, LineCount
 from ciao_kernel.magics.table import key
 from ciao_kernel.magics.value_types import Kind
-from ciao_kernel.model import CleanPolicy
+from ciao_kernel.model import ApiName, CleanPolicy
 
-KANIKO = (
-    "gcr.io/kaniko-project/executor:v1.24.0"
-    "@sha256:4e7a52dd1f14872430652bb3b027405b8dfd17c4538751c620ac005741ef9698"
-)
-"""The executor by its digest (an index: amd64, arm64, s390x, ppc64le), in the version that the
-tests run. Builds entrust the passwords of registries to it."""
+KANIKO = "ghcr.io/osscontainertools/kaniko:v1.28.3"
+"""The executor of the maintained fork (https://github.com/osscontainertools/kaniko: README.md names
+the image, CHANGELOG.md the release), for amd64, arm64, ppc64le, riscv64 and s390x. The project that
+it continues, GoogleContainerTools/kaniko, was archived in June 2025.
+
+The test cluster runs the last release of that project, v1.24.0, because it builds the executor from
+Go modules and has no checksums of the fork's modules. The options of both are the same."""
 
 
 def _state_home() -> Path:
@@ -82,11 +87,35 @@ class Settings:
     local_replicas: float = _setting(
         128.0, Number(1, "replicas"), "Largest number of replicas of a local job."
     )
+    local_network: str = _setting(
+        "host",
+        one_of("host", "isolated"),
+        "Network of local jobs; isolated: each job has its own, which reaches nothing outside.",
+    )
     context: str = _setting("", Text(), "Context of the kubeconfig; empty: the current context.")
     namespace: str = _setting("", Text(), "Namespace of jobs; empty: the context's.")
+    api: ApiName = field(
+        default=ApiName.AUTO,
+        metadata={
+            "kind": one_of(*(name.value for name in ApiName), convert=ApiName),
+            "help": "Kind of object that runs a job on a cluster, for cells without %api.",
+        },
+    )
     images: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"kind": Images(), "help": "Image of a framework's replicas on a cluster."},
+    )
+    volumes: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "kind": VolumeFolders(),
+            "help": "Folder of this machine for a claim or an NFS export of %volume.",
+        },
+    )
+    cpu_request: str = _setting(
+        "100m",
+        CpuRequest(),
+        "CPU request of a replica on a cluster, for cells without %cpu; never a limit.",
     )
     cluster_python: str = _setting("python3", Text(), "Python interpreter in the replicas' image.")
     ttl: float = _setting(
@@ -108,7 +137,10 @@ class Settings:
         "Time after which a replica that cannot start (image or Secret missing) fails the job.",
     )
     architecture: str = _setting(
-        "amd64", Text(), "Architecture of the cluster's nodes, for images: amd64, arm64."
+        "",
+        Text(),
+        "Architecture of nodes, for images: amd64, arm64; empty: that of the cluster's nodes if "
+        "they may be listed, else amd64.",
     )
     registry: str = _setting("", Text(), "Repository for the images of cells: HOST/PATH.")
     plain_registries: tuple[str, ...] = _setting(
@@ -144,6 +176,11 @@ class Settings:
         "Time without use after which packages are removed from the folder of local jobs.",
     )
     color: str = _setting("auto", one_of("auto", "always", "never"), "Colours in output.")
+    lines: int = _setting(
+        DEFAULT_LINES,
+        LineCount(),
+        "First and last lines of each replica that a notebook keeps, for cells without %lines.",
+    )
     output_rate: float = _setting(
         800_000.0,
         Number(1000, "bytes"),
@@ -156,6 +193,16 @@ class Settings:
         10_000.0, Number(80, "characters"), "Characters of one log line that a cell shows."
     )
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_storage(self) -> Path:
+        """This user's folder in :attr:`storage`, see :mod:`ciao_kernel.config.storage`."""
+        return self.own_folder.path
+
+    @property
+    def own_folder(self) -> OwnFolder:
+        """The same, with the reason if it is not :attr:`storage` itself."""
+        return own_folder(self.storage, alone=self.storage == _state_home())
 
     def with_values(self, values: Mapping[str, Any], origin: str) -> Settings:
         """Return a copy with some settings changed; ``origin`` names their place for the user.

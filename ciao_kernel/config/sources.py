@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel.config.misplaced import misplaced_setting
 from ciao_kernel.config.settings import Settings, names
 from ciao_kernel.errors import SettingError
 
@@ -97,11 +98,14 @@ def _is_slip(variable: str, name: str) -> bool:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as stream:
-            return tomllib.load(stream)
+        text = file.read_bytes().decode()
+        values = tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise SettingError(
             f"{file} cannot be read: {error}", 'Write lines such as: backend = "local"'
         ) from None
+    if misplaced := misplaced_setting(text, values, names(), str(file)):
+        raise misplaced
+    return values

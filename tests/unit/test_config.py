@@ -98,7 +98,9 @@ BAD = {
     "framework": ["a\0b"],
     "python": ["a\nb"],
     "cleanPolicy": ["", "some", "all none", 3],
+    "api": ["", "v2", "v1 job", 1],
     "onShutdown": ["", "maybe"],
+    "localNetwork": ["", "none"],
     "storage": ["", "  ", "a\nb", "~nobody-of-this-name/x", ["/a"]],
     "stopGrace": ["", "soon", "-1", "nan", "inf", "1e99", "1 2"],
     "linger": ["-0.1", "x"],
@@ -107,6 +109,8 @@ BAD = {
     "context": ["a\nb"],
     "namespace": ["a\nb", ["a"]],
     "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
+    "volumes": ["claim", "claim=", "claim=relative", "=/data"],
+    "cpuRequest": ["much", "4Gi", "-1", "0m", ["1"]],
     "clusterPython": ["a\0b"],
     "ttl": ["-1", "1d"],
     "requestPatience": ["-1", "long"],
@@ -127,6 +131,7 @@ BAD = {
     "color": ["red", "true"],
     "outputRate": ["999", "fast"],
     "outputLimit": ["1", "-5"],
+    "lines": ["0", "some", "-1", "100001"],
     "lineLimit": ["79", "long"],
 }
 

@@ -102,3 +102,37 @@ def test_a_table_for_another_setting_is_refused(tmp_path: Path, name: str) -> No
     values: dict[str, Any] = tomllib.loads(f"[{name}]\na = 'b'")
     with pytest.raises(SettingError, match=f"^a place: {name} cannot be .*: expected "):
         Settings().with_values(values, "a place")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name"),
+    [
+        ('[images]\npytorch = "p:1"\nnamespace = "x"\n', 3, "namespace"),
+        ('ttl = 1\r\n\r\n[ Images ] # all\r\n"push-secret" = "x"\r\n', 4, "push-secret"),
+        ("['images']\n# namespace = 'y'\ntensorflow = 't'\nttl = 3600\nlinger=2", 4, "ttl"),
+        ("[images]\n  plainRegistries = [\n 'a'\n]", 2, "plainRegistries"),
+        ("namespace = 'a'\n[images]\nnamespace = 'b'", 3, "namespace"),
+    ],
+)
+def test_a_setting_below_a_table_is_refused(
+    tmp_path: Path, text: str, line: int, name: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        read(tmp_path, text)
+    place = f"{tmp_path / 'config.toml'}, line {line}: the setting {name} is below [images], "
+    assert caught.value.message.lower().startswith(place.lower())
+    assert caught.value.hint.startswith("Move the line to the top of the file")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "images = {python = 'p:1'}",
+        "images.python = 'p:1'",
+        "images.'python' = 'p:1'",
+    ],
+)
+def test_a_framework_with_the_name_of_a_setting_is_written_in_one_line(
+    tmp_path: Path, text: str
+) -> None:
+    assert read(tmp_path, text).images == {"python": "p:1"}
