@@ -1,29 +1,29 @@
 """Find the files that ``%files`` names: files, folders with all their contents, patterns.
 
 Files of a folder that ``.gitignore`` or a similar file excludes are left out. Files that hold
-passwords or keys are refused. A ``!`` before a word includes its files anyway.
+passwords or keys are refused, and links that lead out of the folder
+(:mod:`ciao_kernel.delivery.boundary`). A ``!`` before a word includes its files anyway.
 """
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import secret_files
+from ciao_kernel.delivery import file_patterns, secret_files
+from ciao_kernel.delivery.boundary import Boundary
+from ciao_kernel.delivery.file_patterns import CACHES
+from ciao_kernel.delivery.held_file import HeldFile
 from ciao_kernel.delivery.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import SourceFile
+from ciao_kernel.redaction import conceal
+from ciao_kernel.visible_text import listed, short, visible
 
-CACHES = frozenset(
-    {"__pycache__", ".git", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-)
-"""Names that are never delivered with a folder: other machines create them again."""
 _ENVIRONMENT = "pyvenv.cfg"
 """File that marks a virtual environment, which works only in its original place."""
 _FORCE_MARK = "!"
@@ -31,12 +31,6 @@ _LINK = {
     errno.ENOENT: "it is a broken link",
     errno.ELOOP: "it is a link to itself",
 }
-_KINDS = (
-    (stat.S_ISSOCK, "socket"),
-    (stat.S_ISFIFO, "pipe"),
-    (stat.S_ISCHR, "device"),
-    (stat.S_ISBLK, "device"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ def find(words: Sequence[str], folder: Path, entry: str) -> Found:
 
     Args:
         words: The words in order.
-        folder: The user's working folder. Files outside it are delivered only through links in it.
+        folder: The user's working folder.
         entry: File name of the program, which is never among the files.
 
     Raises:
@@ -67,7 +61,8 @@ def find(words: Sequence[str], folder: Path, entry: str) -> Found:
     if not words:  # then the folder need not be read
         return Found({}, ())
     search = _Search(folder, entry)
-    for word in words:
+    # "!" first: it also counts for the folder of the file, in `conf !conf/.env`.
+    for word in sorted(words, key=lambda word: not word.startswith(_FORCE_MARK)):
         search.take(word)
     return Found(search.files, tuple(search.notes()))
 
@@ -99,11 +94,14 @@ class _Search:
     _stay: dict[str, list[str]] = field(default_factory=dict)
     """Paths that were left out, by the file that excludes them."""
     _links: list[str] = field(default_factory=list)
+    _outside: dict[str, Path] = field(default_factory=dict)
+    """Paths that lead out of the folder, with the places to which they lead."""
     _environments: dict[Path, bool] = field(default_factory=dict)
     """Results of :meth:`_is_environment` by folder."""
 
     def __post_init__(self) -> None:
         self._ignore_files = IgnoreFiles(self.folder)
+        self._boundary = Boundary.around(self.folder)
         self._origin = ""
 
     def take(self, word: str) -> None:
@@ -115,45 +113,51 @@ class _Search:
             raise _refused("an empty name", "there is no such file")
         if relative.is_absolute() or ".." in relative.parts or pattern.startswith("~"):
             raise SpecError(
-                f"%files cannot take {pattern}: it is outside the notebook's folder, "
-                f"{self.folder}.",
-                "Copy the file into that folder, or link to it there.",
+                f"%files cannot take {_said(pattern)}: it is outside the notebook's folder, "
+                f"{_said(self.folder)}.",
+                "Copy the file into that folder, or link to it there and write "
+                f"%files={_FORCE_MARK}LINK.",
                 directive="files",
             )
         try:
-            exact = _there(self.folder / relative)
-            tops = [self.folder / relative] if exact else self._glob(relative)
+            exact = file_patterns.exists(path := self.folder / relative)
+            tops = [path] if exact else file_patterns.matches(self.folder, relative)
+        except RecursionError:  # Path.glob needs a call for each folder of a pattern
+            raise _refused(f"{pattern[:60]}…", "the pattern has too many folders") from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise _refused(pattern, reason or "it is not a valid pattern") from None
         if not tops:
             raise SpecError(
-                f"%files names {pattern}, but nothing in {self.folder} matches it.",
-                self._nearest(pattern),
+                f"%files names {_said(pattern)}, but nothing in {_said(self.folder)} matches it.",
+                file_patterns.nearest(self.folder, pattern),
                 directive="files",
             )
         # A full path is intended; a match of a pattern may be accidental.
-        named = str(relative) if exact else _written(relative)
+        named = str(relative) if exact else file_patterns.fixed_part(relative)
         self._origin, taken = "", 0
         alone = exact and not tops[0].is_dir()
         going = [top for top in tops if alone or not self._in_environment(top)]
         for top in going:
             for file in self._below(top, named, anyway):
-                path = file.relative_to(self.folder).as_posix()
-                if path != self.entry:
-                    self._add(path, file, anyway, alone=alone)
+                name = file.relative_to(self.folder).as_posix()
+                if name != self.entry:
+                    self._add(name, file, anyway, alone=alone)
                     taken += 1
                 elif exact and file == top:
                     raise SpecError(
-                        f"%files names {path}, which is the name of the program itself.",
+                        f"%files names {_said(name)}, which is the name of the program itself.",
                         "Leave it out, or rename the file.",
                         directive="files",
                     )
+        if self._outside:
+            raise self._leaving(str(relative), exact=exact)
         if self._origin and not taken:
             # For the whole folder, "!" would include keys and passwords too.
             whole = not pattern.strip("./*")
             raise SpecError(
-                f"%files names {pattern}, but every match is excluded by {self._origin}.",
+                f"%files names {_said(pattern)}, but every match is excluded by "
+                f"{_said(self._origin)}.",
                 "Name the files or folders that you need."
                 if whole
                 else f"Write %files={_FORCE_MARK}{quote(pattern)} to include it anyway.",
@@ -172,7 +176,7 @@ class _Search:
         """Yield one sentence for each reason why files were left out."""
         for origin, paths in self._stay.items():
             if left := [path for path in dict.fromkeys(paths) if path not in self.files]:
-                yield f"excluded by {origin}: {listed(left)}"
+                yield f"excluded by {visible(origin)}: {listed(left)}"
         if self._links:
             yield f"links to folders are not followed: {listed(self._links)}"
 
@@ -183,6 +187,10 @@ class _Search:
                 yield top
             return
         if self._is_excluded(top, named, anyway, "/"):
+            return
+        real = Path(os.path.realpath(top))
+        if not anyway and self._boundary.leaves(real):  # it may lead to the root: do not search it
+            self._outside[top.relative_to(self.folder).as_posix()] = real
             return
         for parent, folders, names in os.walk(top, onerror=self._closed):
             if _ENVIRONMENT in names:
@@ -225,36 +233,23 @@ class _Search:
         path = Path(str(error.filename)).relative_to(self.folder).as_posix()
         raise _refused(path, error.strerror or "it cannot be read")
 
-    def _glob(self, pattern: PurePosixPath) -> list[Path]:
-        """Return the matches of a pattern; as in a shell, hidden files need a dot in it."""
-        if not any(character in str(pattern) for character in "*?["):
-            return []
-        hidden = any(part.startswith(".") for part in pattern.parts)
-        found = []
-        for path in sorted(self.folder.glob(str(pattern))):
-            parts = path.relative_to(self.folder).parts
-            secret = not hidden and any(part.startswith(".") for part in parts)
-            if path.exists() and not secret and CACHES.isdisjoint(parts):
-                found.append(path)
-        return found
-
     def _add(self, path: str, file: Path, anyway: bool, *, alone: bool) -> None:
         hint = "Fix it, or leave it out" + ("." if alone else ": add it to .gitignore.")
         try:
             path.encode()
         except UnicodeEncodeError:
             raise _refused(path, "its name is not UTF-8", "Rename it, or leave it out.") from None
+        if path in self.files:
+            return
         try:
-            known = file.stat()
-            if not stat.S_ISREG(known.st_mode):
-                kind = next((name for is_it, name in _KINDS if is_it(known.st_mode)), "")
-                reason = "it is neither a file nor a folder" + (f" but a {kind}" if kind else "")
-                raise _refused(path, reason, hint)
-            secret = secret_files.reason(file)
+            with HeldFile(file) as held:
+                if not anyway and self._boundary.leaves(held.real):
+                    self._outside[path] = held.real
+                secret = "" if anyway else _secret(file, held, outside=path in self._outside)
         except OSError as error:
             link = _LINK.get(error.errno or 0) if file.is_symlink() else None
             raise _refused(path, link or error.strerror or str(error), hint) from None
-        if secret and not anyway:
+        if secret:
             raise _refused(
                 path,
                 secret,
@@ -262,50 +257,35 @@ class _Search:
                 + ("." if alone else "; to exclude it, add it to .gitignore.")
                 + " On a cluster, use %envsecret for passwords.",
             )
-        self.files.setdefault(path, SourceFile(path, origin=file, size=known.st_size))
+        self.files[path] = SourceFile(path, origin=held.real, size=held.size)
 
-    def _nearest(self, pattern: str) -> str:
-        parent = (self.folder / pattern).parent
-        try:
-            names = [entry.name for entry in parent.iterdir()]
-        except OSError:
-            names = []
-        near = difflib.get_close_matches(Path(pattern).name, names, n=1)
-        if near:
-            return f"Did you mean {(PurePosixPath(pattern).parent / near[0]).as_posix()}?"
-        return "Paths are relative to the folder of the notebook."
+    def _leaving(self, word: str, *, exact: bool) -> SpecError:
+        """Return the error for the paths of a word that lead out of the folder."""
+        paths = list(self._outside)
+        place = f"to {_said(self._outside[paths[0]])}, " if len(paths) == 1 else ""
+        verb = "it leads" if len(paths) == 1 else "they lead"
+        one = paths[0] if len(paths) == 1 else word if exact else ""
+        anyway = f"%files={_FORCE_MARK}{quote(one)}" if one else f"a {_FORCE_MARK} before each"
+        return SpecError(
+            f"%files cannot take {listed(paths)}: {verb} {place}outside of "
+            f"{_said(self._boundary.top)}.",
+            f"Copy the data into the notebook's folder, or write {anyway} to include it anyway.",
+            directive="files",
+        )
 
 
-def _there(path: Path) -> bool:
-    """Return whether a path exists, even as a broken link; OSError if the path is too long."""
+def _secret(file: Path, held: HeldFile, *, outside: bool) -> str:
     try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+        return secret_files.reason(file, held)
+    except PermissionError:
+        if outside:  # the better reason to refuse it
+            return ""
+        raise
 
 
-def _written(pattern: PurePosixPath) -> str:
-    """Return the folder before the first wildcard of a pattern: ``data`` of ``data/*.csv``."""
-    parts: list[str] = []
-    for part in pattern.parts:
-        if any(character in part for character in "*?["):
-            break
-        parts.append(part)
-    return "/".join(parts)
-
-
-def listed(paths: Sequence[str], most: int = 3) -> str:
-    """Return the first few paths as text, and the number of the others."""
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(map(shown, paths[:most])) + more
-
-
-def shown(path: str) -> str:
-    """Return a printable form of a path, which may contain any bytes."""
-    text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def _said(path: str | Path) -> str:
+    return visible(short(conceal(str(path))))
 
 
 def _refused(path: str, reason: str, hint: str = "Fix it, or leave it out.") -> SpecError:
-    return SpecError(f"%files cannot take {shown(path)}: {reason}.", hint, directive="files")
+    return SpecError(f"%files cannot take {_said(path)}: {reason}.", hint, directive="files")

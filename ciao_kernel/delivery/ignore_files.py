@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ciao_kernel.delivery.held_file import HeldFile
 from ciao_kernel.errors import SourceError
+from ciao_kernel.visible_text import visible
 
 _LARGE = 1 << 20
 _ITEM = re.compile(r"\[:([^]]*):\]|(\\.|[^\\])(?:-(\\.|[^]\\]))?", re.DOTALL)
@@ -95,7 +97,7 @@ class IgnoreFiles:
             (name, read(_text(folder / name)))
             for name, read in ((".dockerignore", docker), (".s2iignore", s2i))
         ]
-        self._above = _repository(folder)
+        self._above = repository(folder)
         self._rules: dict[Path, tuple[_Rule, ...]] = {}
         self._known: dict[tuple[str, str], str] = {}
 
@@ -194,7 +196,7 @@ def _levels(path: str, named: str = "") -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
+        with HeldFile(file) as held, held.open() as opened:
             raw = opened.read(_LARGE + 1)
         if len(raw) > _LARGE:  # without its last lines, too little would be excluded
             raise OSError(errno.EFBIG, "it is larger than a megabyte")
@@ -203,13 +205,17 @@ def _text(file: Path) -> str:
         return ""
     except OSError as error:
         raise SourceError(
-            f"the ignore file {file} cannot be read: {error.strerror}.",
+            f"the ignore file {visible(str(file))} cannot be read: {error.strerror}.",
             "Shorten it." if error.errno == errno.EFBIG else "Fix its permissions.",
         ) from None
 
 
-def _repository(folder: Path) -> Path:
-    """Return the top folder of the repository around a folder; the folder itself if none."""
+def repository(folder: Path) -> Path:
+    """Return the top folder of the repository around a folder; the folder itself if none.
+
+    Args:
+        folder: An absolute path.
+    """
     for one in (folder, *folder.parents):
         if (one / ".git").exists():
             return one

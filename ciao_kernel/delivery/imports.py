@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Collection, Iterator
@@ -16,16 +17,23 @@ from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import files, secret_files
+from ciao_kernel.delivery import files, secret_files, standing
+from ciao_kernel.delivery.boundary import Boundary
+from ciao_kernel.delivery.held_file import HeldFile
 from ciao_kernel.delivery.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Source, SourceFile
+from ciao_kernel.visible_text import listed, visible
 
 _log = logging.getLogger(__name__)
 
 CELL = "ciao_cell.py"
 """File name of the program. It shadows no module: a ``code.py`` would break ``import pdb``."""
+
+
+TEXT = "ciao_cell"
+"""File name of a program in any language; no suffix, since its language is not known."""
 
 
 def entry_name(file: Path) -> str:
@@ -38,46 +46,62 @@ def entry_name(file: Path) -> str:
     return f"ciao_{stem}.py" if stem in sys.stdlib_module_names else f"{stem}.py"
 
 
-def gather(code: str, folder: Path, words: tuple[str, ...] = (), entry: str = CELL) -> Source:
+def gather(
+    code: str,
+    folder: Path,
+    words: tuple[str, ...] = (),
+    entry: str = CELL,
+    beside: str = "",
+    *,
+    module: str = "",
+    stands: Path | None = None,
+    python: bool = True,
+) -> Source:
     """Return the program with everything that is delivered with it.
 
     Args:
         code: The program's text, delivered byte for byte.
-        folder: The user's working folder. Files outside it are delivered only through links in it.
+        folder: The user's working folder.
         words: The words of ``%files``.
-        entry: File name of the program.
+        entry: Path of the program, relative to the folder.
+        beside: Other code that is delivered and whose imports count too.
+        module: Dotted name of the program if it runs as a module; its package is delivered.
+        stands: Where ``words`` are looked up first, if that is not ``folder``.
+        python: Whether the program is Python; others import nothing.
 
     Raises:
         SpecError: A word of ``%files`` names nothing, or something that cannot be delivered.
-        SourceError: A local module cannot be read, or may hold passwords or keys.
+        SourceError: A local module cannot be read, may hold passwords or keys, or is a link that
+            leads out of the folder.
     """
     data = code.encode()
-    imports = _Imports(folder)
-    imports.follow(code)
-    named = files.find(words, folder, entry)
+    named = _named(words, folder, entry, stands)
     taken = named.files
+    imports = _Imports(folder, frozenset(taken) | {entry})
+    package = PurePosixPath(entry).parts[:-1] if module else ()
+    if package:
+        imports.follow(f"import {'.'.join(package)}")
+    if python:
+        imports.follow(code, package)
+    imports.follow(beside)
     modules = {p: m for p, m in imports.modules.items() if p not in taken and p != entry}
-    for path in sorted(modules):
-        _refuse_secrets(folder / path, path)
     return Source(
         SourceFile(entry, data, size=len(data)),
         tuple(modules[path] for path in sorted(modules)),
         tuple(taken[path] for path in sorted(taken)),
         frozenset(imports.names),
         (*imports.notes(taken), *named.notes),
+        module,
     )
 
 
-def _refuse_secrets(file: Path, path: str) -> None:
-    try:
-        secret = secret_files.reason(file)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    if secret:
-        raise SourceError(
-            f"the code imports {files.shown(path)}, which cannot be delivered: {secret}.",
-            f"Rename the module. To include it anyway, write %files=!{quote(path)}.",
-        )
+def _named(words: tuple[str, ...], folder: Path, entry: str, stands: Path | None) -> files.Found:
+    """Find the files that the words name, in one folder or in two."""
+    if stands is None or stands == folder:
+        return files.find(words, folder, entry)
+    here, beside = standing.split(words, stands, folder)
+    first, second = files.find(here, stands, entry), files.find(beside, folder, entry)
+    return files.Found({**second.files, **first.files}, first.notes + second.notes)
 
 
 # ------------------------------------------------------------------------- local modules
@@ -85,9 +109,16 @@ def _refuse_secrets(file: Path, path: str) -> None:
 
 @dataclass
 class _Imports:
-    """The modules beside a program that it imports, directly or through other modules."""
+    """The modules beside a program that it imports, directly or through other modules.
+
+    Args:
+        folder: The user's working folder.
+        allowed: Paths of the program and of files that the user names: they may be links out of
+            the folder, or hold keys.
+    """
 
     folder: Path
+    allowed: Collection[str]
     names: set[str] = field(default_factory=set)
     modules: dict[str, SourceFile] = field(default_factory=dict)
     _unread: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
@@ -103,9 +134,13 @@ class _Imports:
     def _ignore_files(self) -> IgnoreFiles:
         return IgnoreFiles(self.folder)
 
-    def follow(self, code: str) -> None:
+    @cached_property
+    def _boundary(self) -> Boundary:
+        return Boundary.around(self.folder)
+
+    def follow(self, code: str, package: tuple[str, ...] = ()) -> None:
         """Find the modules that a program imports, and the modules that those import."""
-        self._unread.append((code, ()))
+        self._unread.append((code, package))
         while self._unread:
             self._read(*self._unread.pop())
             if not self._unread:
@@ -124,7 +159,7 @@ class _Imports:
             if (path := file.relative_to(self.folder).as_posix()) not in taken:
                 left.setdefault(origin, []).append(path)
         for origin, paths in left.items():
-            yield f"modules excluded by {origin}: {files.listed(paths)}"
+            yield f"modules excluded by {visible(origin)}: {listed(paths)}"
         for name in self._hidden:
             if not any(path.startswith(f"{name}/") for path in taken):
                 yield (
@@ -174,6 +209,10 @@ class _Imports:
                 if any(package.glob("*.py")):
                     self._hidden.append(parts[0])
                 return
+            real = Path(os.path.realpath(package))
+            named = any(path.startswith(f"{parts[0]}/") for path in self.allowed)
+            if not named and self._boundary.leaves(real):
+                raise self._leaving(parts[0], real)
             # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
                 if file.suffix == ".py":
@@ -210,15 +249,36 @@ class _Imports:
         if path in self.modules:
             return
         try:
-            data = file.read_bytes()
+            with HeldFile(file) as held:
+                if path not in self.allowed:
+                    self._refuse(path, file, held)
+                with held.open() as opened:
+                    data = opened.read()
         except OSError as error:
             raise _unreadable(path, error) from None
-        self.modules[path] = SourceFile(path, origin=file, size=len(data))
+        self.modules[path] = SourceFile(path, origin=held.real, size=len(data))
         self._unread.append((data, PurePosixPath(path).parts[:-1]))
+
+    def _refuse(self, path: str, file: Path, held: HeldFile) -> None:
+        if self._boundary.leaves(held.real):
+            raise self._leaving(path, held.real)
+        if secret := secret_files.reason(file, held):
+            raise SourceError(
+                f"the code imports {visible(path)}, which cannot be delivered: {secret}.",
+                f"Rename the module. To include it anyway, write %files=!{quote(path)}.",
+            )
+
+    def _leaving(self, path: str, real: Path) -> SourceError:
+        return SourceError(
+            f"the code imports {visible(path)}, which leads to {visible(str(real))}, outside of "
+            f"{visible(str(self._boundary.top))}.",
+            f"Copy it into the notebook's folder, or write %files=!{quote(path)} to include it "
+            "anyway.",
+        )
 
 
 def _unreadable(path: str, error: OSError) -> SourceError:
     return SourceError(
-        f"{path}, which the code imports, cannot be read: {error.strerror}.",
+        f"{visible(path)}, which the code imports, cannot be read: {error.strerror}.",
         "Fix its permissions, or remove the import.",
     )

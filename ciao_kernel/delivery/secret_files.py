@@ -5,10 +5,11 @@ Many people can read the files of a job: they are in a ConfigMap or in an image.
 
 from __future__ import annotations
 
-import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+
+from ciao_kernel.delivery.held_file import HeldFile
 
 _NAMES = (
     ".netrc", "_netrc", ".env", ".env.*", ".envrc", ".npmrc", ".pypirc", ".git-credentials",
@@ -40,22 +41,23 @@ _INDEXES = ("pip.conf", "pip.ini", ".condarc")
 _PASSWORD = re.compile(rb"://[^/\s]+@|(?<!\S)(?>\S*?://)\S+/t/")
 
 
-def reason(file: Path) -> str:
+def reason(file: Path, held: HeldFile) -> str:
     """Return why a file seems to be secret, as the end of a sentence; "" if it does not.
 
     For a link, its target counts as well.
 
     Args:
-        file: A file that can be read.
+        file: Path of the file, as the user names it.
+        held: The file.
 
     Raises:
         OSError: The file cannot be read.
     """
-    for path in {str(file), _ANNEX.sub("/", os.path.realpath(file))}:
+    for path in (str(file), _ANNEX.sub("/", str(held.real))):
         if why := by_name(path):
             return why
-    with file.open("rb") as opened:
-        if os.fstat(opened.fileno()).st_size > _LARGE:
+    with held.open() as opened:
+        if held.size > _LARGE:
             return ""
         data = opened.read(_LARGE)
     suffix = file.suffix.lower()

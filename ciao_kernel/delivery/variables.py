@@ -1,7 +1,8 @@
 """Write the notebook's variables that ``%input`` names to files for a job.
 
 The session calls :func:`deliver` before it creates anything; completion calls
-:func:`storable_names`.
+:func:`storable_names`. Functions and classes travel as source in a module, ``ciao_input``, which
+also reads the files.
 The type of a value determines its file format, so that the program reads it back with one call.
 pandas, numpy and the frameworks are imported only for values of their types.
 """
@@ -9,8 +10,10 @@ pandas, numpy and the frameworks are imported only for values of their types.
 from __future__ import annotations
 
 import difflib
+import inspect
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,12 +21,17 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
+from ciao_kernel.delivery.definitions import Definitions, collect, is_code
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Source, SourceFile
 
 FOLDER = "input"
 """Folder of the files, beside the program."""
+MODULE = "ciao_input"
+"""Module that has the variables by their names, beside the program."""
 
+_OF_IPYTHON = ("In", "Out")
+"""Lists of cells and results; names that begin with ``_`` are IPython's or private."""
 _FORMS = {
     ("pandas", "DataFrame"): "parquet",
     ("pandas", "Series"): "parquet",
@@ -41,6 +49,9 @@ _FORMS = {
 }
 """File suffix by package and name of a type."""
 
+_SECRET = re.compile(r"(?i)passw|pwd|token(?!iz)|secret|credential|api_?key")
+"""Names of values that are sent only if the user names them."""
+
 _CONVERSIONS = {
     "to_pandas": "{}.to_pandas()",
     "toarray": "{}.toarray()",
@@ -56,8 +67,25 @@ _CONVERSIONS = {
 """Expressions that make a value storable, by an attribute of its type. The first match counts."""
 
 
+def module_code(names: Iterable[str], variables: Mapping[str, Any] | None) -> str:
+    """Return the source of the functions and classes among some variables, "" if there are none.
+
+    Args:
+        names: The names in ``%input``.
+        variables: The variables of the notebook; None if there is no notebook.
+
+    Raises:
+        SpecError: There is no variable of that name, or code cannot be delivered.
+    """
+    code = [name for name in dict.fromkeys(names) if is_code(_value(name, variables))]
+    return collect(code, variables).code if code and variables else ""
+
+
 def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] | None) -> Source:
     """Return the source with an additional file for each variable.
+
+    If the program imports ``ciao_input``, or a name is a function or a class, that module is
+    another file.
 
     Args:
         source: The program and its files, without the variables.
@@ -65,30 +93,82 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
         variables: The variables of the notebook; None if there is no notebook.
 
     Raises:
-        SpecError: There is no variable of that name, or no file format for its type.
+        SpecError: There is no variable of that name, no file format for its type, or no source.
     """
     files = {file.path: file for file in source.files}
-    for name in dict.fromkeys(names):
-        ending, data = _stored(name, _value(name, variables))
-        path = f"{FOLDER}/{name}.{ending}"
-        if FOLDER in files:
+    wanted = {name: _value(name, variables) for name in names}
+    code = [name for name, value in wanted.items() if is_code(value)]
+    definitions = collect(code, variables or {})
+    stored: dict[str, tuple[str, str]] = {}
+    needed = {name: by for name, by in definitions.values.items() if name not in wanted}
+    for name in [*wanted, *needed]:
+        if name in code:
+            continue
+        value = _value(name, variables)
+        form = _stored_for(needed[name], name, value) if name in needed else _stored(name, value)
+        ending, data = form
+        stored[name] = f"{name}.{ending}", _kind(type(value))
+        _add(files, f"{FOLDER}/{name}.{ending}", data, name)
+    if code or MODULE in source.imports:
+        path = f"{MODULE}.py"
+        if any(file.path == path for file in source.modules):
+            first = next(iter(wanted))
             raise _wrong(
-                "%files includes a file named input, but %input creates a folder of that name.",
+                f"there is a {path} beside the notebook, but %input creates a module of that name.",
                 "Rename the file.",
-                name,
+                first,
             )
-        if path in files:
-            raise _wrong(
-                f"%files already includes {path}.", "Rename the variable or the file.", name
-            )
-        files[path] = SourceFile(path, data, size=len(data))
+        text = _module(stored, definitions)
+        _add(files, path, text.encode(), next(iter(wanted)))
     return replace(source, files=tuple(files[path] for path in sorted(files)))
 
 
+def _stored_for(asked: str, name: str, value: Any) -> tuple[str, bytes]:
+    """Return suffix and bytes of a value that a function uses, which the user has not named."""
+    if _SECRET.search(name):
+        raise _wrong(
+            f"%input cannot take {asked}: it uses {name}, which may be a password.",
+            f"On a cluster use %envsecret for passwords. To send {name} anyway, name it too: "
+            f"%input={asked} {name}.",
+            asked,
+        )
+    try:
+        return _stored(name, value)
+    except SpecError as error:
+        text = error.message.removeprefix(f"%input cannot take {name}")
+        raise _wrong(
+            f"%input cannot take {asked}: it uses {name}{text}", error.hint, asked
+        ) from None
+
+
+def _add(files: dict[str, SourceFile], path: str, data: bytes, name: str) -> None:
+    if FOLDER in files:
+        raise _wrong(
+            "%files includes a file named input, but %input creates a folder of that name.",
+            "Rename the file.",
+            name,
+        )
+    if path in files:
+        raise _wrong(f"%files already includes {path}.", "Rename the variable or the file.", name)
+    files[path] = SourceFile(path, data, size=len(data))
+
+
+def _module(stored: Mapping[str, tuple[str, str]], definitions: Definitions) -> str:
+    """Return the module that a program imports as ``ciao_input``."""
+    from ciao_kernel.delivery import input_loader
+
+    # Functions find global names only if they are really there.
+    eager = [f"{name} = _load({name!r})" for name in definitions.values]
+    lines = ["", "", f"_STORED.update({dict(stored)!r})", *eager, "", definitions.code]
+    return inspect.getsource(input_loader) + "\n".join(lines)
+
+
 def storable_names(variables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of variables whose types can be stored. Their values are not inspected."""
+    """Yield the names of the user's variables whose types can be stored; no value is inspected."""
     for name, value in list(variables.items()):
-        if _form(type(value)):
+        if name in _OF_IPYTHON or name.startswith("_"):
+            continue
+        if _form(type(value)) or (is_code(value) and value.__module__ == "__main__"):
             yield name
 
 
@@ -101,8 +181,7 @@ def _value(name: str, variables: Mapping[str, Any] | None) -> Any:
         )
     if name in variables:
         return variables[name]
-    known = [known for known in variables if not known.startswith("_")]
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, storable_names(variables), n=1)
     raise _wrong(
         f"%input names {name}, but there is no variable of that name.",
         f"Did you mean {near[0]}?" if near else "First run the cell that creates it.",
@@ -112,11 +191,19 @@ def _value(name: str, variables: Mapping[str, Any] | None) -> Any:
 
 def _form(kind: type) -> str:
     """Return the file suffix for values of a type; "" if they cannot be stored."""
+    return next((form for _, form in _forms(kind)), "")
+
+
+def _kind(kind: type) -> str:
+    """Return the known base of a type: ``pandas.Series``."""
+    return next((name for name, _ in _forms(kind)), "")
+
+
+def _forms(kind: type) -> Iterator[tuple[str, str]]:
     for base in kind.__mro__:
         package = str(base.__module__).partition(".")[0]
         if form := _FORMS.get((package, base.__name__)):
-            return form
-    return ""
+            yield f"{package}.{base.__name__}", form
 
 
 def _stored(name: str, value: Any) -> tuple[str, bytes]:

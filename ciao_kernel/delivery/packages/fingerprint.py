@@ -35,13 +35,13 @@ def digest(options: Sequence[str], index: str) -> str:
         options: Lines of a requirements file that begin with ``-``.
         index: Address of the package index; "" means pip's own setting.
     """
-    told = {
+    pip_variables = {
         name.removeprefix("PIP_"): value
         for name, value in environment(index).items()
         if name.startswith("PIP_") and name.removeprefix("PIP_") not in _HASTE
     }
     texts = list(_configured())
-    known = [(_plain(name), value) for name, value in told.items()]
+    known = [(_plain(name), value) for name, value in pip_variables.items()]
     for text in texts:
         parser = configparser.RawConfigParser()
         with contextlib.suppress(configparser.Error):
@@ -60,7 +60,9 @@ def digest(options: Sequence[str], index: str) -> str:
         if name in _INDEXES or name in _FILES:
             places |= {(word, name in _INDEXES) for word in (value.strip(), *value.split())}
     found = sorted({one for place, deep in places for one in _archives(place, deep)})
-    return hashlib.sha256(json.dumps([sorted(told.items()), texts, found]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([sorted(pip_variables.items()), texts, found]).encode()
+    ).hexdigest()
 
 
 def _plain(name: str) -> str:
@@ -92,7 +94,7 @@ def _archives(place: str, deep: bool) -> Iterator[tuple[str, int, int]]:
         root = Path("/", Path(place).expanduser())  # pip runs there
         for path in [root] if root.is_file() else root.iterdir():
             if path == root or (_ARCHIVE.search(path.name) and path.is_file()):
-                told = path.stat()
-                yield str(path), told.st_size, told.st_mtime_ns
+                status = path.stat()
+                yield str(path), status.st_size, status.st_mtime_ns
             elif deep and path.is_dir():
                 yield from _archives(str(path), False)

@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.redaction import mask
+from ciao_kernel.redaction import conceal, mask
+from ciao_kernel.visible_text import short, visible
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -20,6 +21,8 @@ _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 """A variable of the environment; pip replaces it."""
 _LOGIN = re.compile(r"(?<![^\s/])[^\s/:]*+:[^\s/]*@")
 """A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
+_VERSIONED = re.compile(r"[A-Za-z0-9][\w.-]{0,63}+\s{0,4}(?:===?|[<>!~]=|[<>])\s{0,4}[\dv*]")
+"""The start of a line that is surely meant as a package: ``numpy>=1``."""
 
 
 def parsed(line: str) -> Requirement:
@@ -58,8 +61,8 @@ def wish(line: str) -> str:
 
 
 def shown(line: str) -> str:
-    """Return a line for a message, without users, passwords and tokens."""
-    return _LOGIN.sub("…@", mask(line))
+    """Return the start of a line for a message, without users, passwords and tokens."""
+    return visible(short(conceal(_LOGIN.sub("…@", mask(line)))))
 
 
 def remote(line: str) -> bool:
@@ -74,6 +77,8 @@ def check(line: str, place: str, *, strict: bool = False) -> None:
         line: The line, as pip reads it.
         place: The place of the line, for messages.
         strict: The line is in a cell: it becomes part of the program and of the job's header.
+            A line of a file is not quoted, unless it is surely meant as a package: the user may
+            have named a file that is something else, such as a file with passwords.
 
     Raises:
         SourceError: It does not.
@@ -91,23 +96,30 @@ def check(line: str, place: str, *, strict: bool = False) -> None:
     if remote(line):
         return
     if line.startswith((".", "/", "~")) or "file:" in line or _ARCHIVE.search(line):
-        raise _local(line, place)
+        raise _local(line, place, strict)
     if _VARIABLE.search(line):  # its value may have any form
         return
     try:
         found = parsed(line)
     except ValueError as error:
         why = shown(str(error).partition("\n")[0])
+        if not strict and not _VERSIONED.match(line):
+            why = why.partition(":")[0]  # after it, some messages quote the line
+            raise SourceError(
+                f"{place} does not name a package: {why[:1].lower()}{why[1:].rstrip('.')}.",
+                "A requirements file has one package in each line, such as numpy>=2.",
+            ) from None
         raise SourceError(
-            f"{place}: {shown(line)!r} is not a package: {why[:1].lower()}{why[1:].rstrip('.')}.",
+            f"{place}: '{shown(line)}' is not a package: {why[:1].lower()}{why[1:].rstrip('.')}.",
             "Write each package without spaces, or in quotes: %packages=pandas 'numpy >= 2'.",
         ) from None
     if found.url:
-        raise _local(line, place)
+        raise _local(line, place, strict)
 
 
-def _local(line: str, place: str) -> SourceError:
+def _local(line: str, place: str, strict: bool) -> SourceError:
+    what = f"{place}: {shown(line)}" if strict else place
     return SourceError(
-        f"{place}: {shown(line)} is a local path; replicas may run on other machines.",
+        f"{what} is a local path; replicas may run on other machines.",
         "Name a package of an index, or write `--find-links FOLDER` in a requirements file.",
     )

@@ -38,6 +38,8 @@ _AWAY = re.compile(
     r"ProxyError|Connection refused"
 )
 _PAGE = re.compile(r"Could not fetch URL .*")
+_NO_PORT = re.compile(r"(Port could not be cast to integer value as ).*")
+"""Python's error for an address whose password contains a /: it quotes a part of the password."""
 _WHO = re.compile(r"\b40[13] (Client )?Error|Credentials not correct|EOFError")
 
 
@@ -82,6 +84,11 @@ class Failed(Exception):
         text = "\n".join((*self.lines, *self.pages))
         if "No space left" in text or "Disk quota" in text:
             return full()
+        if _NO_PORT.search(text):
+            return SourceError(
+                "the address of a package index or of a package is wrong: it has no valid port.",
+                "In a user or a password, write %2F instead of / and %40 instead of @.",
+            )
         if _WHO.search(text):
             return SourceError(
                 f"the package index requires authentication: {self.said}.",
@@ -196,9 +203,9 @@ async def _run(
             while piece := await process.stdout.read(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
                 for raw in whole:
-                    lines.append(mask(raw.decode(errors="replace").rstrip()))
+                    lines.append(_masked(raw).rstrip())
                     say(lines[-1])
-            lines += [mask(rest.decode(errors="replace"))] if rest else []
+            lines += [_masked(rest)] if rest else []
             code = await process.wait()
     except TimeoutError:
         raise Failed([*lines, f"ERROR: it took more than {_SECONDS} s"]) from None
@@ -209,6 +216,10 @@ async def _run(
         await process.wait()
     if code:
         raise Failed(lines)
+
+
+def _masked(line: bytes) -> str:
+    return _NO_PORT.sub(r"\1…", mask(line.decode(errors="replace")))
 
 
 @contextlib.asynccontextmanager

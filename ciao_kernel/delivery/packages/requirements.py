@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ciao_kernel.delivery import secret_files
+from ciao_kernel.delivery.boundary import Boundary
+from ciao_kernel.delivery.held_file import HeldFile
 from ciao_kernel.delivery.packages import package_line
 from ciao_kernel.delivery.packages.package_line import shown
 from ciao_kernel.errors import SourceError
@@ -18,6 +21,7 @@ from ciao_kernel.redaction import mask
 _LARGE = 1 << 20
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _REMARK = re.compile(r"\s*#")
+_OPTION = re.compile(r"-[A-Za-z]|--[a-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
         work: The user's working folder: the file's path is relative to it.
 
     Raises:
-        SourceError: A file cannot be read or is not beside the notebook, or a line names
-            something that only this machine has.
+        SourceError: A file cannot be read, is not beside the notebook, or is no requirements
+            file; or a line names something that only this machine has.
     """
     for word in wanted.packages:
         package_line.check(word, "%packages", strict=True)
@@ -100,13 +104,23 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
         path = PurePosixPath(wanted.requirements)
         if path.is_absolute() or ".." in path.parts or wanted.requirements.startswith("~"):
             raise SourceError(
-                f"%requirements names {path}, which is outside the notebook's folder, {work}.",
+                f"%requirements names {shown(wanted.requirements)}, which is outside the "
+                f"notebook's folder, {work}.",
                 "Copy it there.",
             )
         file = work / path
-        for line, place, holds in _flat(
-            file, wanted.requirements, False, {(file.resolve(), False)}
-        ):
+        files = _Files(Boundary.around(work))
+        try:
+            found = list(files.flat(file, wanted.requirements, False))
+        except (RuntimeError, ValueError) as error:
+            why = "no file can have this name"
+            if isinstance(error, RuntimeError):  # of Path.resolve, until Python 3.12
+                why = "it is a link to itself"
+            raise SourceError(
+                f"{shown(wanted.requirements)} cannot be read: {why}.",
+                "%requirements names a file beside the notebook.",
+            ) from None
+        for line, place, holds in found:
             (constraints if holds else lines).append(line)
             places.append((line, place))
     index = wanted.pip_index or ""
@@ -115,56 +129,82 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
     return Requirements(tuple(lines), tuple(constraints), " ".join(label), index, tuple(places))
 
 
-def _flat(
-    file: Path, name: str, holds: bool, seen: set[tuple[Path, bool]]
-) -> Iterator[tuple[str, str, bool]]:
-    """Yield the lines of a file and of files that it names: text, place, True for a constraint."""
-    for number, line in _lines(file, name):
-        option, value = _option(line)
-        place = f"{name}, line {number}"
-        if option in ("-r", "--requirement", "-c", "--constraint"):
-            if "://" in value:
-                raise SourceError(
-                    f"{place}: requirements files are read only from this machine.",
-                    "Download it into the notebook's folder.",
-                )
-            value = " ".join(_words(value, place))
-            other, held = file.parent / value, holds or "c" in option[:3]
-            if (other.resolve(), held) in seen:
-                continue
-            seen.add((other.resolve(), held))
-            yield from _flat(other, value, held, seen)
-        elif option in ("-e", "--editable"):
-            raise _editable(shown(value) or "it", place, package_line.remote(value))
-        elif option in ("-f", "--find-links") and "://" not in value:
-            folder, *more = _words(value, place)
-            words = ["--find-links", str((file.parent / folder).resolve()), *more]
-            yield shlex.join(words), place, holds
-        elif option:
-            yield line, place, holds
-        else:
-            package_line.check(line, place)
-            yield line, place, holds
+class _Files:
+    """Reads a requirements file and the files that it names, each once.
+
+    Args:
+        boundary: The folders in which the files must be.
+    """
+
+    def __init__(self, boundary: Boundary) -> None:
+        self._boundary = boundary
+        self._seen: set[tuple[Path, bool]] = set()
+
+    def flat(self, file: Path, name: str, holds: bool) -> Iterator[tuple[str, str, bool]]:
+        """Yield the lines of a file and of files that it names.
+
+        Args:
+            file: The file.
+            name: Its name for messages.
+            holds: The file is a constraints file.
+
+        Yields:
+            The text of a line, its place, and True for a constraint.
+        """
+        if (key := (file.resolve(), holds)) in self._seen:
+            return
+        self._seen.add(key)
+        for number, line in _lines(self._text(file, name)):
+            option, value = _option(line)
+            place = f"{shown(name)}, line {number}"
+            if option in ("-r", "--requirement", "-c", "--constraint"):
+                if "://" in value:
+                    raise SourceError(
+                        f"{place}: requirements files are read only from this machine.",
+                        "Download it into the notebook's folder.",
+                    )
+                value = " ".join(_words(value, place))
+                yield from self.flat(file.parent / value, value, holds or "c" in option[:3])
+            elif option in ("-e", "--editable"):
+                raise _editable(shown(value) or "it", place, package_line.remote(value))
+            elif option in ("-f", "--find-links") and "://" not in value:
+                folder, *more = _words(value, place)
+                words = ["--find-links", str((file.parent / folder).resolve()), *more]
+                yield shlex.join(words), place, holds
+            elif option:
+                yield line, place, holds
+            else:
+                package_line.check(line, place)
+                yield line, place, holds
+
+    def _text(self, file: Path, name: str) -> str:
+        why = ""
+        try:
+            with HeldFile(file) as held:
+                if self._boundary.leaves(held.real):
+                    raise SourceError(
+                        f"{shown(name)} leads to {shown(str(held.real))}, outside of "
+                        f"{shown(str(self._boundary.top))}.",
+                        "Copy the file into the notebook's folder.",
+                    )
+                if held.size > _LARGE:
+                    why = "it is larger than a megabyte"
+                elif not (why := secret_files.reason(file, held)):
+                    with held.open() as opened:
+                        text = opened.read().decode("utf-8-sig")
+                    why = "it is not text" if "\0" in text else ""
+        except (OSError, UnicodeDecodeError) as error:
+            why = str(error.strerror) if isinstance(error, OSError) else "it is not text"
+        if why:
+            raise SourceError(
+                f"{shown(name)} cannot be read: {why}.",
+                "%requirements names a file beside the notebook.",
+            )
+        return text
 
 
-def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines with content and their numbers; continued lines are joined."""
-    why = ""
-    try:
-        if file.exists() and not file.is_file():
-            why = "it is not a file"
-        elif file.stat().st_size > _LARGE:
-            why = "it is larger than a megabyte"
-        else:
-            text = file.read_bytes().decode("utf-8-sig")
-            why = "it is not text" if "\0" in text else ""
-    except (OSError, UnicodeDecodeError) as error:
-        why = str(error.strerror) if isinstance(error, OSError) else "it is not text"
-    if why:
-        raise SourceError(
-            f"{shown(name)} cannot be read: {why}.",
-            "%requirements names a file beside the notebook.",
-        )
     number, rest = 0, ""
     for raw in text.splitlines():
         number += 1
@@ -182,7 +222,7 @@ def _lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
 
 def _option(line: str) -> tuple[str, str]:
     """Return the option of a line and its value; for a package, "" and the line."""
-    if not line.startswith("-"):
+    if not _OPTION.match(line):
         return "", line
     if not line.startswith("--"):
         return line[:2], line[2:].lstrip(" =")

@@ -119,7 +119,7 @@ def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> Non
         (b"\xff\xfe", "requirements.txt cannot be read: it is not text"),
         (b"#" * (1 << 21), "larger than a megabyte"),
         ("a\n-e .\n", "requirements.txt, line 2: . is a local path"),
-        ("./lib\n", "line 1: ./lib is a local path"),
+        ("./lib\n", "line 1 is a local path"),
         ("lib @ file:///srv/lib.whl\n", "is a local path"),
         ("lib-1.0-py3-none-any.whl", "is a local path"),
         ("-r https://example.com/x.txt", "only from this machine"),
@@ -127,13 +127,13 @@ def test_a_file_without_packages_asks_for_none(tmp_path: Path, text: str) -> Non
         ("lib @ lib-1.0-py3-none-any.whl", "is a local path"),
         ("lib-1.0-py3-none-any.whl ; python_version > '3'", "is a local path"),
         ("lib-1.0-py3-none-any.whl --hash=sha256:0", "is a local path"),
-        ("two words", "line 1: 'two words' is not a package: expected"),
-        ("== 2", "line 1: '== 2' is not a package: expected package name"),
-        ("lib=2", "line 1: 'lib=2' is not a package: expected"),
+        ("two words", "line 1 does not name a package: expected"),
+        ("== 2", "line 1 does not name a package: expected package name"),
+        ("lib=2", "line 1 does not name a package: expected"),
         ("lib==2.x!", "'lib==2.x!' is not a package: expected"),
-        ("lib; " + "(" * 5000, "is not a package: too many parentheses."),
-        ("lib; pyton_version > '3'", "is not a package: expected a marker variable"),
-        ("lib --hash=sha256:0\nlib= --hash=sha256:0", "line 2: 'lib= --hash=sha256:0' is not"),
+        ("lib; " + "(" * 5000, "does not name a package: too many parentheses."),
+        ("lib; pyton_version > '3'", "does not name a package: expected a marker variable"),
+        ("lib --hash=sha256:0\nlib= --hash=sha256:0", "line 2 does not name"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str | bytes, says: str) -> None:
@@ -205,8 +205,8 @@ def test_the_place_of_a_package(tmp_path: Path) -> None:
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name in ("pipe", "folder"):
-        with pytest.raises(SourceError, match="it is not a file"):
+    for name, why in (("pipe", "but a pipe"), ("folder", "Is a directory")):
+        with pytest.raises(SourceError, match=f"{name} cannot be read: .*{why}"):
             read(BuildSpec(requirements=name), tmp_path)
 
 
@@ -224,9 +224,9 @@ def test_a_file_may_hold_and_ask_for_the_same(tmp_path: Path) -> None:
         ("--editable=https://a.b/t/hunter2/team/x.zip", "https://a.b/t/…/team/x.zip is editable"),
         ("-e git+file://me:hunter2@a.b/repo", "git+file://…@a.b/repo is a local path"),
         ("-e me:hunter2@a.b/repo", "line 1: …@a.b/repo is a local path"),
-        ("foo @ file://me:hunter2@a.b/x", "foo @ file://…@a.b/x is a local path"),
-        ("me:hunter2@a.b/x.whl", "line 1: …@a.b/x.whl is a local path"),
-        ("me:hunt@er2@a.b/x", "line 1: '…@a.b/x' is not a package"),
+        ("foo @ file://me:hunter2@a.b/x", "line 1 is a local path"),
+        ("me:hunter2@a.b/x.whl", "line 1 is a local path"),
+        ("me:hunt@er2@a.b/x", "line 1 does not name a package"),
         ("-r me:hunter2@a.b/x.txt", "…@a.b/x.txt cannot be read"),
     ],
 )
@@ -235,6 +235,58 @@ def test_no_message_has_a_password(tmp_path: Path, line: str, says: str) -> None
         of_file(tmp_path, f"{line}\n")
     assert says in raised.value.message
     assert "hunt" not in raised.value.message + raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "root:x:0:0:hunter2:/root:/bin/bash\n",
+        "/bin/hunter2\n",
+        "TOKEN=hunter2\n",
+        "TOKEN: hunter2\n",
+        "lib\nthe password is hunter2\n",
+        "lib\nhunter2==\n",
+        "lib\npassword hunter2>=ada\n",
+        "lib @ hunter2 word\n",
+        "- lib=hunter2\n",
+        "-----BEGIN OF hunter2-----\n",
+        "KEY = 'hunter2\n",
+        "\u202ehunter2\n",
+    ],
+)
+def test_the_lines_of_another_file_are_not_quoted(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SourceError) as raised:
+        of_file(tmp_path, text)
+    assert "requirements.txt, line " in raised.value.message
+    assert "hunter2" not in raised.value.message + raised.value.hint
+
+
+@pytest.mark.parametrize("name", [".env", ".netrc", "key.txt"])
+def test_a_file_with_a_password_is_no_requirements_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("-----BEGIN PRIVATE KEY-----\nhunter2\n")
+    with pytest.raises(SourceError, match=f"{name} cannot be read: .* (hold|holds) ") as raised:
+        read(BuildSpec(requirements=name), tmp_path)
+    assert "hunter2" not in raised.value.message + raised.value.hint
+
+
+def test_a_file_outside_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "other.txt").write_text("hunter2\n")
+    (work / "link.txt").symlink_to("../other.txt")
+    with pytest.raises(SourceError, match=r"link\.txt leads to .*other\.txt, outside of"):
+        read(BuildSpec(requirements="link.txt"), work)
+    for line in ("-r ../other.txt", "-c link.txt", f"-r {tmp_path}/other.txt", "-r /etc/passwd"):
+        with pytest.raises(SourceError, match=r"leads to .*, outside of"):
+            of_file(work, f"{line}\n")
+    (tmp_path / ".git").mkdir()  # a repository
+    assert of_file(work, "-r ../other.txt\n").packages == ("hunter2",)
+
+
+def test_a_long_line_is_cut_in_a_message(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as raised:
+        of_file(tmp_path, f"lib==1 {'x' * 5000}\n")
+    assert len(raised.value.message) < 300
 
 
 def test_how_to_name_what_is_editable_elsewhere(tmp_path: Path) -> None:
@@ -288,6 +340,7 @@ def test_a_comment_is_never_continued(tmp_path: Path) -> None:
         ("../lib", "is a local path"),
         ("x @ https://jane:hunter2@example.com/x.whl", "names a user or a password"),
         ("-ihttps://jane:hunter2@example.com", "-ihttps://…@example.com is an option of pip"),
+        ("API_KEY=hunter2", "'API_KEY=…' is not a package"),
         ("jane:hunter2@example.com/x.whl", "…@example.com/x.whl is a local path"),
     ],
 )

@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery import secret_files
+from ciao_kernel.delivery.held_file import HeldFile
+
+
+def reason(file: Path) -> str:
+    with HeldFile(file) as held:
+        return secret_files.reason(file, held)
+
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n"
 
@@ -16,7 +23,7 @@ def test_by_its_name(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("x")
-    assert secret_files.reason(file)
+    assert reason(file)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +46,7 @@ def test_by_its_name(tmp_path: Path, name: str) -> None:
 def test_by_what_it_holds(tmp_path: Path, name: str, text: str, secret: bool) -> None:
     file = tmp_path / name
     file.write_bytes(text.encode())
-    assert bool(secret_files.reason(file)) is secret
+    assert bool(reason(file)) is secret
 
 
 @pytest.mark.parametrize("own", [".git", ".git/modules/data"])
@@ -49,12 +56,12 @@ def test_data_that_a_repository_keeps_for_its_links(tmp_path: Path, own: str) ->
     kept.write_text("1,2\n")
     link = tmp_path / "x.csv"
     link.symlink_to(kept)
-    assert not secret_files.reason(link)
-    assert secret_files.reason(kept)
+    assert not reason(link)
+    assert reason(kept)
     kept.write_text(KEY)
-    assert secret_files.reason(link) == "it holds a private key"
+    assert reason(link) == "it holds a private key"
     (tmp_path / ".env").symlink_to(kept)
-    assert "usually" in secret_files.reason(tmp_path / ".env")
+    assert "usually" in reason(tmp_path / ".env")
     (tmp_path / own / "config").touch()
     (tmp_path / "plain.txt").symlink_to(tmp_path / own / "config")
-    assert "a .git folder" in secret_files.reason(tmp_path / "plain.txt")
+    assert "a .git folder" in reason(tmp_path / "plain.txt")

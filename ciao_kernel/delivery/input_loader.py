@@ -1,0 +1,64 @@
+"""What ``%input`` names, for ``from ciao_input import lr, helper`` in the program of a job.
+
+This file runs in replicas, whose Python may be older than the kernel's and has no ciao: it uses the
+standard library alone until a value needs more. Values are read when they are first used.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).absolute().parent / "input"
+_STORED: dict[str, tuple[str, str]] = {}  # name → (file, type): the kernel fills it in below
+
+
+def _load(name: str) -> Any:
+    """Return a value with the type that it had in the notebook."""
+    file, kind = _STORED[name]
+    path = _FOLDER / file
+    if path.suffix == ".json":
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(value) if kind == "builtins.tuple" else value
+    if path.suffix == ".bin":
+        data = path.read_bytes()
+        return bytearray(data) if kind == "builtins.bytearray" else data
+    return _array(path, kind) if path.suffix == ".npy" else _table(path, kind)
+
+
+def _array(path: Path, kind: str) -> Any:
+    value = import_module("numpy").load(path)
+    if kind == "torch.Tensor":
+        return import_module("torch").from_numpy(value)
+    if kind.startswith("tensorflow."):
+        tensorflow = import_module("tensorflow")
+        variable = kind.endswith("Variable")
+        return tensorflow.Variable(value) if variable else tensorflow.convert_to_tensor(value)
+    return value
+
+
+def _table(path: Path, kind: str) -> Any:
+    pandas = import_module("pandas")
+    if path.suffix == ".parquet":
+        frame = pandas.read_parquet(path)
+    else:
+        with path.open(encoding="utf-8") as stream:
+            indexed = stream.read(1) == ","  # the heading of an index without a name
+        frame = pandas.read_csv(path, index_col=0 if indexed else None)
+    if kind == "pandas.Index":
+        several = frame.shape[1] > 1
+        return pandas.MultiIndex.from_frame(frame) if several else pandas.Index(frame.iloc[:, 0])
+    return frame.iloc[:, 0] if kind == "pandas.Series" else frame
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _STORED:
+        raise AttributeError(f"%input does not name {name}")
+    value = globals()[name] = _load(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_STORED})

@@ -1,0 +1,227 @@
+"""Functions and classes of the notebook, delivered as source."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import math
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ciao_kernel.delivery.variables import deliver, module_code
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Source, SourceFile
+
+CELLS = [
+    """\
+import math
+import os.path as path
+from functools import lru_cache, partial as part
+rate, table, unused = 0.5, {"a": [1]}, object()
+""",
+    """\
+class Base:
+    '''A class without a method.'''
+    factor: float = 2.0
+""",
+    """\
+@part(lambda scale, kind: kind, 1)
+class Model(Base):
+    def __init__(self, size=3):
+        super().__init__()
+        self.size = size
+
+    def area(self):
+        return math.pi * self.size * self.factor
+""",
+    """\
+%matplotlib inline
+""",
+    """\
+@lru_cache
+def step(count):
+    unused = [count * rate for count in range(count)]  # not the variable of the notebook
+    return step(count - 1) if count else (helper(unused), path.join("a", "b"), table["a"])
+
+def helper(values):
+    return len(values), Model().area()
+
+alias = helper
+def outer():
+    free = 1
+    def inner():
+        return free
+    return inner
+made = outer()
+short = lambda x: x
+""",
+]
+
+
+@pytest.fixture
+def notebook() -> Iterator[dict[str, Any]]:
+    """The variables of a notebook after its cells, as IPython runs them."""
+    variables: dict[str, Any] = {"__name__": "__main__", "In": ["", *CELLS]}
+    for number, text in enumerate(CELLS):
+        if not text.startswith("%"):
+            name = f"<ipython-input-{number}>"
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+            exec(compile(text, name, "exec"), variables)
+    del variables["unused"]
+    yield variables
+    for number in range(len(CELLS)):
+        linecache.cache.pop(f"<ipython-input-{number}>", None)
+
+
+def program(
+    folder: Path, code: str, names: list[str], variables: dict[str, Any]
+) -> types.ModuleType:
+    """Return the module that a program with these variables would import."""
+    imports = frozenset({"ciao_input"} if "ciao_input" in code else ())
+    source = deliver(Source(SourceFile("ciao_cell.py"), imports=imports), names, variables)
+    for file in source.files:
+        (folder / file.path).parent.mkdir(exist_ok=True)
+        (folder / file.path).write_bytes(file.data or b"")
+    module = types.ModuleType("ciao_input")
+    module.__file__ = str(folder / "ciao_input.py")
+    exec(compile((folder / "ciao_input.py").read_text(), module.__file__, "exec"), vars(module))
+    return module
+
+
+def test_a_function_brings_what_it_uses(notebook: dict[str, Any], tmp_path: Path) -> None:
+    module = program(tmp_path, "", ["step"], notebook)
+    expected = ((0, math.pi * 6), "a/b", [1])
+    assert module.step(5) == expected == notebook["step"](5)
+    assert (module.rate, module.table) == (0.5, {"a": [1]})
+    assert not hasattr(module, "alias")
+    assert sorted(path.name for path in (tmp_path / "input").iterdir()) == [
+        "rate.json",
+        "table.json",
+    ]
+
+
+def test_a_class_brings_its_bases_and_another_name_is_kept(
+    notebook: dict[str, Any], tmp_path: Path
+) -> None:
+    module = program(tmp_path, "", ["Model", "alias"], notebook)
+    assert module.Model(1).area() == math.pi * 2
+    assert module.alias is module.helper
+
+
+def test_its_imports_count_as_the_programs(notebook: dict[str, Any]) -> None:
+    code = module_code(["step"], notebook)
+    lines = code.split("\n\n")[0].splitlines()
+    assert sorted(lines) == [
+        "from functools import lru_cache",
+        "from functools import partial as part",
+        "import math as math",
+        "import posixpath as path",
+    ]
+    assert module_code(["rate"], notebook) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("short", "%input cannot take short: short uses a lambda."),
+        ("made", "%input cannot take made: inner was defined inside outer, with its variables."),
+        ("typed", "%input cannot take typed: the source of typed is not known here."),
+    ],
+)
+def test_code_without_a_text_is_refused(notebook: dict[str, Any], name: str, message: str) -> None:
+    exec("def typed(): pass", notebook)
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), [name], notebook)
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+USES = "def use(): return api_token, model, sorted\ndef sorted(): pass\n"
+
+
+@pytest.fixture
+def uses() -> Iterator[dict[str, Any]]:
+    """A function that uses what its user has not named."""
+    linecache.cache["<uses>"] = (len(USES), None, USES.splitlines(keepends=True), "<uses>")
+    variables: dict[str, Any] = {"__name__": "__main__", "api_token": "s3cret", "model": object()}
+    exec(compile(USES, "<uses>", "exec"), variables)
+    yield variables
+    linecache.cache.pop("<uses>")
+
+
+def test_a_value_that_may_be_a_password_goes_only_if_it_is_named(uses: dict[str, Any]) -> None:
+    uses["model"] = 1
+    with pytest.raises(SpecError, match="it uses api_token, which may be a password") as caught:
+        deliver(Source(SourceFile("x")), ["use"], uses)
+    assert "%input=use api_token" in caught.value.hint
+    source = deliver(Source(SourceFile("x")), ["use", "api_token"], uses)
+    assert "input/api_token.json" in [file.path for file in source.files]
+
+
+def test_a_value_that_cannot_go_is_blamed_on_the_function(uses: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["use", "api_token"], uses)
+    assert caught.value.message == (
+        "%input cannot take use: it uses model: no file format supports values of type object."
+    )
+
+
+def test_a_function_that_hides_a_builtin_comes_along(uses: dict[str, Any]) -> None:
+    assert "def sorted(): pass" in module_code(["use"], uses)
+
+
+def tensor() -> Any:
+    import torch
+
+    return torch.tensor([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (1, [2, "ä"], None),
+        lambda: b"\x00\xff",
+        lambda: bytearray(b"\x00"),
+        lambda: np.arange(4, dtype="int16"),
+        lambda: pd.DataFrame({"a": [1.5, 2.5]}, index=["x", "y"]),
+        lambda: pd.Series([1, 2], name="value"),
+        lambda: pd.Index([3, 4], name="value"),
+        lambda: pd.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["n", "c"]),
+        tensor,
+    ],
+)
+def test_values_have_their_types_again(make: Any, tmp_path: Path) -> None:
+    value = make()
+    back = program(tmp_path, "from ciao_input import value", ["value"], {"value": value}).value
+    assert isinstance(back, type(value))
+    same = getattr(back, "equals", functools.partial(_same, back))
+    assert same(value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one, other)) if hasattr(one, "shape") else bool(one == other)
+
+
+def test_the_module_comes_only_if_it_is_needed() -> None:
+    source = deliver(Source(SourceFile("x")), ["n"], {"n": 1})
+    assert [file.path for file in source.files] == ["input/n.json"]
+
+
+def test_a_module_of_that_name_is_an_error() -> None:
+    own = SourceFile("ciao_input.py", b"")
+    source = Source(SourceFile("x"), modules=(own,), imports=frozenset({"ciao_input"}))
+    with pytest.raises(SpecError, match=r"there is a ciao_input\.py beside the notebook"):
+        deliver(source, ["n"], {"n": 1})
+
+
+def test_the_loader_needs_only_the_standard_library() -> None:
+    text = Path(sys.modules["ciao_kernel.delivery"].__path__[0], "input_loader.py").read_text()
+    assert "import ciao_kernel" not in text
+    assert compile(text, "x", "exec", flags=0)
