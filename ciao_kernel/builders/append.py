@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel import disk_cache
+from ciao_kernel import disk_cache, private_files
 from ciao_kernel.builders import wheels
 from ciao_kernel.builders.images import ImageBuild, SharedBuildState, automatic
 from ciao_kernel.builders.kaniko import KanikoBuilder
@@ -32,6 +32,8 @@ from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"
 """Folder of the packages in the image. On the PYTHONPATH it precedes the image's own entries."""
+_LARGEST = 1 << 16
+"""Bytes of a record in the cache."""
 
 
 class _NeedsBuildPod(SourceError):
@@ -102,7 +104,9 @@ class AppendBuilder:
         self, base: Reference, wanted: requirements.Requirements, work: ImageBuild
     ) -> tuple[Reference, str]:
         """Return the base with the packages, which many cells share, and its PYTHONPATH."""
-        cache, platform = self._settings.storage / "cache", work.platform
+        for name in ("layers", "wheels", "chosen"):
+            cache = self._settings.own_folder.prepare("cache", name).parent
+        platform = work.platform
         image = await work.inspect(base)
         base = base.at(image.digest)  # the tag may be moved meanwhile
         python = work.ask.python
@@ -141,9 +145,10 @@ def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
     for entry in (place, record):
         disk_cache.used(entry)  # protects it from removal until it is sent
     with contextlib.suppress(OSError, ValueError, KeyError):
-        known = json.loads(record.read_text())
-        if place.stat().st_size == known["size"]:
+        known = json.loads(private_files.read(record, _LARGEST))
+        if disk_cache.is_own(place) and place.stat().st_size == known["size"]:
             return Layer(known["digest"], known["diff_id"], known["size"], place)
+    folder = folder.resolve()  # links above it are of this machine, and not the packages'
     files = [
         File(f"{_SITE}/{path.relative_to(folder)}", path, bool(path.stat().st_mode & 0o100))
         for path in sorted(folder.rglob("*"))
@@ -154,6 +159,8 @@ def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
             layer = pack(files, Path(own) / "layer", heard=heard)
             known = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
             (Path(own) / "record").write_text(json.dumps(known))
+            for name in ("layer", "record"):
+                (Path(own) / name).chmod(0o600)
             (Path(own) / "layer").replace(place)
             (Path(own) / "record").replace(record)
     except OSError as error:

@@ -129,43 +129,43 @@ def _memory() -> CiaoError:
 def _build_error(end: PodResult, text: str, name: str, target: Reference) -> CiaoError:
     """Return the error that the executor's log describes."""
     lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("error ")), "")
-    said = said or next((line for line in lines if line.startswith("Error: ")), "")
-    if match := _SYNTAX.search(said):
+    message = next((line for line in reversed(lines) if line.startswith("error ")), "")
+    message = message or next((line for line in lines if line.startswith("Error: ")), "")
+    if match := _SYNTAX.search(message):
         line, wrong = original_line(text, int(match[1])), match[2].removesuffix('"')
         return SourceError(f"{name or 'the Dockerfile'}, line {line}: {wrong}.")
-    if match := _MISSING.search(said):
+    if match := _MISSING.search(message):
         return SourceError(
             f"{name or 'the Dockerfile'} copies {match[1]}, which is not in the build's files.",
             "Does .dockerignore leave it out?",
         )
-    if match := _EXIT.search(said):
+    if match := _EXIT.search(message):
         return _command_error(end.last, text, name, int(match[1]))
-    if _BASE.search(said):
+    if _BASE.search(message):
         return RegistryFault(
             "a base image of the build does not exist, or the build may not read it.",
             "%pushSecret=NAME names a Secret with its registry's password.",
         )
-    pushing = _PUSHING.search(said)
-    if _FULL.search(said or "\n".join(lines)) and not pushing:
+    pushing = _PUSHING.search(message)
+    if _FULL.search(message or "\n".join(lines)) and not pushing:
         return _full()
-    words = target.registry if pushing else _host(said), "push" if pushing else "read its image"
+    words = target.registry if pushing else _host(message), "push" if pushing else "read its image"
     for pattern, sentence, hint in _REGISTRY:
-        if match := re.search(pattern, said):
+        if match := re.search(pattern, message):
             part = match[1] if match.lastindex and match[1] else match[0]
             return RegistryFault(
                 sentence.format(words[0], part, words[1]), hint.format(words[0], part, words[1])
             )
-    if wrong := said.partition("parsing dockerfile")[2].partition(": ")[2].removesuffix('"'):
+    if wrong := message.partition("parsing dockerfile")[2].partition(": ")[2].removesuffix('"'):
         return SourceError(f"{name or 'the Dockerfile'}: {wrong}.")
-    why = said.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
+    why = message.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
     ended = f"with exit code {end.code}" if end.code is not None else "at once"
     return ClusterFault(f"the build ended {ended}{f': {why}' if why else ''}.")
 
 
-def _host(said: str) -> str:
+def _host(message: str) -> str:
     """Return the registry that an error names; its first address may be a token server's."""
-    found = next((match for pattern in _HOST if (match := pattern.search(said))), None)
+    found = next((match for pattern in _HOST if (match := pattern.search(message))), None)
     return found[1] if found else "of the base"
 
 

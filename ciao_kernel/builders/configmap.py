@@ -18,6 +18,7 @@ import hashlib
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.images import automatic
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.held_file import open_checked
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact, Manifest, Notice, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit
@@ -53,7 +54,8 @@ class ConfigMapBuilder:
         """Make the ConfigMap's manifest; the backend creates the object.
 
         Raises:
-            SourceError: The source is too large for a ConfigMap; names the largest files.
+            SourceError: The source is too large for a ConfigMap; names the largest files. Or a
+                file cannot be read.
             RegistryFault: It is too large, and a request to the registry fails.
         """
         try:
@@ -65,6 +67,11 @@ class ConfigMapBuilder:
             emit(Notice(f"{error.message.partition(':')[0]}: they are put into an image (append)."))
             self._append = self._append or AppendBuilder(self._settings)
             return await self._append.build(ask, emit)
+        except OSError as error:
+            raise SourceError(
+                f"{error.filename} cannot be read: {error.strerror}.",
+                "Fix the file, or leave it out of %files.",
+            ) from None
 
 
 class _TooLarge(SourceError):
@@ -108,6 +115,8 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
     ]
     init: list[Manifest] = []
     if pack:
+        # tar, if the image need not have Python.
+        unpack = ["tar", "-xzf", f"/ciao-packed/{_PACKED}", "-C", WORKDIR]
         script = f"import sys; exec({_UNPACK!r} if hasattr(__import__('tarfile'), 'data_filter') "
         script += f"else {_UNPACK_OLD!r})"
         packed: Manifest = {
@@ -119,7 +128,7 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
         init.append(
             {
                 "name": "unpack",
-                "command": [python, "-c", script],
+                "command": [python, "-c", script] if python else unpack,
                 "volumeMounts": [work, packed],
             }
         )
@@ -156,7 +165,8 @@ def _bytes(file: SourceFile) -> bytes:
     if file.data is not None:
         return file.data
     assert file.origin is not None
-    return file.origin.read_bytes()
+    with open_checked(file.origin) as opened:
+        return opened.read()
 
 
 def _packed(files: tuple[SourceFile, ...]) -> bytes:

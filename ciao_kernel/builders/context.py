@@ -14,10 +14,13 @@ from pathlib import Path, PurePosixPath
 from ciao_kernel.builders.dockerfile_rewrite import CONTEXT_FOLDER
 from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.files import CACHES, shown
+from ciao_kernel.delivery.boundary import Boundary
+from ciao_kernel.delivery.file_patterns import CACHES
+from ciao_kernel.delivery.held_file import HeldFile, open_checked
 from ciao_kernel.delivery.ignore_files import Ignored
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Manifest
+from ciao_kernel.visible_text import listed, short, visible
 
 LIMIT = 900 << 10
 """Packed bytes that fit into a ConfigMap of at most 1 MiB; a larger context uses the registry."""
@@ -26,7 +29,6 @@ _LARGE = 1 << 20
 """Size limit of a text, in bytes; no real Dockerfile reaches it."""
 _PIECE = 1 << 20
 _MOST = 4 << 30
-_LISTED = 3
 _IN_MEMORY = 16 << 20
 _NEITHER = "it is neither a file nor a folder"
 _FIX = "Fix its permissions, or leave it out."
@@ -49,14 +51,19 @@ def read(folder: Path, name: str, what: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("~"):
         raise SourceError(
-            f"{what} names {name}, which is outside the notebook's folder, {folder}.",
+            f"{what} names {_said(name)}, which is outside the notebook's folder, {folder}.",
             "Copy it there.",
         )
     try:
-        if (folder / name).exists() and not (folder / name).is_file():
-            raise OSError(errno.EINVAL, "it is not a file")  # a read from a pipe may block for ever
-        with (folder / name).open("rb") as opened:
-            raw = opened.read(_LARGE + 1)
+        with HeldFile(folder / name) as held:
+            if Boundary.around(folder).leaves(held.real):
+                raise SourceError(
+                    f"{what} names {_said(name)}, which leads to {_said(str(held.real))}, outside "
+                    f"the notebook's folder, {folder}.",
+                    "Copy it there.",
+                )
+            with held.open() as opened:
+                raw = opened.read(_LARGE + 1)
         if len(raw) > _LARGE:
             raise OSError(errno.EFBIG, "it is larger than a megabyte")
         return raw.decode("utf-8-sig")
@@ -64,7 +71,11 @@ def read(folder: Path, name: str, what: str) -> str:
         why = error.strerror or str(error)
     except UnicodeDecodeError:
         why = "it is not text"
-    raise SourceError(f"{name} cannot be read: {why}.", f"{what} names a file beside the notebook.")
+    except ValueError:  # a null byte, or half a character
+        why = "no file can have this name"
+    raise SourceError(
+        f"{_said(name)} cannot be read: {why}.", f"{what} names a file beside the notebook."
+    )
 
 
 def read_optional(folder: Path, name: str) -> str:
@@ -81,7 +92,8 @@ def gather(
     """Find the files that a build takes from the user's folder, empty folders included.
 
     Args:
-        folder: Folder of the notebook. Nothing outside of it is taken.
+        folder: Folder of the notebook. A link out of it is taken only if a line of an ignore file
+            includes exactly this file, ``!name``.
         wanted: Patterns, each with the place that names it, for messages.
         ignored: Paths that are excluded.
         say: Receives a notice about links that are not followed.
@@ -91,6 +103,7 @@ def gather(
     """
     found: dict[str, File] = {}
     links: list[str] = []
+    boundary = Boundary.around(folder)
     for pattern, place in wanted:
         relative = PurePosixPath(pattern.lstrip("/") or ".")
         if ".." in relative.parts:
@@ -99,13 +112,15 @@ def gather(
             )
         matches = [folder / relative]
         if not os.path.lexists(matches[0]):
-            matches = sorted(folder.glob(str(relative))) if set("*?[") & set(pattern) else []
+            matches = _matches(folder, relative) if set("*?[") & set(pattern) else []
         if not matches:
             raise SourceError(
                 f"{place}: there is no {pattern} in {folder}.",
                 "Paths are relative to the folder of the notebook.",
             )
         for match in matches:
+            if match.is_dir() and boundary.leaves(real := Path(os.path.realpath(match))):
+                raise _outside(place, match.relative_to(folder).as_posix(), real, boundary)
             for path in _files(match, folder, place):
                 name = path.relative_to(folder).as_posix()
                 if ignored(name):
@@ -113,10 +128,9 @@ def gather(
                 if path.is_symlink() and path != match and path.is_dir():
                     links.append(name)
                 elif name != ".":
-                    found[name] = _file(name, path, place, ignored.anyway(name))
+                    found[name] = _file(name, path, place, boundary, ignored.anyway(name))
     if links:
-        named = ", ".join(shown(name) for name in links[:_LISTED])
-        say(f"links to folders are not followed: {named}{' …' if links[_LISTED:] else ''}")
+        say(f"links to folders are not followed: {listed(links)}")
     total = sum(map(_size, found.values()))
     if total > _MOST:
         raise SourceError(
@@ -124,6 +138,14 @@ def gather(
             "Exclude files by a file .dockerignore.",
         )
     return tuple(found[name] for name in sorted(found))
+
+
+def _matches(folder: Path, pattern: PurePosixPath) -> list[Path]:
+    """Return the matches of a pattern; none if no path can match it."""
+    try:
+        return sorted(folder.glob(str(pattern)))
+    except (OSError, ValueError, RecursionError):  # the last: a pattern of a thousand folders
+        return []
 
 
 def force_include(files: Iterable[File], folder: str) -> tuple[File, ...]:
@@ -140,7 +162,10 @@ def force_include(files: Iterable[File], folder: str) -> tuple[File, ...]:
 
 def _bytes(file: File) -> bytes:
     try:
-        return file.content if isinstance(file.content, bytes) else file.content.read_bytes()
+        if isinstance(file.content, bytes):
+            return file.content
+        with open_checked(file.content) as opened:
+            return opened.read()
     except OSError as error:
         raise _unreadable(error) from None
 
@@ -164,7 +189,7 @@ def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
             yield Path(parent, name)
 
 
-def _file(name: str, path: Path, place: str, meant: bool) -> File:
+def _file(name: str, path: Path, place: str, boundary: Boundary, meant: bool) -> File:
     try:
         name.encode()
         if path.is_dir():
@@ -172,20 +197,33 @@ def _file(name: str, path: Path, place: str, meant: bool) -> File:
         if not path.is_file():
             reason = "it is a broken link" if path.is_symlink() else _NEITHER
             raise _refused(place, name, reason, _LEAVE)
-        secret = secret_files.reason(path)
-        runs = bool(path.stat().st_mode & 0o100)
+        with HeldFile(path) as held:
+            if not meant and boundary.leaves(held.real):
+                raise _outside(place, name, held.real, boundary)
+            secret = "" if meant else secret_files.reason(path, held)
+        runs = bool(held.real.stat().st_mode & 0o100)
     except UnicodeEncodeError:
         raise _refused(place, name, "its name is not UTF-8", _LEAVE) from None
     except OSError as error:
         raise _refused(place, name, error.strerror or "it cannot be read", _FIX) from None
-    if secret and not meant:
+    if secret:
         hint = f"{_LEAVE[:-1]}; a line !{name} there includes it anyway."
         raise _refused(place, name, secret, hint)
-    return File(name, path, runs)
+    return File(name, held.real, runs)
+
+
+def _outside(place: str, name: str, real: Path, boundary: Boundary) -> SourceError:
+    reason = f"it leads to {_said(str(real))}, outside of {_said(str(boundary.top))}"
+    hint = "Copy it there, or exclude it by a line in .dockerignore (for S2I in .s2iignore)"
+    return _refused(place, name, reason, f"{hint}; a line !{name} there includes a file anyway.")
+
+
+def _said(text: str) -> str:
+    return visible(short(text))
 
 
 def _refused(place: str, name: str, reason: str, hint: str) -> SourceError:
-    return SourceError(f"{place}: {shown(name)} cannot be taken: {reason}.", hint)
+    return SourceError(f"{place}: {_said(name)} cannot be taken: {reason}.", hint)
 
 
 def _size(file: File) -> int:
@@ -210,7 +248,7 @@ def _hash(file: File, heard: Callable[[], None]) -> str:
         return hashlib.sha256(file.content).hexdigest()
     found = hashlib.sha256()
     try:
-        with file.content.open("rb") as opened:
+        with open_checked(file.content) as opened:
             while piece := opened.read(_PIECE):
                 heard()
                 found.update(piece)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ciao_kernel.builders.dockerfile_variables import Values, automatic, filled, unknown
 from ciao_kernel.errors import SourceError
 from ciao_kernel.redaction import password
 
@@ -18,7 +19,6 @@ _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
 _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*+(')?|\"(?>(?:\\.|[^\"\\])*)(\")?)", re.DOTALL)
 """A quoted text; it has a group if its closing quote is there."""
 _FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
-_VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?:(:?)([-+])([^}]*))?\}|(\w+))")
 _NUMBER = re.compile(r"\d+")
 _DROPPED = (
     ("RUN", "--mount", ""),
@@ -125,6 +125,15 @@ def check(text: str, name: str) -> None:
     found = instructions(text)
     if not any(one.name == "FROM" for one in found):
         raise SourceError(f"{name} has no FROM.", "The first instruction names the base image.")
+    for one, known in _walk(text):
+        image, _ = _stage(one, known)
+        lacking = unknown(image or one.arguments) if one.name == "FROM" else ""
+        if lacking and not automatic(lacking):
+            raise SourceError(
+                f"{name}, line {one.line}: the image is unknown, because {lacking} has no value.",
+                f"Give it one before the first FROM: ARG {lacking}=value. There are no other build "
+                "arguments.",
+            )
     for one in found:
         if password(one.rest):
             raise SourceError(
@@ -154,25 +163,37 @@ def check(text: str, name: str) -> None:
             )
 
 
-def _walk(text: str) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
+def _walk(text: str) -> Iterator[tuple[Instruction, Values]]:
     """Yield the instructions, each with the variables that the Dockerfile has set before it."""
-    whole, arguments, environment = dict[str, str](), dict[str, str](), dict[str, str]()
+    whole, arguments, environment = dict[str, str | None](), dict[str, str](), dict[str, str]()
+    stages: dict[str, dict[str, str]] = {}
     begun = False
     for one in instructions(text):
         if one.name == "FROM":
-            begun, arguments, environment = True, {}, {}
+            image, stage = _stage(one, whole)
+            # A stage inherits ENV from the stage that it begins with, but not ARG.
+            begun, arguments, environment = True, {}, {**stages.get(image.lower(), {})}
+            stages[stage] = environment
         known = {**arguments, **environment} if begun and one.name != "FROM" else whole
         yield one, known
         if one.name == "ARG":
             for name, value in _pairs(one.rest):
-                kept = arguments if begun else whole
-                if value is not None:
-                    kept[name] = _filled(value, known)
-                elif begun and name in whole:
-                    kept[name] = whole[name]
+                if not begun:
+                    whole[name] = None if value is None else filled(value, known)
+                elif value is not None:
+                    arguments[name] = filled(value, known)
+                elif (general := whole.get(name)) is not None:
+                    arguments[name] = general
         elif one.name == "ENV":
             for name, value in _pairs(one.rest):
-                environment[name] = _filled(value or "", known)
+                environment[name] = filled(value or "", known)
+
+
+def _stage(one: Instruction, known: Values) -> tuple[str, str]:
+    """Return the image of a FROM, and the name of its stage; "" if it has none."""
+    image, *more = one.arguments.split() or [""]
+    named = more[1].lower() if len(more) == 2 and more[0].upper() == "AS" else ""
+    return filled(_QUOTES.sub(r"\2", image), known), named
 
 
 def _pairs(text: str) -> list[tuple[str, str | None]]:
@@ -187,19 +208,6 @@ def _pairs(text: str) -> list[tuple[str, str | None]]:
     return [(name, value if equals else None) for name, equals, value in split]
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
-    """Replace variables by their values; a variable without a value stays."""
-
-    def value(match: re.Match[str]) -> str:
-        found = known.get(match[1] or match[5])
-        there = found is not None and (found != "" or not match[2])
-        if match[3] == "+":
-            return match[4] if there else ""
-        return found if there and found is not None else match[0] if match[4] is None else match[4]
-
-    return _VARIABLE.sub(value, text)
-
-
 def bases(text: str) -> dict[int, str]:
     """Return the images that a Dockerfile begins with or copies from, by line of FROM or COPY.
 
@@ -208,13 +216,12 @@ def bases(text: str) -> dict[int, str]:
     stages: set[str] = set()
     found: dict[int, str] = {}
     for one, known in _walk(text):
-        words = one.arguments.split() if one.name == "FROM" else []
-        image = _filled(words[0], known) if words else one.origin
+        image, stage = _stage(one, known) if one.name == "FROM" else (one.origin, "")
         named = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
         if image and image != "scratch" and not named and "$" not in image:
             found[one.line] = image
-        if len(words) == 3 and words[1].upper() == "AS":
-            stages.add(words[2].lower())
+        if stage:
+            stages.add(stage)
     return found
 
 
@@ -222,11 +229,10 @@ def user(text: str) -> tuple[str, int]:
     """Return the user of the image; if it is "", also the line of the FROM whose user applies."""
     by_stage: dict[str, tuple[str, int]] = {}
     found, stage = ("", 0), ""
-    for one in instructions(text):
+    for one, known in _walk(text):
         if one.name == "FROM":
-            words = one.arguments.split()
-            found = by_stage.get(words[0].lower() if words else "", ("", one.line))
-            stage = words[2].lower() if len(words) == 3 else ""
+            image, stage = _stage(one, known)
+            found = by_stage.get(image.lower(), ("", one.line))
         elif one.name == "USER":
             found = one.rest, 0
         if stage:
@@ -249,8 +255,8 @@ def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
         for word in one.words[:-1] if one.copies else ():
             if REMOTE.match(word):
                 continue
-            path = _filled(word, known)
-            if _VARIABLE.search(path):
+            path = filled(word, known)
+            if unknown(path):
                 raise SourceError(
                     f"{name}, line {one.line}: the path {word} is unknown before the build.",
                     "Write the path, or give the variable a value above: ARG NAME=value.",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
+import stat
 import threading
 from dataclasses import fields
 from pathlib import Path
 
+from ciao_kernel import private_files
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.held_file import open_checked
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
 from ciao_kernel.plugins import Build, Emit
@@ -61,12 +65,14 @@ class FolderBuilder:
 
 
 def _copy(source: Source, work: Path, stop: threading.Event) -> None:
-    work.mkdir()
+    private_files.make_folder(work)
     for file in source.all():
         target = work / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.parent.exists():
+            private_files.make_folders(target.parent, work)
         if file.data is not None:
-            target.write_bytes(file.data)
+            with private_files.create(target) as copy:
+                copy.write(file.data)
         elif file.origin is not None:
             _copy_file(file.origin, target, stop)
         if stop.is_set():
@@ -74,11 +80,12 @@ def _copy(source: Source, work: Path, stop: threading.Event) -> None:
 
 
 def _copy_file(origin: Path, target: Path, stop: threading.Event) -> None:
-    """Copy bytes and mode, but not owner and times."""
-    with origin.open("rb") as source, target.open("wb") as copy:
-        while not stop.is_set() and (chunk := source.read(_CHUNK)):
-            copy.write(chunk)
-    shutil.copymode(origin, target)
+    """Copy bytes and the right to run a program, but not owner and times."""
+    with open_checked(origin) as source:
+        executable = bool(os.fstat(source.fileno()).st_mode & stat.S_IXUSR)
+        with private_files.create(target, executable=executable) as copy:
+            while not stop.is_set() and (chunk := source.read(_CHUNK)):
+                copy.write(chunk)
 
 
 def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:

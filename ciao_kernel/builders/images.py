@@ -158,7 +158,13 @@ class ImageBuild:
         layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
         made = await self.append(base, layers, Change(workdir=WORKDIR))
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
-        return Artifact(ask.source, ask.python, WORKDIR, image=str(made.image))
+        return Artifact(
+            ask.source,
+            ask.python,
+            WORKDIR,
+            image=str(made.image),
+            architecture=self.platform.architecture,
+        )
 
     async def push_context(self, layer: Layer) -> Appended:
         """Make an image that only carries files to the pod of a build.

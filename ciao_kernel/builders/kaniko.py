@@ -167,4 +167,5 @@ def dry_run_artifact(work: ImageBuild) -> Artifact:
     """Return the artifact of a dry run, and tell that an image would be built."""
     ask = work.ask
     work.emit(Notice(f"an image would be built and pushed to {work.target.name}."))
-    return Artifact(ask.source, ask.python, WORKDIR, image=f"{work.target.name}:not-built-yet")
+    image, architecture = f"{work.target.name}:not-built-yet", work.platform.architecture
+    return Artifact(ask.source, ask.python, WORKDIR, image=image, architecture=architecture)

@@ -69,13 +69,14 @@ class Sent(Layer):
 
     heard: Callable[[], None]
 
-    def open(self) -> bytes | IO[bytes]:
-        """Return the body of the upload request."""
-        if isinstance(self.content, bytes) and self.size <= _PIECE:
-            return self.content
-        content = self.content
-        file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
-        return cast(IO[bytes], Body(file, self.heard))
+    def open(self, start: int = 0) -> bytes | IO[bytes]:
+        """Return the body of an upload request, from a byte on."""
+        found = super(Sent, self).open(start)  # without arguments, slots break it
+        if isinstance(found, bytes):
+            if self.size <= _PIECE:
+                return found
+            found = io.BytesIO(found)
+        return cast(IO[bytes], Body(found, self.heard))
 
 
 class Body:

@@ -16,12 +16,14 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import disk_cache
+from ciao_kernel import disk_cache, private_files
 from ciao_kernel.builders.target import Target, run
 from ciao_kernel.delivery.packages import fingerprint, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
 
+_LARGEST = 16 << 20
+"""Bytes of a file in the cache: the packages of one request."""
 _NO_EXTRA = re.compile(r"WARNING: (\S+) \S+ does not provide the extra '([^']+)'")
 
 
@@ -60,25 +62,29 @@ async def choose(
         return [], False
     have = sorted(target.packages.items())
     answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
-    asked = [wanted.key, answers, target.python, target.architecture, target.musl, have]
-    name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
-    kept = cache / "chosen" / f"{name}.json"
-    disk_cache.used(kept)
-    if not refresh and (known := _read(kept)) is not None:
+    inputs = [wanted.key, answers, target.python, target.architecture, target.musl, have]
+    name = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:24]
+    choice_file = cache / "chosen" / f"{name}.json"
+    disk_cache.used(choice_file)
+    if not refresh and (known := _read(choice_file)) is not None:
         return known, True
-    async with pip.alone(kept.with_suffix(".lock"), lambda: None) as lock:
-        if not refresh and (known := _read(kept)) is not None:
+    async with pip.alone(choice_file.with_suffix(".lock"), lambda: None) as lock:
+        if not refresh and (known := _read(choice_file)) is not None:
             return known, True
-        found = await _choose(wanted, target, kept.parent, lock, emit)
-        partial = kept.with_suffix(".part")
-        partial.write_text(json.dumps([astuple(one) for one in found]))
-        partial.replace(kept)
+        found = await _choose(wanted, target, choice_file.parent, lock, emit)
+        partial = choice_file.with_suffix(".part")
+        partial.unlink(missing_ok=True)
+        with private_files.create(partial) as file:
+            file.write(json.dumps([astuple(one) for one in found]).encode())
+        partial.replace(choice_file)
         return found, False
 
 
-def _read(kept: Path) -> list[ResolvedPackage] | None:
+def _read(choice_file: Path) -> list[ResolvedPackage] | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return [ResolvedPackage(*one) for one in json.loads(kept.read_text())]
+        return [
+            ResolvedPackage(*one) for one in json.loads(private_files.read(choice_file, _LARGEST))
+        ]
     return None
 
 
@@ -96,9 +102,9 @@ async def _choose(
         options = ["--dry-run", "--report", str(report), *wanted.arguments(place)]
         described: set[str] = set()
         while True:
-            said: list[str] = []
-            await run(options, target, installed, wanted.index, lock, said.append)
-            matches = map(_NO_EXTRA.search, said)
+            output: list[str] = []
+            await run(options, target, installed, wanted.index, lock, output.append)
+            matches = map(_NO_EXTRA.search, output)
             lacks = {match[1]: match[2] for match in matches if match}
             unknown = {one for one in lacks if one in have} - described
             if not unknown:
@@ -142,14 +148,14 @@ async def _describe(
     version = target.packages[package]
     public = Version(version).public  # the index has no local versions
     with tempfile.TemporaryDirectory(dir=installed.parent) as name:
-        asked, report = Path(name) / "requirements.txt", Path(name) / "report.json"
+        requirements_file, report = Path(name) / "requirements.txt", Path(name) / "report.json"
         nothing = Path(name) / "nothing"
         nothing.mkdir()
         # A file with hashes has none for what the image has; nothing of this is installed.
         lines = [line.replace("--require-hashes", "") for line in wanted.options]
         lines += [f"{package}=={public}"]
-        asked.write_text("".join(f"{line}\n" for line in lines))
-        options = ["--dry-run", "--no-deps", "--report", str(report), "-r", str(asked)]
+        requirements_file.write_text("".join(f"{line}\n" for line in lines))
+        options = ["--dry-run", "--no-deps", "--report", str(report), "-r", str(requirements_file)]
         try:
             await run(options, target, nothing, wanted.index, lock)
         except pip.Failed as error:
@@ -160,11 +166,11 @@ async def _describe(
                 f"dependencies of {package}[{extra}] are unknown. Name those packages as well."
             )
             return
-        told: Any = json.loads(report.read_text())["install"][0]["metadata"]
-    extras = [f"Provides-Extra: {one}\n" for one in told.get("provides_extra") or ()]
-    needs = [one for one in told.get("requires_dist") or () if _optional(one, target)]
+        metadata: Any = json.loads(report.read_text())["install"][0]["metadata"]
+    extras = [f"Provides-Extra: {one}\n" for one in metadata.get("provides_extra") or ()]
+    needs = [one for one in metadata.get("requires_dist") or () if _optional(one, target)]
     _tell(installed, package, version, *extras, *(f"Requires-Dist: {one}\n" for one in needs))
-    if extra not in (told.get("provides_extra") or ()):
+    if extra not in (metadata.get("provides_extra") or ()):
         emit(f"{package} {version} has no extra {extra}.")
 
 
@@ -181,22 +187,22 @@ def _optional(requirement: str, target: Target) -> bool:
 
 def _tell(installed: Path, package: str, version: str, *more: str) -> None:
     """Make pip treat a package as installed."""
-    told = installed / f"{package.replace('-', '_')}-{version}.dist-info"
-    told.mkdir(exist_ok=True)
+    folder = installed / f"{package.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(exist_ok=True)
     text = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-    (told / "METADATA").write_text(text + "".join(more))
+    (folder / "METADATA").write_text(text + "".join(more))
 
 
 def _entry(one: Any) -> ResolvedPackage:
     """A package of pip's report: https://pip.pypa.io/en/stable/reference/installation-report/."""
     from packaging.utils import canonicalize_name
 
-    told, origin = one["metadata"], one["download_info"]
+    metadata, origin = one["metadata"], one["download_info"]
     archive = origin.get("archive_info") or {}
     digest = (archive.get("hashes") or {}).get("sha256", "")
     if not digest and str(archive.get("hash", "")).startswith("sha256="):
         digest = archive["hash"].removeprefix("sha256=")
     address = origin["url"] if one.get("is_direct") else ""
     return ResolvedPackage(
-        canonicalize_name(told["name"]), str(told["version"]), str(digest), str(address)
+        canonicalize_name(metadata["name"]), str(metadata["version"]), str(digest), str(address)
     )

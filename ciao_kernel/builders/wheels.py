@@ -27,6 +27,8 @@ from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
 from ciao_kernel.redaction import mask
 
+_SIGNED = re.compile(r"(?<![\w+.-])(https?://)[^/\s]+@([^\s#]+)")
+"""An address with a user or a password, without its fragment."""
 _SOURCE = re.compile(r"\.(?:zip|tar\.\w+|tgz)\b")
 
 
@@ -111,32 +113,50 @@ async def _unpacked(
         if have.get(one.name, one.version) != one.version
     )
     lines = _pinned(missing)
-    digests = [one.sha256 for one in missing]  # lines with an address contain none
+    digests = [one.sha256 for one in missing]  # the lines contain them only if all are known
     facts = json.dumps([target.python, target.architecture, target.musl, lines, digests])
     folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
     disk_cache.used(folder)
-    made = bool(names) and not folder.is_dir()
+    made = bool(names) and not disk_cache.is_own(folder)
     if made:
 
         def wait() -> None:
             emit("another cell is downloading the same packages; waiting for it …")
 
         async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
-            if not folder.is_dir():
+            if not disk_cache.is_own(folder):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
                 emit(f"downloading {', '.join(names)} …")
-                await _unpack([*wanted.options, *lines], target, folder, wanted.index, lock)
+                asked = [*wanted.options, *_signed(lines, wanted)]
+                await _unpack(asked, target, folder, wanted.index, lock)
     return Wheels(folder, names, replaced, made)
 
 
 def _pinned(chosen: Sequence[ResolvedPackage]) -> list[str]:
     """Return requirement lines for exactly these wheels; digests only if all are known."""
-    known = all(one.sha256 and not one.address for one in chosen)  # pip requires all or none
+    known = all(one.sha256 for one in chosen)  # pip requires all or none
     return [
-        f"{one.name} @ {one.address}"
-        if one.address
-        else f"{one.name}=={one.version}" + (f" --hash=sha256:{one.sha256}" if known else "")
+        (f"{one.name} @ {one.address}" if one.address else f"{one.name}=={one.version}")
+        + (f" --hash=sha256:{one.sha256}" if known else "")
         for one in chosen
     ]
+
+
+def _signed(lines: Sequence[str], wanted: Requirements) -> list[str]:
+    """Return the lines for pip with the passwords of their addresses, which pip's report omits.
+
+    They are only written to a file that is removed after the download, never to the cache.
+    """
+    places = dict[str, str]()
+    for line in (*wanted.lines, *wanted.constraints):
+        for found in _SIGNED.finditer(line):
+            places[f"{found[1]}{found[2]}"] = found[0]
+    signed = []
+    for line in lines:
+        name, at, rest = line.partition(" @ ")
+        address, *options = rest.split(" ")
+        signed.append(" ".join([name, "@", places.get(address, address), *options]) if at else line)
+    return signed
 
 
 async def _unpack(
@@ -148,10 +168,12 @@ async def _unpack(
         nothing, site = partial / "nothing", partial / "site"
         nothing.mkdir(parents=True)
         asked = partial / "requirements.txt"
+        asked.touch(mode=0o600)  # an address may contain a password
         asked.write_text("".join(f"{line}\n" for line in lines))
         options = ["--no-deps", "--no-compile", "--target", str(site), "-r", str(asked)]
         await run(options, target, nothing, index, lock)
         shutil.rmtree(site / "bin", ignore_errors=True)  # scripts for this machine's Python
+        site.chmod(0o700)  # pip's own mode follows the umask
         site.rename(folder)
     finally:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True))

@@ -6,7 +6,6 @@ digest of all its inputs, so an unchanged cell costs two requests.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import threading
@@ -26,7 +25,8 @@ from ciao_kernel.builders.oci.image import ACCEPT, Image, Images, Platform, empt
 from ciao_kernel.builders.oci.layer import Layer
 from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.oci.registry import Registry
-from ciao_kernel.builders.oci.repository import Repository, scope
+from ciao_kernel.builders.oci.repository import BlobStream, Repository, scope
+from ciao_kernel.builders.oci.upload import Content
 from ciao_kernel.errors import RegistryFault
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Appended:
 def _retried(
     work: Callable[Concatenate[Appender, Arguments], Result],
 ) -> Callable[Concatenate[Appender, Arguments], Result]:
-    """Repeat a whole method after a temporary fault: a broken upload cannot be resumed."""
+    """Repeat a whole method after a temporary fault."""
 
     @functools.wraps(work)
     def patiently(self: Appender, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -252,11 +252,8 @@ class Appender:
             if known:
                 opened = opened or place
             else:
-                blob = origin.open_blob(digest, size, str(base))
-                if tell:
-                    blob.heard = _heard(tell, digest, size)
-                with contextlib.closing(blob):
-                    there.upload(place or there.begin(), digest, blob, size)
+                content = _of(origin, digest, size, tell)
+                there.upload(place or there.begin(), digest, content, size)
             self._there.add((target.name, digest))
         return opened
 
@@ -273,7 +270,8 @@ class Appender:
 
         def send() -> None:
             try:
-                there.upload(opened or there.begin(), digest_of(config), config, len(config))
+                place = opened or there.begin()
+                there.upload(place, digest_of(config), lambda at: config[at:], len(config))
             except BaseException as error:
                 sent.set_exception(error)
             else:
@@ -291,9 +289,7 @@ class Appender:
         if known in self._there:
             return
         if layer.size < _SMALL or not there.has_blob(layer.digest):
-            body = layer.open()
-            with contextlib.nullcontext() if isinstance(body, bytes) else body:
-                there.upload(there.begin(), layer.digest, body, layer.size)
+            there.upload(there.begin(), layer.digest, layer.open, layer.size)
         self._there.add(known)
 
     def _readable(self, image: Reference) -> Repository:
@@ -301,5 +297,13 @@ class Appender:
         return Repository(self._registry(image), image, scopes)
 
 
-def _heard(tell: ProgressCallback, digest: str, size: int) -> Callable[[int], None]:
-    return lambda done: tell(digest, done, size)
+def _of(origin: Repository, digest: str, size: int, tell: ProgressCallback | None) -> Content:
+    """Return the content of a layer of a base, which comes from another registry."""
+
+    def content(start: int) -> BlobStream:
+        blob = origin.open_blob(digest, size, str(origin.reference), start)
+        if tell:
+            blob.heard = lambda done: tell(digest, done, size)
+        return blob
+
+    return content

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.proxies import proxy_of
 
 if TYPE_CHECKING:
     import requests
@@ -20,7 +21,6 @@ _log = logging.getLogger(__name__)
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables that name additional authorities; Python itself reads SSL_CERT_FILE."""
 _PIECE = 64 << 10
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def session(plain: bool, authority: Path | None) -> requests.Session:
@@ -66,12 +66,9 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
 
 
 def proxies(url: str) -> dict[str, str]:
-    """Return the environment's proxies for an address; none if NO_PROXY lists it."""
-    import requests
-
-    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
-        return {}  # saves a millisecond for each cell that is built
-    return requests.utils.get_environ_proxies(url)
+    """Return the proxy for an address as requests expects it; none if NO_PROXY lists it."""
+    found = proxy_of(url)
+    return {urlsplit(url).scheme: found} if found else {}
 
 
 def read(answer: requests.Response, limit: int, into: bytearray) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ciao_kernel import disk_cache
+from ciao_kernel import disk_cache, private_files
 from ciao_kernel.builders.oci.decompression import Decompressor
 from ciao_kernel.builders.oci.image import Image
 from ciao_kernel.builders.oci.repository import Repository
@@ -37,6 +37,8 @@ _SYSTEM = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _PIECE = 1 << 20
+_LARGEST = 64 << 20
+"""Bytes of a file in the cache: the names in one layer."""
 _LINKS = 16
 """Maximum length of a chain of links."""
 
@@ -85,9 +87,9 @@ def installed(
     names: dict[str, str] = {}
     for layer in image.manifest["layers"]:
         digest = str(layer["digest"])
-        kept = cache / "layers" / f"{digest.removeprefix('sha256:')}.json"
-        disk_cache.used(kept)
-        found = _read(kept)
+        cached = cache / "layers" / f"{digest.removeprefix('sha256:')}.json"
+        disk_cache.used(cached)
+        found = _read(cached)
         if found is None:
             size = int(layer.get("size") or 0)
             if size > 20 * _PIECE:
@@ -96,28 +98,28 @@ def installed(
                     f"({size / 1e6:,.0f} MB) …"
                 )
             found = _names(repository, layer, heard)
-            _keep(kept, found)
+            _keep(cached, found)
         names = _over(names, found)
     return _of(names, image.env, python)
 
 
-def _read(kept: Path) -> dict[str, str] | None:
+def _read(cached: Path) -> dict[str, str] | None:
     with suppress(OSError, ValueError):
-        found = json.loads(kept.read_text())
+        found = json.loads(private_files.read(cached, _LARGEST))
         if isinstance(found, dict):
             return found
     return None
 
 
-def _keep(kept: Path, found: dict[str, str]) -> None:
+def _keep(cached: Path, found: dict[str, str]) -> None:
     """Cache the contents of a layer; if the file cannot be written, they are read again later."""
-    with suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
+    with suppress(OSError, private_files.Untrusted):
+        private_files.make_folders(cached.parent, cached.parent)
+        with tempfile.NamedTemporaryFile("w", dir=cached.parent, delete=False) as file:
             try:
                 json.dump(found, file)
                 file.close()
-                Path(file.name).replace(kept)
+                Path(file.name).replace(cached)
             except OSError:
                 Path(file.name).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+from ciao_kernel.delivery.held_file import open_checked
 from ciao_kernel.errors import UsageError
 
 _MTIME = 1_000_000_000
@@ -23,7 +24,8 @@ class File:
 
     Args:
         path: Path in the image, without the leading ``/``; a path that ends with ``/`` is a folder.
-        content: Bytes of the file, or the path of a file on this machine.
+        content: Bytes of the file, or the path of a file on this machine, without links: a file
+            that has become a link is not read.
         executable: The file may be executed.
     """
 
@@ -48,9 +50,13 @@ class Layer:
     size: int
     content: bytes | Path
 
-    def open(self) -> bytes | IO[bytes]:
-        """Return the body for a request."""
-        return self.content if isinstance(self.content, bytes) else self.content.open("rb")
+    def open(self, start: int = 0) -> bytes | IO[bytes]:
+        """Return the body for a request, from a byte on."""
+        if isinstance(self.content, bytes):
+            return self.content[start:]
+        opened = self.content.open("rb")
+        opened.seek(start)
+        return opened
 
 
 def pack(
@@ -129,7 +135,7 @@ def _add(tar: Any, member: Any, file: File) -> None:
         member.size = len(file.content)
         tar.addfile(member, io.BytesIO(file.content))
         return
-    with file.content.open("rb") as opened:
+    with open_checked(file.content) as opened:
         member.size = opened.seek(0, io.SEEK_END)
         opened.seek(0)
         try:

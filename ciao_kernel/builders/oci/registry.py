@@ -139,19 +139,34 @@ class Registry:
         Raises:
             RegistryFault: The registry cannot be reached, or refuses.
         """
-        asked = _Request(method, place, scopes, accept, headers or {}, data, size, what)
-        answer = self._call(asked)
+        request = _Request(method, place, scopes, accept, headers or {}, data, size, what)
+        answer = self._call(request)
         assert isinstance(answer, Answer)
         return answer
 
-    def open(self, place: str, scopes: Scopes, what: str) -> Response:
+    def open(self, place: str, scopes: Scopes, what: str, start: int = 0) -> Response:
         """GET a large answer as a stream; the caller reads and closes it.
+
+        Args:
+            place: A path below ``/v2/``.
+            scopes: Scopes of the request.
+            what: The action, for messages.
+            start: First wanted byte. A server without parts sends everything, with status 200.
 
         Raises:
             RegistryFault: The registry cannot be reached, or refuses.
         """
-        answer = self._call(_Request("GET", place, scopes, what=what), unread=200)
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        request = _Request("GET", place, scopes, headers=headers, what=what)
+        answer = self._call(request, unread=(200, 206) if start else (200,))
         assert not isinstance(answer, Answer)
+        part = answer.headers.get("Content-Range", "")
+        if answer.status_code == 206 and not part.startswith(f"bytes {start}-"):
+            answer.close()
+            raise RegistryFault(
+                f"the registry {self.name} sent another part than the requested ({what}).",
+                "Ask its administrator.",
+            )
         return answer
 
     def where(self, answer: Answer) -> str:
@@ -159,68 +174,71 @@ class Registry:
         place = answer.headers.get("Location", "")
         return self._resolve(answer.url, place) if place else ""
 
-    def _call(self, asked: _Request, unread: int | None = None) -> Answer | Response:
-        """Send a request; an answer with the status ``unread`` is returned without its body."""
-        url = self._resolve(f"{self._url}/v2/", asked.place)
+    def _call(self, request: _Request, unread: Collection[int] = ()) -> Answer | Response:
+        """Send a request; an answer with a status in ``unread`` is returned without its body."""
+        begins = request.data.tell() if hasattr(request.data, "seek") else 0
+        url = self._resolve(f"{self._url}/v2/", request.place)
         until = time.monotonic() + self._patience
         signed_in, wait = False, 0.3
         while True:
-            response = self._follow(asked, url)
-            self.sent += asked.size
-            if response.status_code == unread:
+            response = self._follow(request, url)
+            self.sent += request.size
+            if response.status_code in unread:
                 return response
-            answer = self._read(response, response.status_code in asked.accept)
+            answer = self._read(response, response.status_code in request.accept)
             if answer.code == 401 and not signed_in and _origin(answer.url) == self._origin:
                 signed_in = True
                 challenge = answer.headers.get("WWW-Authenticate", "")
-                told = response.request.headers.get("Authorization", "")
-                if self._authorizer.answer(challenge, asked.scopes, told):
-                    if _rewound(asked.data):
+                authorization = response.request.headers.get("Authorization", "")
+                if self._authorizer.answer(challenge, request.scopes, authorization):
+                    if _rewound(request.data, begins):
                         continue
                     # The token expired during the upload: repeat all of it with a new token.
                     raise RegistryFault(
-                        f"the registry {self.name} requires authentication again ({asked.what}).",
+                        f"the registry {self.name} requires authentication again ({request.what}).",
                         code=401,
                         passing=True,
                     )
-            if answer.code in asked.accept:
+            if answer.code in request.accept:
                 return answer
             if answer.code == 429 or (answer.code == 503 and "Retry-After" in answer.headers):
                 seconds = pause(answer.headers, wait)
-                if time.monotonic() + seconds < until and _rewound(asked.data):
+                if time.monotonic() + seconds < until and _rewound(request.data, begins):
                     time.sleep(seconds)
                     wait *= 2
                     continue
             self._refused = answer.code == 401
-            raise refusal(answer, self._requester, asked.what, self._authorizer.mask(words(answer)))
+            raise refusal(
+                answer, self._requester, request.what, self._authorizer.mask(words(answer))
+            )
 
-    def _follow(self, asked: _Request, url: str) -> Response:
+    def _follow(self, request: _Request, url: str) -> Response:
         """Send a request; follow redirects of GET and HEAD."""
         for _ in range(_HOPS):
-            response = self._send(asked, url)
+            response = self._send(request, url)
             place = response.headers.get("Location")
-            reads = asked.method in ("GET", "HEAD")
+            reads = request.method in ("GET", "HEAD")
             if not reads or response.status_code not in _REDIRECTS or not place:
                 return response
             self._read(response, False)
             url = self._resolve(url, place)
         raise RegistryFault(f"the registry {self.name} redirects too often.")
 
-    def _send(self, asked: _Request, url: str) -> Response:
+    def _send(self, request: _Request, url: str) -> Response:
         import requests
         import urllib3
 
         # Send credentials to the registry only, not to the targets of redirects.
-        known = self._authorizer.header(asked.scopes) if _origin(url) == self._origin else {}
+        known = self._authorizer.header(request.scopes) if _origin(url) == self._origin else {}
         self._requests += 1
         try:
             return self._session.request(
-                asked.method,
+                request.method,
                 url,
-                headers={**asked.headers, **known},
-                data=asked.data,
+                headers={**request.headers, **known},
+                data=request.data,
                 stream=True,
-                timeout=_TIMEOUT if asked.data is None else _UPLOADS,
+                timeout=_TIMEOUT if request.data is None else _UPLOADS,
                 proxies=connections.proxies(url),
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
@@ -268,11 +286,11 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").lower(), port
 
 
-def _rewound(data: Any) -> bool:
-    """Return whether a body can be sent again; a file is rewound to its start."""
+def _rewound(data: Any, begins: int) -> bool:
+    """Return whether a body can be sent again; a file is rewound to its first sent byte."""
     if data is None or isinstance(data, bytes):
         return True
     if not hasattr(data, "seek"):
         return False
-    data.seek(0)
+    data.seek(begins)
     return True

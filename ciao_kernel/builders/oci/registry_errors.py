@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ciao_kernel import retry_after
 from ciao_kernel.errors import RegistryFault
 
 BROKEN = frozenset({500, 502, 503, 504})
@@ -66,10 +67,9 @@ def pause(headers: Mapping[str, str], wait: float) -> float:
 
     Args:
         headers: Headers of a busy server's answer.
-        wait: Seconds if there is no valid ``Retry-After``.
+        wait: Seconds if there is no valid ``Retry-After``, or one of zero seconds.
     """
-    text = headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 9 else wait
+    return retry_after.seconds(headers) or wait
 
 
 def later(headers: Mapping[str, str]) -> str:
@@ -140,27 +140,27 @@ def unreachable(error: Exception, asker: Requester) -> RegistryFault:
     )
 
 
-def refusal(answer: Answer, asker: Requester, what: str, said: str) -> RegistryFault:
+def refusal(answer: Answer, asker: Requester, what: str, own_message: str) -> RegistryFault:
     """Return the error for a refusal.
 
     Args:
         answer: The answer.
         asker: The sender of the request.
         what: The action, such as "push to host/team/model"; "" omits it.
-        said: The registry's own message.
+        own_message: The registry's own message.
     """
-    code, host, said = answer.code, asker.registry, said.rstrip(". ")
+    code, host, own_message = answer.code, asker.registry, own_message.rstrip(". ")
     doing = f" ({what})" if what else ""
-    told = f": {said}" if said else ""
-    if code == 507 or _FULL.search(said):
+    detail = f": {own_message}" if own_message else ""
+    if code == 507 or _FULL.search(own_message):
         hint = "Ask its administrator for space, or name another registry: %registry=…."
-        return RegistryFault(f"the registry {host} is full{doing}{told}.", hint, code=code)
-    if code == 405 or _READ_ONLY.search(said):
+        return RegistryFault(f"the registry {host} is full{doing}{detail}.", hint, code=code)
+    if code == 405 or _READ_ONLY.search(own_message):
         hint = "Name another registry: %registry=…."
-        return RegistryFault(f"the registry {host} is read-only{doing}{told}.", hint, code=code)
+        return RegistryFault(f"the registry {host} is read-only{doing}{detail}.", hint, code=code)
     if code in (401, 403):
-        return _forbidden(answer, asker, what, said)
-    if code == 404 and "NAME_UNKNOWN" in said:
+        return _forbidden(answer, asker, what, own_message)
+    if code == 404 and "NAME_UNKNOWN" in own_message:
         hint = "Is the name right? Some registries require a repository or project first."
         return RegistryFault(f"the registry {host} has no such repository{doing}.", hint, code=code)
     if code == 413:
@@ -170,7 +170,7 @@ def refusal(answer: Answer, asker: Requester, what: str, said: str) -> RegistryF
         )
     if code == 429:
         return RegistryFault(
-            f"the registry {host} gets too many requests{doing}{told}.",
+            f"the registry {host} gets too many requests{doing}{detail}.",
             later(answer.headers),
             code=code,
         )
@@ -184,28 +184,30 @@ def refusal(answer: Answer, asker: Requester, what: str, said: str) -> RegistryF
             code=code,
         )
     return RegistryFault(
-        f"the registry {host} answered {code}{doing}{told or ' without a reason'}.",
+        f"the registry {host} answered {code}{doing}{detail or ' without a reason'}.",
         "It may be broken; ask its administrator."
         if code >= 500
         else "Does it accept the repository's name? Ask its administrator.",
         code=code,
-        passing=code in BROKEN or said.startswith(_PASSING),
+        passing=code in BROKEN or own_message.startswith(_PASSING),
     )
 
 
-def _forbidden(answer: Answer, asker: Requester, what: str, said: str) -> RegistryFault:
+def _forbidden(answer: Answer, asker: Requester, what: str, own_message: str) -> RegistryFault:
     challenge = answer.headers.get("WWW-Authenticate", "")
     known = answer.code == 403 or "insufficient_scope" in challenge
     doing = f" ({what})" if what else ""
     if not asker.user:
         return RegistryFault(
             f"the registry {asker.registry} requires authentication{doing}"
-            + (f": {said}." if said and answer.code == 403 else "."),
+            + (f": {own_message}." if own_message and answer.code == 403 else "."),
             asker.login,
             code=answer.code,
         )
     if known:
-        more = f": {said}" if said and not said.startswith("UNAUTHORIZED") else ""
+        more = (
+            f": {own_message}" if own_message and not own_message.startswith("UNAUTHORIZED") else ""
+        )
         return RegistryFault(
             f"{asker.user} has no right to {what or f'do that on {asker.registry}'}{more}.",
             "Ask for that right, or name another repository: %registry=….",

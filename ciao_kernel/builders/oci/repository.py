@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ciao_kernel.builders.oci.auth import Scopes
 from ciao_kernel.builders.oci.reference import Reference, is_digest
 from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.builders.oci.registry_errors import Answer
+from ciao_kernel.builders.oci.upload import Content, Upload
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
     import requests
 
-_BYTES = "application/octet-stream"
+_PARTIAL = 206
+"""Status of an answer with the requested part of a blob."""
 _LEAST, _MOST = 16 << 10, 1 << 20
 """Smallest and largest piece of a copied blob, in bytes."""
 _QUICK, _SLOW = 0.05, 0.2
@@ -117,14 +119,21 @@ class Repository:
         """
         return self._call("HEAD", f"blobs/{digest}", self._push, (200, 404)).code == 200
 
-    def open_blob(self, digest: str, size: int, name: str) -> BlobStream:
+    def open_blob(self, digest: str, size: int, name: str, start: int = 0) -> BlobStream:
         """GET a blob as a stream; the caller closes it.
+
+        Args:
+            digest: Digest of the blob.
+            size: Size of the whole blob in bytes.
+            name: Name of the image, for messages.
+            start: Number of bytes at the beginning to leave out.
 
         Raises:
             RegistryFault: It does not exist.
         """
-        answer = self.registry.open(f"{self._path}blobs/{digest}", self._scopes, f"pull {name}")
-        return BlobStream(answer, size, name)
+        place, what = f"{self._path}blobs/{digest}", f"pull {name}"
+        answer = self.registry.open(place, self._scopes, what, start)
+        return BlobStream(answer, size, name, start)
 
     def mount(self, digest: str, origin: str) -> tuple[bool, str]:
         """Mount a blob of another repository of this registry into this one.
@@ -150,26 +159,13 @@ class Repository:
         """
         return self._location(self._call("POST", "blobs/uploads/", self._push, (202,)))
 
-    def upload(
-        self, place: str, digest: str, body: bytes | IO[bytes] | BlobStream, size: int
-    ) -> None:
-        """PUT a blob to the address from :meth:`begin` or :meth:`mount`.
+    def upload(self, place: str, digest: str, content: Content, size: int) -> None:
+        """Send a blob to the address from :meth:`begin` or :meth:`mount`.
 
         Raises:
-            RegistryFault: The registry refuses, or the upload was interrupted.
+            RegistryFault: The registry refuses, or the upload was interrupted and cannot go on.
         """
-        joint = "&" if "?" in place else "?"
-        headers = {"Content-Type": _BYTES, "Content-Length": str(size)}
-        self.registry.call(
-            "PUT",
-            f"{place}{joint}{urlencode({'digest': digest})}",
-            self._scopes,
-            accept=(201, 204),
-            headers=headers,
-            data=body,
-            size=size,
-            what=self._push,
-        )
+        Upload(self.registry, self._scopes, self._push, digest, content, size).send(place)
 
     @property
     def _push(self) -> str:
@@ -198,31 +194,34 @@ class BlobStream:
         answer: The streamed answer with the blob.
         size: Expected number of bytes.
         name: Name of the image, for messages.
+        start: Number of bytes at the beginning to leave out; a server may send them anyway.
 
     Raises:
         RegistryFault: During reading: the blob is too short or too long.
     """
 
-    def __init__(self, answer: requests.Response, size: int, name: str) -> None:
-        self._answer, self._size, self._name = answer, size, name
+    def __init__(self, answer: requests.Response, size: int, name: str, start: int = 0) -> None:
+        self._answer, self._size, self._name, self._start = answer, size, name, start
         # Not named "tell": requests would mistake it for the method of a file.
         self.heard: Callable[[int], None] = lambda done: None
         """Called with the number of bytes after each piece; its exceptions end the upload."""
 
     def __len__(self) -> int:
         """Return the size, which requests uses as Content-Length."""
-        return self._size
+        return self._size - self._start
 
     def __iter__(self) -> Iterator[bytes]:
         import urllib3
 
-        done, size, began = 0, _LEAST, time.monotonic()
+        done = self._start if self._answer.status_code == _PARTIAL else 0
+        size, began = _LEAST, time.monotonic()
         try:
             while piece := self._answer.raw.read(size, decode_content=False):
                 done += len(piece)
                 if done > self._size:
                     break
-                yield piece
+                if done > self._start:
+                    yield piece[max(0, self._start - (done - len(piece))) :]
                 self.heard(done)
                 # Interrupts take effect between two pieces, so pieces are small on slow lines.
                 now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 from typing import Any
 
@@ -138,15 +139,27 @@ def test_no_token_of_an_index_travels(kernel: Kernel, wishes: dict[str, Any]) ->
     assert kernel.pods.pods == []
 
 
-@pytest.mark.parametrize("named", ["app", "app @ {}/files/app-1.0-py3-none-any.whl"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "--index-url {url}\napp\n",
+        "--index-url {url}\napp @ {file}\n",
+        "--no-index\napp @ {file}\n",
+        "--no-index\n{file}\n",
+        "--index-url {url}\napp==1.0 --hash=sha256:{digest}\n",
+        "--no-index\napp @ {file} --hash=sha256:{digest}\n",
+    ],
+)
 def test_a_password_that_pip_uses_here_is_in_no_blob(
-    kernel: Kernel, index: Index, named: str
+    kernel: Kernel, index: Index, lines: str
 ) -> None:
     index.add("app", "1.0")
     index.password = "hunter2"
+    (wheel,) = index.files.values()
     url = index.url.replace("://", "://jane:hunter2@")
-    line = named.format(url.removesuffix("/simple"))
-    (kernel.folder / "r.txt").write_text(f"--index-url {url}\n{line}\n")
+    file = url.replace("/simple", "/files/app-1.0-py3-none-any.whl")
+    digest = hashlib.sha256(wheel).hexdigest()
+    (kernel.folder / "r.txt").write_text(lines.format(url=url, file=file, digest=digest))
 
     assert kernel.run(kind=AppendBuilder, requirements="r.txt").image
 
@@ -155,3 +168,40 @@ def test_a_password_that_pip_uses_here_is_in_no_blob(
     assert any(b"app-1.0.dist-info" in blob for blob in blobs)
     assert not any(b"hunter2" in blob for blob in blobs)
     assert "hunter2" not in "".join(kernel.said)
+
+
+@pytest.mark.parametrize("kind", [KanikoBuilder, S2IBuilder])
+def test_hashes_reach_the_pip_of_a_pod(kernel: Kernel, kind: Any) -> None:
+    kernel.settings["s2i_builder"] = kernel.base
+    hashes = [f"--hash=sha256:{digit * 64}" for digit in "01"]
+    lines = f"app==1.0 \\\n    {hashes[0]} \\\n    {hashes[1]}\n    # via lib\n"
+    (kernel.folder / "r.txt").write_text(f"--require-hashes\n{lines}")
+
+    kernel.run(kind=kind, requirements="r.txt")
+
+    (context,) = kernel.pods.contexts
+    (text,) = (text for name, text in context.items() if name.endswith("requirements.txt"))
+    option, line = text.splitlines()
+    assert option == "--require-hashes"
+    assert line.split() == ["app==1.0", *hashes]
+
+
+def test_arguments_of_a_dockerfile_are_known_before_the_build(kernel: Kernel) -> None:
+    (kernel.folder / "app").mkdir()
+    (kernel.folder / "app" / "x").write_text("x")
+    host, name = kernel.base.rsplit(":", 1)
+    text = (
+        f'ARG TAG={name}\nFROM "{host}:${{NO:-${{TAG}}}}" AS a\nENV SRC=app\nFROM a\nCOPY $SRC /x\n'
+    )
+    (kernel.folder / "D").write_text(text)
+
+    kernel.run(dockerfile="D")
+
+    (context,) = kernel.pods.contexts
+    assert f"FROM {host}@sha256:" in context["Dockerfile"]
+    assert context["app/x"] == "x"
+
+    (kernel.folder / "D").write_text(f"ARG TAG\nFROM {host}:$TAGS\n")
+    with pytest.raises(SourceError, match="D, line 2: the image is unknown, because TAGS has no"):
+        kernel.run(dockerfile="D")
+    assert len(kernel.pods.pods) == 1

@@ -98,14 +98,15 @@ class Kernel:
         *,
         dry: bool = False,
         named: str | None = None,
+        architecture: str = "amd64",
         **wishes: Any,
     ) -> Artifact:
         async def main() -> Artifact:
             source = Source(Program("cell.py", code.encode(), size=len(code)))
             spec = JobSpec("tensorflow", build=BuildSpec(**wishes), builder=named)
             ask = Build(
-                source, spec, "python3", "job", self.folder, self.folder, self.base, "amd64", dry,
-                self.pods,
+                source, spec, "python3", "job", self.folder, self.folder, self.base, architecture,
+                dry, self.pods,
             )  # fmt: skip
             made = await kind(Settings(storage=self.folder, **self.settings)).build(ask, self.emit)
             await asyncio.sleep(0)  # what threads said

@@ -52,6 +52,12 @@ class Behaviour:
     dies_at: int = 0
     """Bytes of an upload after which the connection is reset."""
     deaths: int = 1
+    cuts: list[int] = field(default_factory=list)
+    """Bytes of each further request with a body after which the connection is reset."""
+    keeps: bool = True
+    """A cut upload keeps what came, and says how much; else it is gone."""
+    parts: bool = True
+    """A part of a blob may be asked for."""
     early: int = 0
     """Status that an upload is answered with before its body is read, as servers in Go do."""
     blobs_break: int = 0
@@ -101,12 +107,18 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.read(min(how.dies_at, length))
             self.reset()
             return
+        if "/blobs/uploads/" in self.path and length > 1000 and how.cuts:
+            self.cut(self.rfile.read(min(how.cuts.pop(0), length)))
+            return
         if "/blobs/uploads/" in self.path and self.command == "PUT" and how.early:
             self.say(how.early, Connection="close")
             self.connection.shutdown(socket.SHUT_WR)
             self.close_connection = True
             return
         self.body = self.rfile.read(length)
+        if len(self.body) < length:  # the client went away
+            self.cut(self.body)
+            return
         if how.before(self):
             return
         if self.parts.path == "/token":
@@ -219,6 +231,10 @@ class Handler(BaseHTTPRequestHandler):
             self.error(404, "BLOB_UNKNOWN")
         elif how.storage and self.command == "GET":
             self.say(307, Location=f"{how.storage}/v2/{repository}/blobs/{name}?signed=1")
+        elif self.headers.get("Range") and how.parts:
+            begin = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+            told = {"Content-Range": f"bytes {begin}-{len(found) - 1}/{len(found)}"}
+            self.say(206, found[begin:], **told)
         elif how.blobs_break and self.command == "GET" and len(found) > 1000:
             how.blobs_break -= 1
             self.send_response(200)
@@ -244,23 +260,47 @@ class Handler(BaseHTTPRequestHandler):
                 self.error(how.mount, "UNAUTHORIZED")
                 return
         upload = secrets.token_hex(4)
-        fake.uploads.add(upload)
-        place = f"/v2/{repository}/blobs/uploads/{upload}" + (
-            "?_state=a%3D%3D" if how.query else ""
-        )
-        place = place if how.relative else fake.url + place
-        self.say(202, Location=how.location(place))
+        fake.uploads[upload] = bytearray()
+        self.say(202, Location=self.place(repository, upload))
+
+    def place(self, repository: str, upload: str) -> str:
+        """The address of an upload; its state changes with each piece, as Docker's does."""
+        how, fake = self.server.how, self.server
+        state = f"?_state={len(fake.uploads[upload])}%3D" if how.query else ""
+        place = f"/v2/{repository}/blobs/uploads/{upload}{state}"
+        return how.location(place if how.relative else fake.url + place)
+
+    def in_order(self, upload: str) -> bool:
+        """Whether the body begins where the upload has ended so far."""
+        begin = (self.headers.get("Content-Range") or "0-").partition("-")[0]
+        came = self.server.uploads.get(upload)
+        return came is not None and (self.command == "PUT" or len(came) == int(begin))
+
+    def get_blobs_uploads(self, repository: str, name: str) -> None:
+        if name not in self.server.uploads:
+            self.error(404, "BLOB_UPLOAD_UNKNOWN")
+            return
+        end = max(0, len(self.server.uploads[name]) - 1)
+        self.say(204, Location=self.place(repository, name), Range=f"0-{end}")
+
+    def patch_blobs_uploads(self, repository: str, name: str) -> None:
+        if not self.in_order(name):
+            self.error(416 if name in self.server.uploads else 404, "BLOB_UPLOAD_INVALID")
+            return
+        self.server.uploads[name] += self.body
+        end = len(self.server.uploads[name]) - 1
+        self.say(202, Location=self.place(repository, name), Range=f"0-{end}")
 
     def put_blobs_uploads(self, repository: str, name: str) -> None:
         fake = self.server
         if name not in fake.uploads:
             self.error(404, "BLOB_UPLOAD_UNKNOWN")
             return
-        fake.uploads.discard(name)
-        if digest(self.body) != self.query["digest"]:
+        whole = bytes(fake.uploads.pop(name) + self.body)
+        if digest(whole) != self.query["digest"]:
             self.error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
             return
-        fake.blobs[repository, self.query["digest"]] = self.body
+        fake.blobs[repository, self.query["digest"]] = whole
         self.say(201)
 
     # Answers.
@@ -279,6 +319,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def cut(self, came: bytes) -> None:
+        """End the connection in the middle of an upload."""
+        upload = self.parts.path.rpartition("/")[2]
+        if self.server.how.keeps and self.in_order(upload):
+            self.server.uploads[upload] += came
+        else:
+            self.server.uploads.pop(upload, None)
+        self.reset()
 
     def reset(self) -> None:
         """End the connection as a killed process does."""
@@ -315,7 +364,8 @@ class FakeRegistry(ThreadingHTTPServer):
         self.url = f"{'https' if tls else 'http'}://{self.host}"
         self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
-        self.uploads: set[str] = set()
+        self.uploads: dict[str, bytearray] = {}
+        """What came of the open ones."""
         self.tokens: dict[str, set[tuple[str, str]]] = {}
         self.seen: list[Seen] = []
 

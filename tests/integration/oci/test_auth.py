@@ -310,7 +310,12 @@ def test_a_token_server_that_gives_none(
 
 @pytest.mark.parametrize(
     ("status", "headers"),
-    [(429, {"Retry-After": "1"}), (429, {}), (503, {"Retry-After": "0"})],
+    [
+        (429, {"Retry-After": "1"}),
+        (429, {}),
+        (503, {"Retry-After": "0"}),
+        (429, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+    ],
 )
 def test_a_token_server_that_is_busy_is_waited_for(
     serve: Serve, user: Make, status: int, headers: dict[str, str]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import registry
+from ciao_kernel.builders.oci import connections, registry
 from ciao_kernel.builders.oci.image import Platform
 from ciao_kernel.builders.oci.layer import File, pack
 from ciao_kernel.builders.oci.reference import parse
@@ -578,19 +578,23 @@ def test_those_of_go_say_that_they_speak_https(serve: Serve, user: Make) -> None
 def test_proxies_of_the_environment(
     serve: Serve, user: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """192.0.2.0/24 is nobody's (RFC 5737)."""
     proxy, fake = serve(), serve()
     push_base(fake)
     monkeypatch.setenv("HTTP_PROXY", f"http://jane:hunter2@{proxy.host}")
     monkeypatch.setenv("http_proxy", f"http://jane:hunter2@{proxy.host}")
-    kernel = user(fake)
+    there = "192.0.2.1:5000"
+    kernel = User([there, fake.host], JANE)
 
-    assert kernel.fault(lambda: go(kernel, fake)).code == 404
-    assert proxy.lines()[0].startswith(f"GET http://{fake.host}/v2/bases/python")
-    assert not fake.seen
+    assert kernel.fault(lambda: kernel.append(f"{there}/a:1", f"{there}/b")).code == 404
+    assert proxy.lines()[0].startswith(f"GET http://{there}/v2/a")
 
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    proxy.seen.clear()
     assert go(kernel, fake).tag in tags(fake)
-    assert not proxy.seen
+    assert not proxy.seen, "no proxy reaches this machine itself"
+    monkeypatch.setenv("no_proxy", "192.0.2.0/24")
+    assert connections.proxies(f"http://{there}/v2/") == {}
+    assert connections.proxies("http://203.0.113.1/v2/")
 
 
 def test_a_proxy_that_is_down(serve: Serve, user: Make, monkeypatch: pytest.MonkeyPatch) -> None:

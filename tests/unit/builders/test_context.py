@@ -125,12 +125,42 @@ def test_loops_pipes_and_dangling_links(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(SourceError, match="pipe cannot be taken: it is neither a file nor a fold"):
         gather(folder, ".")
-    with pytest.raises(SourceError, match="pipe cannot be read: it is not a file"):
+    with pytest.raises(SourceError, match="pipe cannot be read: it is neither a file nor a"):
         context.read(folder, "pipe", "%condaEnv")
     (folder / "pipe").unlink()
     (folder / "dangling").symlink_to(folder / "nowhere")
     with pytest.raises(SourceError, match="dangling cannot be taken: it is a broken link"):
         gather(folder, ".")
+
+
+def test_links_out_of_the_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "Dockerfile").write_text("FROM hunter2")
+    (folder / "sub" / "link").symlink_to(elsewhere / "Dockerfile")
+    for wish in (".", "sub", "sub/link", "sub/*"):
+        with pytest.raises(SourceError) as refused:
+            gather(folder, wish)
+        assert refused.value.message == (
+            f"Dockerfile, line 2: sub/link cannot be taken: it leads to {elsewhere}/Dockerfile, "
+            f"outside of {folder}."
+        )
+        assert "a line !sub/link there includes a file anyway" in refused.value.hint
+    assert gather(folder, "sub/link", ignored="!sub/link") == ["sub/link"]
+    assert "sub/link" not in gather(folder, ".", ignored="sub/link")
+    with pytest.raises(SourceError, match=r"sub/link, which leads to .*, outside the notebook"):
+        context.read(folder, "sub/link", "%dockerfile")
+    (folder / "tree").symlink_to(elsewhere)
+    with pytest.raises(SourceError, match="tree cannot be taken: it leads to"):
+        gather(folder, "tree")
+    (folder / "tree").unlink()
+    (folder / "sub" / "link").unlink()
+    taken = context.gather(folder, [("a.py", "x")], NOTHING)
+    (folder / "a.py").unlink()
+    (folder / "a.py").symlink_to(elsewhere / "Dockerfile")
+    with pytest.raises(SourceError, match="it was replaced after it was checked"):
+        context.key(taken, lambda: None)
+    with pytest.raises(SourceError, match="it was replaced after it was checked"):
+        context.packed(taken, folder, lambda: None)
 
 
 def test_names_and_folders_that_cannot_be_read(readable: Path) -> None:
