@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
+from ciao_kernel.frameworks import torchrun
 from ciao_kernel.frameworks.replicas import replica_specs
 from ciao_kernel.model import (
     Address,
@@ -23,8 +24,6 @@ from ciao_kernel.model import (
     SuccessPolicy,
 )
 from ciao_kernel.plugins import JobManifest
-
-_TORCHRUN = "torch.distributed.run"
 
 
 class PyTorch:
@@ -73,8 +72,9 @@ class PyTorch:
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the call of torchrun, which reads the ``PET_`` variables, or of plain Python."""
         if spec.runner is Runner.PYTHON:
-            return (artifact.python, "-u", artifact.program, *spec.args)
-        return (artifact.python, "-u", "-m", _TORCHRUN, artifact.program, *spec.args)
+            return (artifact.python, "-u", *artifact.program_words, *spec.args)
+        count = sum(processes_per_replica(spec, one) for one in spec.replicas())
+        return torchrun.command(artifact.python, count, artifact.program_words, spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
@@ -114,9 +114,7 @@ class PyTorch:
 def _with_processes(pod: Manifest, count: int) -> Manifest:
     """Set torchrun's number of processes: its option overrides the operator's variable."""
     first, *others = pod["spec"]["containers"]
-    command = list(first.get("command") or ())
-    if _TORCHRUN in command:
-        command.insert(command.index(_TORCHRUN) + 1, f"--nproc-per-node={count}")
+    command = torchrun.with_option(first.get("command") or (), f"--nproc-per-node={count}")
     containers = [{**first, "command": command}, *others]
     return {**pod, "spec": {**pod["spec"], "containers": containers}}
 

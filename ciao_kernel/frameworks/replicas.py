@@ -1,11 +1,30 @@
-"""The part of a manifest that all job kinds of the training operator share."""
+"""What several frameworks share: equal workers, and parts of the operator's manifests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from ciao_kernel.model import JobSpec, Manifest, RestartPolicy
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, Manifest, ReplicaGroup, RestartPolicy
 from ciao_kernel.plugins import DEFAULT_CONTAINER
+
+
+def at_least_one_worker(spec: JobSpec) -> JobSpec:
+    """Return the spec of a job whose only role is the worker; a header without roles means one.
+
+    Raises:
+        SpecError: The header asks for no worker at all.
+    """
+    if not spec.groups:
+        return replace(spec, groups=(ReplicaGroup("worker", 1),))
+    if not spec.count("worker"):
+        raise SpecError(
+            "all roles have a count of 0: nothing would run.",
+            "Add workers, for example %worker=2.",
+            directive="worker",
+        )
+    return spec
 
 
 def replica_specs(
@@ -30,6 +49,26 @@ def replica_specs(
         for group in spec.groups
         if group.count
     }
+
+
+def with_variables(pod: Manifest, variables: Mapping[str, str]) -> Manifest:
+    """Return a pod template whose program has further variables, except those that it has already.
+
+    A value may refer to the variables of each replica, which are set before: ``$(CIAO_JOB)``,
+    ``$(CIAO_ROLE)``, ``$(CIAO_INDEX)``, and to a host of the job: ``$(CIAO_JOB)-worker-0``
+    (https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/).
+
+    Args:
+        pod: A pod template; its first container runs the program.
+        variables: Names and values. Those of ``%envvar`` take precedence, and those of the operator
+            do: it adds its own behind them.
+    """
+    first, *others = pod["spec"]["containers"]
+    env = first.get("env") or []
+    known = {one["name"] for one in env}
+    more = [{"name": n, "value": v} for n, v in variables.items() if n not in known]
+    containers = [{**first, "env": [*env, *more]}, *others]
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
 
 def _named(pod: Manifest, container: str) -> Manifest:

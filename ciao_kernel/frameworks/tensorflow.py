@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
+from ciao_kernel.frameworks import refusals
 from ciao_kernel.frameworks.replicas import replica_specs
 from ciao_kernel.model import (
     Address,
@@ -19,7 +20,6 @@ from ciao_kernel.model import (
     Manifest,
     Replica,
     ReplicaGroup,
-    Runner,
     SuccessPolicy,
 )
 from ciao_kernel.plugins import JobManifest
@@ -37,18 +37,7 @@ class TensorFlow:
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles; a header without roles means one worker."""
-        if spec.runner is Runner.TORCHRUN:
-            raise SpecError(
-                "torchrun starts PyTorch, but this is a TensorFlow job.",
-                "Leave out %runner.",
-                directive="runner",
-            )
-        if spec.nproc_per_node is not None:
-            raise SpecError(
-                "processes per node are for torchrun, but this is a TensorFlow job.",
-                "Ask for more workers with %worker.",
-                directive="nprocPerNode",
-            )
+        refusals.check_launcher(spec, "a TensorFlow job")
         if not spec.groups:
             return replace(spec, groups=(ReplicaGroup("worker", 1),))
         for role in ("chief", "master"):
@@ -89,7 +78,7 @@ class TensorFlow:
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others."""
-        return (artifact.python, "-u", artifact.program, *spec.args)
+        return (artifact.python, "-u", *artifact.program_words, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

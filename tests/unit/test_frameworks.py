@@ -9,8 +9,13 @@ from dataclasses import replace
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SpecError
+from ciao_kernel.frameworks import torchrun
+from ciao_kernel.frameworks.jax import Jax
+from ciao_kernel.frameworks.paddle import Paddle
+from ciao_kernel.frameworks.python import Python
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
+from ciao_kernel.frameworks.xgboost import XGBoost
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Address, Artifact, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.plugins import Framework
@@ -18,7 +23,9 @@ from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
 ARTIFACT = Artifact(Source(SourceFile("cell.py", b"x")), "/env/bin/python", "/job")
-FRAMEWORKS: Mapping[str, Framework] = {"tensorflow": TensorFlow(), "pytorch": PyTorch()}
+FRAMEWORKS: Mapping[str, Framework] = {
+    one.name: one for one in (TensorFlow(), PyTorch(), Jax(), XGBoost(), Paddle(), Python())
+}
 
 
 def spec(header: str) -> tuple[Framework, JobSpec]:
@@ -169,7 +176,7 @@ def test_pytorch_jobs(header: str, replicas: str) -> None:
     assert str(framework.decider(job)) == "master-0"
 
 
-# ------------------------------------------------------------------------------ both of them
+# ------------------------------------------------------------------------------- all of them
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,22 @@ def test_pytorch_jobs(header: str, replicas: str) -> None:
         ("%framework=tensorflow %chief=1 %master=1", "master", "two names for one role"),
         ("%framework=tensorflow %runner=torchrun", "runner", "torchrun starts PyTorch"),
         ("%framework=tensorflow %nproc-per-node=2", "nproc-per-node", "are for torchrun"),
+        ("%framework=jax %worker=0", "worker", "nothing would run"),
+        ("%framework=jax %runner=torchrun", "runner", "but this is a JAX job"),
+        ("%framework=jax %nprocPerNode=2", "nprocPerNode", "are for torchrun"),
+        ("%framework=jax %successPolicy=worker0", "successPolicy", "when all its workers do"),
+        ("%framework=jax %restartPolicy=ExitCode", "restartPolicy", "would never end"),
+        ("%framework=xgboost %master=2", "master", "an XGBoost job has exactly one master"),
+        ("%framework=xgboost %runner=torchrun", "runner", "but this is an XGBoost job"),
+        ("%framework=xgboost %successPolicy=allWorkers", "successPolicy", "when its master does"),
+        ("%framework=xgboost %restartPolicy=ExitCode", "restartPolicy", "would never end"),
+        ("%framework=paddle %worker=0", "worker", "nothing would run"),
+        ("%framework=paddle %master=1 %worker=2", "master", "without parameter servers"),
+        ("%framework=paddle %restartPolicy=ExitCode", "restartPolicy", "would never end"),
+        ("%framework=paddle %runner=torchrun", "runner", "but this is a Paddle job"),
+        ("%framework=python %worker=0", "worker", "nothing would run"),
+        ("%framework=python %nprocPerNode=2", "nprocPerNode", "but this is a Python job"),
+        ("%framework=python %successPolicy=worker0", "successPolicy", "all its workers do"),
         ("%framework=pytorch %master=2", "master", "exactly one master"),
         ("%framework=pytorch %worker=1 %master=0", "master", "exactly one master"),
         ("%framework=pytorch %runner=python %nprocPerNode=2", "nprocPerNode", "one process"),
@@ -218,6 +241,27 @@ def test_commands_are_argument_vectors(framework: Framework) -> None:
     assert framework.needs_package(job) is (framework.name == "pytorch")
 
 
+def test_one_replica_runs_torchrun_as_everybody_does() -> None:
+    framework, job = spec("%framework=pytorch %worker=0")
+    run = ("/env/bin/python", "-u", "-m", "torch.distributed.run")
+    assert framework.command(job, ARTIFACT) == (*run, "/job/cell.py")
+
+
+def test_several_replicas_run_torchrun_and_end_together() -> None:
+    framework, job = spec("%framework=pytorch %worker=1")
+    *run, program = framework.command(job, ARTIFACT)
+    assert run[:3] == ["/env/bin/python", "-u", "-c"]
+    assert 'run_module("torch.distributed.run"' in run[3]
+    compile(run[3], "the command", "exec")
+    assert torchrun.with_option([*run, program], "--x") == [*run, "--x", program]
+    assert torchrun.with_option(["python", program], "--x") == ["python", program]
+
+
+def test_several_processes_of_one_replica_get_whole_lines() -> None:
+    framework, job = spec("%framework=pytorch %worker=0 %nprocPerNode=2")
+    assert "buffer_lines()" in framework.command(job, ARTIFACT)[3]
+
+
 def test_pytorch_without_torchrun() -> None:
     framework, job = spec("%framework=pytorch %runner=python")
     assert framework.command(job, ARTIFACT) == ("/env/bin/python", "-u", "/job/cell.py")
@@ -236,3 +280,27 @@ def test_each_framework_s_roles_have_directives() -> None:
         assert framework.name == name
         assert TABLE.names.frameworks[name] == framework.roles
         assert all(TABLE.find(role) for role in framework.roles)
+
+
+@pytest.mark.parametrize(
+    ("header", "ends"),
+    [
+        ("%framework=tensorflow %worker=1", ("-u", "-m", "pkg.train")),
+        ("%framework=pytorch %runner=python", ("-u", "-m", "pkg.train")),
+        ("%framework=pytorch", ("-m", "torch.distributed.run", "-m", "pkg.train")),
+    ],
+)
+def test_a_program_in_a_package_starts_as_a_module(header: str, ends: tuple[str, ...]) -> None:
+    source = Source(SourceFile("pkg/train.py", b"x"), module="pkg.train")
+    artifact = replace(ARTIFACT, source=source)
+    framework, job = spec(header)
+    assert framework.command(job, artifact)[-len(ends) :] == ends
+    assert artifact.program == "/job/pkg/train.py"
+
+
+def test_torchrun_of_several_processes_gets_the_module() -> None:
+    source = Source(SourceFile("pkg/train.py", b"x"), module="pkg.train")
+    framework, job = spec("%framework=pytorch %worker=2")
+    command = framework.command(replace(job, args=("-m",)), replace(ARTIFACT, source=source))
+    assert command[2] == "-c"
+    assert command[4:] == ("-m", "pkg.train", "-m")

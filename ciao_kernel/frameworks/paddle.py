@@ -1,0 +1,113 @@
+"""PaddlePaddle: the workers of a collective PaddleJob, their success rule and their variables.
+
+Facts: training-operator release-1.9, pkg/controller.v1/paddlepaddle/{envvar,
+paddlepaddle_controller}.go, and paddle/distributed/parallel.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.frameworks import refusals
+from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
+from ciao_kernel.model import (
+    Address,
+    Artifact,
+    JobSpec,
+    Manifest,
+    Replica,
+    SuccessPolicy,
+)
+from ciao_kernel.plugins import JobManifest
+
+_JOB = "a Paddle job"
+_PORT = 36543
+"""The operator's default (pkg/apis/kubeflow.org/v1/paddlepaddle_types.go)."""
+
+
+class Paddle:
+    """``%framework=paddle``: one process per worker, without ``paddle.distributed.launch``.
+
+    That launcher copies the program's output through a file and adds its own lines; the variables
+    that it would set are enough. The image is the one for CPUs of
+    https://www.paddleocr.ai/latest/en/version3.x/paddlepaddle_installation.html.
+    """
+
+    name = "paddle"
+    roles = ("master", "worker")
+    endless: frozenset[str] = frozenset()
+    package = "paddle"
+    requirement = "paddlepaddle"
+    image = "ccr-2vdh3abv-pub.cnc.bj.baidubce.com/paddlepaddle/paddle:3.0.0"
+
+    def complete(self, spec: JobSpec) -> JobSpec:
+        """Check the roles; a header without workers means one."""
+        refusals.check_launcher(spec, _JOB)
+        refusals.check_success_policy(spec, _JOB, SuccessPolicy.ALL_WORKERS, "all its workers do")
+        refusals.check_restart_policy(spec, _JOB)
+        if spec.count("master"):
+            # With a master the operator starts a job of parameter servers.
+            raise SpecError(
+                "a Paddle job has no master: the published packages of paddlepaddle 3 are built "
+                "without parameter servers.",
+                "Leave out %master; the workers train together, and worker-0 is the first of them.",
+                directive="master",
+            )
+        workers = tuple(group for group in spec.groups if group.role == "worker")
+        return at_least_one_worker(replace(spec, groups=workers))
+
+    def decider(self, spec: JobSpec) -> None:
+        """Return None: the operator waits for the success of all workers."""
+        return
+
+    def needs_package(self, spec: JobSpec) -> bool:
+        """Return False: Python starts the program."""
+        return False
+
+    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """Return the call of plain Python."""
+        return (artifact.python, "-u", *artifact.program_words, *spec.args)
+
+    def environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """Return the variables that ``init_parallel_env`` reads."""
+        own, first = str(addresses[replica]), str(addresses[Replica("worker", 0)])
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "PADDLE_MASTER": first,
+            "PADDLE_NNODES": str(len(addresses)),
+            **_of_paddle(spec, map(str, addresses.values()), own, str(replica.index)),
+        }
+
+    def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """Return a PaddleJob; the operator sets PADDLE_MASTER and PADDLE_NNODES."""
+        hosts = [f"$(CIAO_JOB)-{replica}:{_PORT}" for replica in spec.replicas()]
+        own = f"$(CIAO_JOB)-worker-$(CIAO_INDEX):{_PORT}"
+        more = _of_paddle(spec, hosts, own, "$(CIAO_INDEX)")
+        named = {role: with_variables(pod, more) for role, pod in pods.items()}
+        replicas = replica_specs(spec, named, {"worker": "Worker"}, "paddle")
+        body: Manifest = {"paddleReplicaSpecs": replicas}
+        return JobManifest("kubeflow.org/v1", "PaddleJob", "paddlejobs", "paddle", body)
+
+
+def _of_paddle(spec: JobSpec, endpoints: Iterable[str], own: str, rank: str) -> dict[str, str]:
+    """Return the variables that Paddle's launcher would set for a process.
+
+    Args:
+        spec: The roles and their GPUs.
+        endpoints: Host and port of each worker.
+        own: Host and port of this worker.
+        rank: Its number.
+    """
+    gpu = spec.asks("worker").gpu
+    return {
+        "PADDLE_TRAINERS_NUM": str(spec.count("worker")),
+        "PADDLE_TRAINER_ID": rank,
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": own,
+        # With GPUs, Paddle chooses NCCL.
+        **({} if gpu and gpu.count else {"PADDLE_DISTRI_BACKEND": "gloo"}),
+    }

@@ -1,0 +1,126 @@
+"""The call of a program inside XGBoost's collective, which is named Rabit.
+
+XGBoost connects the processes of a job only through a tracker, and only if the program opens a
+communicator with its address: without that, each process trains a model of its own, and says
+nothing. The program here does both, so that a plain ``xgb.train(params, xgb.DMatrix(shard))``
+trains one model (xgboost.readthedocs.io, "Distributed Training"; xgboost/tracker.py and
+collective.py, since 2.1).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+_OPENS = frozenset({"CommunicatorContext", "RabitTracker"})
+_MANAGED = frozenset({"dask", "spark"})
+"""Modules of xgboost that connect processes by themselves."""
+
+_PROGRAM = """\
+import os, sys, types, warnings
+
+program, *arguments = sys.argv[1:]
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+def connect():
+    import xgboost
+    from xgboost import collective
+    tracker = None
+    if rank == 0:
+        from xgboost.tracker import RabitTracker
+        listen = host if host.startswith("127.") else "0.0.0.0"
+        tracker = RabitTracker(n_workers=world, host_ip=listen, port=port, sortby="task")
+        tracker.start()
+    # The tracker sorts by the text of these names: each rank is RANK then.
+    context = collective.CommunicatorContext(
+        dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=f"{rank:05d}", dmlc_retry=60)
+    with warnings.catch_warnings(), xgboost.config_context(verbosity=0):
+        warnings.simplefilter("ignore")  # one for each attempt, until the tracker answers
+        context.__enter__()
+    return tracker, context
+
+def run_module(name, *rest):
+    import runpy
+    sys.argv[1:] = rest
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+def run_file():
+    main = types.ModuleType("__main__")
+    main.__file__, main.__builtins__ = program, __builtins__
+    sys.modules["__main__"] = main
+    sys.argv[:] = [program, *arguments]
+    folder = os.path.dirname(program)
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+    with open(program, "rb") as file:
+        code = compile(file.read(), program, "exec")
+    exec(code, main.__dict__)
+
+def run():
+    try:
+        run_module(*arguments) if program == "-m" else run_file()
+    except SystemExit as end:
+        if end.code:
+            raise
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__.tb_next.tb_next  # without this program's frames
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+own = sys.modules["__main__"]  # kept: Python would empty it
+tracker, context = connect()
+run()
+context.__exit__(None, None, None)
+if tracker:
+    try:
+        tracker.wait_for(60)  # the others end before the replica that decides
+    except Exception:
+        pass
+"""
+"""Runs in the replica, whose image has no ciao. After a failure nothing waits for the others."""
+
+
+def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the command of each replica; it reads MASTER_*, RANK and WORLD_SIZE.
+
+    Args:
+        python: The replica's interpreter.
+        program: The program that runs inside the communicator: a path, or ``-m`` and a module.
+        arguments: The program's arguments.
+    """
+    return (python, "-u", "-c", _PROGRAM, *program, *arguments)
+
+
+def connects_itself(code: bytes) -> bool:
+    """Return whether a program opens a communicator by itself, and must not get a second one.
+
+    It may read its rank from ``xgboost.collective`` without that.
+
+    Args:
+        code: The program's text.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return False  # Python reports it
+    return any(map(_connects, ast.walk(tree)))
+
+
+def _connects(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return any(one.name == f"xgboost.{part}" for one in names for part in _MANAGED)
+        case ast.ImportFrom(module="xgboost", names=names):
+            return any(one.name in _MANAGED for one in names)
+        case ast.ImportFrom(module="xgboost.collective" | "xgboost.tracker", names=names):
+            return any(one.name in {*_OPENS, "init", "*"} for one in names)
+        case ast.ImportFrom(module=str(module)):
+            return any(module.startswith(f"xgboost.{part}") for part in _MANAGED)
+        case ast.Attribute(value=ast.Name(id="collective"), attr="init"):
+            return True
+        case ast.Attribute(value=ast.Attribute(attr="collective"), attr="init"):
+            return True
+        case ast.Attribute(attr=name):
+            return name in _OPENS
+    return False

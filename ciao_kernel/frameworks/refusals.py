@@ -1,0 +1,68 @@
+"""Refusals of directives that a framework cannot follow, with the same words for all frameworks."""
+
+from __future__ import annotations
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, RestartPolicy, Runner, SuccessPolicy
+
+
+def check_launcher(spec: JobSpec, job: str) -> None:
+    """Refuse the options of torchrun, for frameworks other than PyTorch.
+
+    Args:
+        spec: The header's contents.
+        job: The job with its article, such as ``a TensorFlow job``.
+
+    Raises:
+        SpecError: The header asks for torchrun or for its processes.
+    """
+    if spec.runner is Runner.TORCHRUN:
+        raise SpecError(
+            f"torchrun starts PyTorch, but this is {job}.",
+            "Leave out %runner.",
+            directive="runner",
+        )
+    if spec.nproc_per_node is not None:
+        raise SpecError(
+            f"processes per node are for torchrun, but this is {job}.",
+            "Ask for more workers with %worker.",
+            directive="nprocPerNode",
+        )
+
+
+def check_success_policy(spec: JobSpec, job: str, rule: SuccessPolicy, words: str) -> None:
+    """Refuse a success policy other than the only one of the framework.
+
+    Args:
+        spec: The header's contents.
+        job: The job with its article.
+        rule: The framework's policy.
+        words: The end of the sentence "a … job succeeds when".
+
+    Raises:
+        SpecError: The header asks for another policy.
+    """
+    if spec.cluster.success_policy not in (None, rule):
+        raise SpecError(
+            f"{job} succeeds when {words}; there is no other policy.",
+            "Leave out %successPolicy.",
+            directive="successPolicy",
+        )
+
+
+def check_restart_policy(spec: JobSpec, job: str) -> None:
+    """Refuse ``ExitCode`` for kinds whose job would never end after an error of its program.
+
+    The operator takes every failure under another policy than ``Never`` for a restart, but with
+    ``ExitCode`` it starts no replica again that ended with a code below 128 (training-operator
+    release-1.9, pkg/controller.v1/{jax,xgboost,paddlepaddle}/*, UpdateJobStatus).
+
+    Raises:
+        SpecError: The header asks for ``ExitCode``.
+    """
+    if spec.cluster.restart_policy is RestartPolicy.EXIT_CODE:
+        raise SpecError(
+            f"with ExitCode, {job} would never end after an error of its program.",
+            "Leave out %restartPolicy, or write %restartPolicy=OnFailure.",
+            directive="restartPolicy",
+        )

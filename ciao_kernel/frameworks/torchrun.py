@@ -1,0 +1,114 @@
+"""The call of torchrun in a replica, with an orderly end of jobs of several replicas.
+
+torchrun of the master holds the store through which all torchruns agree that the job is over
+(torch/distributed/elastic/agent/server/api.py, ``_exit_barrier``). It ends, and so closes the
+store, as soon as it knows. The others may still be waiting for their answer then: each of them
+writes a traceback of DistNetworkError into the log of a job that has succeeded. torchrun has no
+option for that, so the master's store is opened here, before torchrun, which shares it, and is
+closed when the other replicas have said that their torchrun has ended.
+
+Several processes of a replica write to one pipe. Without buffers, as PYTHONUNBUFFERED and ``-u``
+ask for, ``print("loss", 1)`` is four writes, and the lines of two processes get mixed. So their
+streams are buffered by line: a line is one write, and a pipe keeps up to 4096 bytes of a write
+together (pipe(7), PIPE_BUF).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_MODULE = "torch.distributed.run"
+
+_LINES = """\
+import sys
+from importlib import machinery, util
+
+for stream in (sys.stdout, sys.stderr):
+    try:
+        stream.reconfigure(line_buffering=True, write_through=False)
+    except Exception:
+        pass  # somebody has replaced it
+others = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]
+found = machinery.PathFinder.find_spec("sitecustomize", others)
+if found is not None:
+    sys.modules["sitecustomize"] = hidden = util.module_from_spec(found)
+    found.loader.exec_module(hidden)
+"""
+"""A ``sitecustomize``, which each process runs at its start; the environment's own one runs too."""
+
+_PROGRAM = f"""\
+import os, runpy, shutil, signal, sys, tempfile, time
+from datetime import timedelta
+
+def buffer_lines():
+    try:
+        folder = tempfile.mkdtemp(prefix="ciao-")
+        with open(folder + "/sitecustomize.py", "w") as file:
+            file.write({_LINES!r})
+    except OSError:
+        return None  # no folder is writable
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = folder + (":" + before if before else "")
+    return folder
+
+def open_store(patience):
+    try:
+        from torch.distributed import TCPStore
+        return TCPStore(
+            os.environ["PET_MASTER_ADDR"], int(os.environ["PET_MASTER_PORT"]), is_master=is_master,
+            timeout=timedelta(seconds=patience), wait_for_workers=False, multi_tenant=True)
+    except Exception:
+        return None  # torchrun reports what is wrong
+
+replicas = int(os.environ.get("PET_NNODES") or 1)
+processes = os.environ.get("PET_NPROC_PER_NODE")
+if sys.argv[1].startswith("--nproc-per-node="):
+    processes = sys.argv[1].partition("=")[2]
+folder = buffer_lines() if processes != "1" else None
+is_master = os.environ.get("PET_NODE_RANK") == "0"
+store = open_store(600) if replicas > 1 and is_master else None
+try:
+    runpy.run_module("{_MODULE}", run_name="__main__", alter_sys=True)
+finally:
+    if folder:
+        shutil.rmtree(folder, True)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun writes a traceback
+# The store of the master stays open until all torchruns have ended, at most 10 seconds.
+if replicas > 1:
+    try:
+        until = time.monotonic() + 10
+        store = store or open_store(10)
+        ended = store.add("ciao/ended", 1)
+        while is_master and ended < replicas and time.monotonic() < until:
+            time.sleep(0.01)
+            ended = store.add("ciao/ended", 0)
+    except Exception:
+        pass
+"""
+"""Runs in the replica, whose image has no ciao. It uses only the public API of torch (since 1.12),
+and torchrun works as without it if any step fails. After a failure of torchrun nothing waits."""
+
+
+def command(
+    python: str, processes: int, program: Sequence[str], arguments: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the command of each replica; torchrun reads its options from ``PET_`` variables.
+
+    Args:
+        python: The replica's interpreter.
+        processes: Number of the job's processes; one alone shares nothing with others.
+        program: The program that torchrun starts: its path, or ``-m`` and its name.
+        arguments: The program's arguments.
+    """
+    run = ("-c", _PROGRAM) if processes > 1 else ("-m", _MODULE)
+    return (python, "-u", *run, *program, *arguments)
+
+
+def with_option(command: Sequence[str], option: str) -> list[str]:
+    """Add an option, which overrides the variable; a command without torchrun is unchanged."""
+    found = list(command)
+    for start in (_PROGRAM, _MODULE):
+        if start in found:
+            found.insert(found.index(start) + 1, option)
+            break
+    return found
