@@ -6,15 +6,26 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from ciao_kernel.backends.local import execute, follower, gpus, interpreter, preview, views
+from ciao_kernel.backends.local import (
+    executable,
+    execute,
+    follower,
+    gpus,
+    interpreter,
+    isolation,
+    preview,
+    views,
+    volumes,
+)
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
-from ciao_kernel.config import Settings, shown_name
+from ciao_kernel.backends.local.unused import unused
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
-from ciao_kernel.model import ClusterSpec, DryRun, Event, Job, Notice, Replica, Status
+from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Plan
 
 
 class LocalBackend:
@@ -36,9 +47,10 @@ class LocalBackend:
         host: Host | None = None,
     ) -> None:
         self._settings = settings
-        self._host = host or Host(settings.storage)
+        storage = settings.own_storage
+        self._host = host or Host(storage)
         self._launcher = Launcher(settings, devices, self._host)
-        self._store = Store(settings.storage / "jobs", self._host)
+        self._store = Store(storage / "jobs", self._host)
 
     def available(self) -> bool:
         """Return True: this machine is always available."""
@@ -52,6 +64,8 @@ class LocalBackend:
                 "Write %dryrun without a value, or choose a cluster: %backend=kubernetes.",
                 directive="dryrun",
             )
+        if isolation.is_isolated(self._settings):
+            await isolation.check()
         total = len(plan.spec.replicas())
         if total > self._settings.local_replicas:
             raise SpecError(
@@ -60,6 +74,15 @@ class LocalBackend:
                 "Ask for fewer, or raise the setting: `%ciao config localReplicas=…`.",
                 directive=max(plan.spec.groups, key=lambda g: g.count).role,
             )
+        volumes.check(plan, self._settings.volumes)
+        if isinstance(plan.framework, AnyLanguage):
+            executable.check(plan, plan.framework.executable(plan.spec))
+        else:
+            await self._check_python(plan)
+        await self._launcher.check_gpus(plan)
+
+    async def _check_python(self, plan: Plan) -> None:
+        """Check that the interpreter has the framework's package."""
         python, package = self._launcher.python(plan), plan.framework.package
         needed = package in plan.source.imports or plan.framework.needs_package(plan.spec)
         # An interpreter named by the user is always checked: it may not be Python at all.
@@ -74,29 +97,20 @@ class LocalBackend:
                     f"Install it (in a plain cell: %pip install {plan.framework.requirement}), "
                     "or name another interpreter with %python=….",
                 )
-        await self._launcher.check_gpus(plan)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return files, commands and variables, with ports and devices that are free now."""
-        return preview.text(plan, await self._launcher.preview(plan), self.name)
+        return preview.text(
+            plan,
+            await self._launcher.preview(plan),
+            self.name,
+            volumes.described(plan.spec.volumes, self._settings.volumes),
+        )
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job's folder and start its supervisor."""
-        spec = plan.spec
-        if spec.cluster != ClusterSpec():
-            emit(Notice("Directives for clusters, such as %image, have no effect on this machine."))
-        if idle := sorted(spec.build.wishes - {"packages", "requirements"}):
-            names = ", ".join(f"%{shown_name(name)}" for name in idle)
-            mean = "has" if len(idle) == 1 else "have"
-            emit(Notice(f"{names} {mean} no effect on this machine: no image is built here."))
-        asked = [spec.asks(group.role) for group in spec.groups]
-        if any(one.cpu or one.memory for one in asked):
-            emit(
-                Notice(
-                    "%cpu and %memory apply to clusters only; local replicas share this machine "
-                    "without limits."
-                )
-            )
+        for text in unused(plan):
+            emit(Notice(text))
         return views.job(await self._launcher.launch(plan, builder, emit, outlive=outlive))
 
     def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
@@ -154,7 +168,7 @@ class LocalBackend:
         """
         if options.previous:
             raise UsageError(
-                "--previous is not available: a replica on this machine is never restarted.",
+                "--previous is not available: on this machine a replica's log has all its runs.",
                 "Leave it out.",
             )
         if options.timestamps or options.since:

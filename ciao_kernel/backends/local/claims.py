@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from ciao_kernel import file_lock
 from ciao_kernel.backends.local import processes, sweeps
 from ciao_kernel.backends.local.hosts import Host
-from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder, replace
+from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder, is_name, read, replace
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import State
 
@@ -91,8 +90,7 @@ class Claims:
 
     def _read(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
-            claims = json.loads(self._file.read_bytes())
-            return claims if isinstance(claims, dict) else {}
+            return {job: claim for job, claim in read(self._file).items() if _is_claim(job, claim)}
         return {}
 
     def _holds(self, job: str, claim: Mapping[str, Any]) -> bool:
@@ -130,6 +128,21 @@ class Claims:
             if status is not None and runs and not self._host.is_supervisor_alive(folder, status):
                 return str(folder.read_job()["id"])
         return ""
+
+
+def _is_claim(job: str, claim: object) -> bool:
+    """Return whether an entry of the file is a claim: its name becomes the name of a folder."""
+    if not is_name(job) or not isinstance(claim, dict):
+        return False
+    ports, gpus, since = claim.get("ports"), claim.get("gpus"), claim.get("since")
+    return (
+        isinstance(since, int | float)
+        and isinstance(claim.get("host", ""), str)
+        and isinstance(ports, list)
+        and isinstance(gpus, list)
+        and all(isinstance(port, int) for port in ports)
+        and all(isinstance(gpu, str) for gpu in gpus)
+    )
 
 
 def _runs(status: Mapping[str, Any]) -> bool:

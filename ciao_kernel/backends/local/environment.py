@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ciao_kernel import disk_cache
+from ciao_kernel import disk_cache, private_files
 from ciao_kernel.backends.local import processes
 from ciao_kernel.delivery.packages import fingerprint, pip
 from ciao_kernel.delivery.packages.requirements import Requirements
@@ -56,14 +56,14 @@ async def bring(
     key = json.dumps([python, version, sites, wanted.key, answers])
     folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
     disk_cache.used(folder / _DONE)
-    if (folder / _DONE).exists():
+    if _is_made(folder):
         return str(folder / "bin" / "python")
 
     def wait() -> None:
         emit(Notice(f"another cell is installing {wanted.label}; waiting for it …"))
 
     async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
-        if not (folder / _DONE).exists():
+        if not _is_made(folder):
             emit(Notice(f"installing {wanted.label} …"))
             try:
                 await _make(python, folder, sites, wanted, emit, lock)
@@ -74,6 +74,10 @@ async def bring(
                 raise
     await asyncio.to_thread(disk_cache.prune, folder.parent, days, _DONE, processes.name)
     return str(folder / "bin" / "python")
+
+
+def _is_made(folder: Path) -> bool:
+    return disk_cache.is_own(folder) and (folder / _DONE).exists()
 
 
 async def _asked(python: str) -> tuple[str, list[str]]:
@@ -93,6 +97,7 @@ async def _make(
 ) -> None:
     pip.check()
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    private_files.make_folder(folder)  # venv's own mode would follow the umask
     command = [python, "-m", "venv", "--without-pip", str(folder)]
     await _run(command, f"{python} cannot make a virtual environment", _NO_VENV)
     own = next(folder.glob("lib/*/site-packages"), None)

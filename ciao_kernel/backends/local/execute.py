@@ -9,16 +9,21 @@ import os
 import pty
 import signal
 import struct
+import subprocess
 import termios
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from ciao_kernel.backends.local import hosts, processes
+from ciao_kernel.backends.local import hosts, isolation, processes
+from ciao_kernel.backends.local.private_network import Network
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
+from ciao_kernel.backends.local.store import describe_untrusted
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.private_files import Untrusted
 
 _PIECE = 1 << 16
 _GRACE = 2.0
@@ -52,11 +57,18 @@ async def execute(
                 f"Run it in a terminal of {name}.",
             )
         own = next(one["env"] for one in job["replicas"] if one["name"] == str(replica))
+    except Untrusted as error:
+        raise BackendError(*describe_untrusted(str(error))) from None
     except (OSError, ValueError, KeyError, StopIteration):
         raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
     environment = {**inherited(os.environ), **own, processes.MARK: job["id"]}
     run = _in_terminal if streams.sizes is not None else _in_pipes
-    return await run(command, job["workdir"], environment, streams)
+    network = isolation.find(job, status) if status else None
+    try:
+        return await run(command, job["workdir"], environment, streams, network)
+    finally:
+        if network:
+            network.close()
 
 
 @contextlib.contextmanager
@@ -69,10 +81,18 @@ def _starting(command: Sequence[str]) -> Iterator[None]:
             f"{command[0]} cannot be run: {error.strerror or error}.",
             "The program must be installed on this machine; it is started without a shell.",
         ) from error
+    except subprocess.SubprocessError:
+        raise BackendError(
+            f"{command[0]} cannot enter the network of the job.", "The job may have just ended."
+        ) from None
 
 
 async def _in_pipes(
-    command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
+    command: Sequence[str],
+    folder: str,
+    environment: dict[str, str],
+    streams: Streams,
+    network: Network | None,
 ) -> int:
     pipe = asyncio.subprocess.PIPE
     with _starting(command):
@@ -84,6 +104,7 @@ async def _in_pipes(
             stdout=pipe,
             stderr=pipe,
             start_new_session=True,  # Ctrl-C reaches only us, as a cancellation
+            preexec_fn=network.enter if network else None,
         )
     assert process.stdout
     assert process.stderr
@@ -97,7 +118,11 @@ async def _in_pipes(
 
 
 async def _in_terminal(
-    command: Sequence[str], folder: str, environment: dict[str, str], streams: Streams
+    command: Sequence[str],
+    folder: str,
+    environment: dict[str, str],
+    streams: Streams,
+    network: Network | None,
 ) -> int:
     assert streams.sizes is not None
     sizes = aiter(streams.sizes)
@@ -114,7 +139,7 @@ async def _in_terminal(
                 stdout=slave,
                 stderr=slave,
                 start_new_session=True,
-                preexec_fn=_take_terminal,
+                preexec_fn=partial(_take_terminal, network),
             )
         except BaseException:
             os.close(master)
@@ -264,7 +289,9 @@ def _resize(master: int, size: tuple[int, int]) -> None:
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def _take_terminal() -> None:
+def _take_terminal(network: Network | None) -> None:
+    if network:
+        network.enter()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import private_files
 from ciao_kernel.backends.local import hosts, sweeps, views
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import JobLost, JobStopped
@@ -103,9 +104,9 @@ class LogReader:
         """Yield new output: at most one chunk, so that other replicas get their turn."""
         if self._descriptor is None:
             try:
-                self._descriptor = os.open(self._path, os.O_RDONLY)
-            except FileNotFoundError:
-                return
+                self._descriptor = private_files.open_file(self._path)
+            except (FileNotFoundError, private_files.Untrusted):
+                return  # Nothing that a replica writes to: a pipe would block all followers.
         chunk = os.read(self._descriptor, _READ)
         self.more = len(chunk) == _READ
         if not chunk:
@@ -178,7 +179,7 @@ class _Watch:
     def look(self, *, stamp_counts: bool = True) -> Status | None:
         """Return the status if it changed."""
         try:
-            stat = self._folder.status_file.stat()
+            stat = self._folder.status_file.lstat()
             stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
             if stamp == self._stamp and stamp_counts:
                 return None
@@ -218,8 +219,8 @@ def _last_state(line: bytes) -> bytes:
 
 
 def _lost(job: Job, folder: Folder, elsewhere: str) -> JobLost:
-    with contextlib.suppress(OSError):
-        if said := folder.supervisor_log.read_text(errors="replace").strip().splitlines():
+    with contextlib.suppress(OSError, ValueError):
+        if said := folder.supervisor_said():
             return JobLost(
                 f"the process that runs {job.name} failed: {said[-1]}",
                 f"Its full output is in {folder.supervisor_log}.",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel import private_files
 from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.record import Folder
 
@@ -60,7 +61,8 @@ class Host:
             OSError: There is no such file, or it cannot be read.
         """
         # Opened first: a client of a file server then updates its cached times.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe: no wait
+        descriptor = os.open(path, flags)
         try:
             touched = os.fstat(descriptor).st_mtime
         finally:
@@ -74,8 +76,8 @@ class Host:
         impossible, it is the time of this machine.
         """
         try:
-            descriptor = os.open(self._clock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
+            descriptor = private_files.open_to_append(self._clock)
+        except (OSError, private_files.Untrusted):
             return time.time()
         try:
             os.utime(descriptor)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.visible_text import short
 
 _TIMEOUT = 60.0
 """Seconds to wait for an interpreter: the first start from a network drive may be slow."""
@@ -29,6 +30,22 @@ def find(asked: str, folder: Path) -> str:
     Raises:
         EnvironmentFault: There is no such program.
     """
+    why = ""
+    try:
+        found = _found(asked, folder)
+    except OSError as error:  # such as a name that is too long, or a closed folder
+        found, why = None, f": {error.strerror}"
+    except ValueError:  # a null byte, or what is not Unicode
+        found, why = None, ": no file can have this name"
+    if found is None:
+        raise EnvironmentFault(
+            f"there is no Python interpreter {short(asked)}{why}.",
+            "Set %python to a path such as ~/envs/tf/bin/python, or leave it out.",
+        )
+    return found
+
+
+def _found(asked: str, folder: Path) -> str | None:
     found = None
     if os.sep not in asked and not asked.startswith("~"):
         found = shutil.which(asked)
@@ -38,11 +55,6 @@ def find(asked: str, folder: Path) -> str:
         if path.is_dir():
             path = path / "bin" / "python"
         found = str(path) if path.is_file() and os.access(path, os.X_OK) else None
-    if found is None:
-        raise EnvironmentFault(
-            f"there is no Python interpreter {asked}.",
-            "Set %python to a path such as ~/envs/tf/bin/python, or leave it out.",
-        )
     return found
 
 

@@ -17,16 +17,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.local import environment, gpus, interpreter, ports, processes, store
+from ciao_kernel import private_files
+from ciao_kernel.backends.local import (
+    environment,
+    gpus,
+    interpreter,
+    ports,
+    processes,
+    removal,
+    volumes,
+)
 from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.isolation import is_isolated
 from ciao_kernel.backends.local.preview import ReplicaPlan
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.packages import requirements
-from ciao_kernel.errors import BackendError, EnvironmentFault
-from ciao_kernel.model import Address, Artifact, Replica, naming
-from ciao_kernel.plugins import Build, Builder, Emit, Plan
+from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
+from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
+from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
+from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan
 
 _ROOT = str(Path(__file__).parents[3])
 _START_TIMEOUT = 30.0
@@ -48,15 +59,28 @@ class Launcher:
         self, settings: Settings, devices: Callable[[], tuple[str, ...]], host: Host
     ) -> None:
         self._settings = settings
-        self._jobs = settings.storage / "jobs"
+        self._own = settings.own_folder
+        self._jobs = self._own.path / "jobs"
         self._devices = devices
-        self._claims = Claims(settings.storage, host)
+        self._claims = Claims(self._own.path, host)
         self._host = host
 
     def python(self, plan: Plan) -> str:
-        """Return the replicas' interpreter; raises EnvironmentFault if there is none."""
-        asked = plan.spec.python or self._settings.python
-        return interpreter.find(asked, plan.folder) if asked else sys.executable
+        """Return the replicas' interpreter.
+
+        Raises:
+            SpecError: There is none as the cell names it.
+            EnvironmentFault: There is none as the setting names it.
+        """
+        if isinstance(plan.framework, AnyLanguage):
+            return sys.executable  # which nothing starts
+        if not plan.spec.python:
+            asked = self._settings.python
+            return interpreter.find(asked, plan.folder) if asked else sys.executable
+        try:
+            return interpreter.find(plan.spec.python, plan.folder)
+        except EnvironmentFault as error:
+            raise SpecError(error.message, error.hint, directive="python") from None
 
     async def check_gpus(self, plan: Plan) -> None:
         """Raise SpecError if the job asks for more GPUs than are free."""
@@ -75,13 +99,14 @@ class Launcher:
 
     async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
         """Create the job's folder and start its supervisor."""
+        self._prepare(emit)
         folder = self._claim_name(plan.name, plan.framework.name)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            await asyncio.to_thread(store.clear_leftovers, self._jobs, self._host)
+            await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
             python = self.python(plan)
             if (wanted := plan.spec.build).needed:
-                cache = self._settings.storage / "cache"
+                cache = self._own.prepare("cache", "environments").parent
                 asked = requirements.read(wanted, plan.folder)
                 python = await environment.bring(
                     python, asked, cache, emit, self._settings.cache_days
@@ -95,6 +120,8 @@ class Launcher:
                 plan.folder,
             )
             artifact = await builder.build(ask, emit)
+            work, folders = Path(artifact.workdir), self._settings.volumes
+            await asyncio.to_thread(volumes.place, plan.spec.volumes, work, folders)
             devices = await self._present(plan)  # Slow, so not under the lock.
             await self._claims.kill_orphans()
             async with self._claims.locked():
@@ -103,7 +130,7 @@ class Launcher:
                 replicas = _replica_plans(plan, artifact, name, addresses, shares)
                 taken = [address.port for address in addresses.values()]
                 self._claims.add(name, taken, _visible(replicas))
-            folder.logs.mkdir()
+            private_files.make_folder(folder.logs)
             folder.make_reserve()
             record = self._record(plan, artifact, name, replicas, outlive)
             folder.write_job(record)
@@ -113,17 +140,26 @@ class Launcher:
             await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
             if isinstance(error, OSError):
                 raise _no_room(error, folder) from error
+            if isinstance(error, private_files.Untrusted):
+                raise EnvironmentFault(f"the job cannot be started: {error}.") from error
             raise
         return folder
+
+    def _prepare(self, emit: Emit) -> None:
+        """Create the folder of jobs; say once where it is if the storage is shared."""
+        known = os.path.lexists(self._jobs)  # False, and no error, in a closed folder
+        self._own.prepare("jobs")
+        if self._own.reason and not known:
+            text = f"{self._own.reason}, so your jobs are in a folder of your own: {self._own.path}"
+            emit(Notice(text))
 
     def _claim_name(self, wanted: str | None, framework: str) -> Folder:
         """Create the job's folder, which reserves the job's name."""
         try:
-            self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
             for number in range(1, naming.MOST + 1):
                 name = naming.candidate(wanted, framework, number)
                 with contextlib.suppress(FileExistsError):
-                    (self._jobs / name).mkdir(mode=0o700)
+                    private_files.make_folder(self._jobs / name)
                     return Folder(self._jobs / name)
         except OSError as error:
             raise EnvironmentFault(
@@ -173,11 +209,14 @@ class Launcher:
             "by": plan.owner.label,
             "owner": owner,
             "detached": spec.detach,
-            "decider": str(framework.decider(spec)),
+            "decider": str(framework.decider(spec) or ""),
             "clean": str(spec.clean_policy or self._settings.clean_policy),
             "deadline": spec.deadline,
+            "restart": str(spec.cluster.restart_policy or RestartPolicy.NEVER),
+            "backoff_limit": spec.cluster.backoff_limit,
             "grace": self._settings.stop_grace,
             "linger": self._settings.linger,
+            "isolated": is_isolated(self._settings),
             "workdir": artifact.workdir,
             "program": artifact.program,
             "replicas": [
@@ -203,7 +242,7 @@ class Launcher:
             process.wait()
         with contextlib.suppress(OSError, ValueError):
             processes.sweep(folder.read_job()["id"])
-        store.remove(folder)
+        removal.remove(folder)
 
 
 def _replica_plans(
@@ -214,15 +253,18 @@ def _replica_plans(
     shares: Mapping[Replica, tuple[str, ...]],
 ) -> tuple[ReplicaPlan, ...]:
     command = plan.framework.command(plan.spec, artifact)
+    any_language = isinstance(plan.framework, AnyLanguage)
     plans = []
     for replica in addresses:
         env = {
             "CIAO_JOB": name,
             "CIAO_REPLICA": str(replica),
-            "PYTHONUNBUFFERED": "1",
+            **ALWAYS,
+            **{name: value for name, value in UNLESS_SET.items() if name not in os.environ},
             **_loopback(),
             **plan.framework.environment(plan.spec, replica, addresses),
             **dict(artifact.env),
+            **({"CIAO_CELL": artifact.program} if any_language else {}),
         }
         if replica in shares:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
@@ -252,7 +294,7 @@ def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
         f"import sys; sys.path.append({_ROOT!r}); "
         "from ciao_kernel.backends.local.supervisor import main; main()"
     )
-    with folder.supervisor_log.open("ab") as log:
+    with folder.open_supervisor_log() as log:
         process = subprocess.Popen(
             # -S: site packages are not needed, and without them the start takes half the time.
             [sys.executable, "-I", "-S", "-c", bootstrap, str(folder.path)],
@@ -274,7 +316,7 @@ async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) ->
     while not folder.status_file.exists():
         ended = supervisor.poll() is not None and not folder.status_file.exists()
         if ended or time.monotonic() > deadline:
-            said = folder.supervisor_log.read_text(errors="replace").strip().splitlines()
+            said = folder.supervisor_said()
             raise BackendError(
                 "the job's supervisor did not start: " + (said or ["it gave no reason"])[-1],
                 "`%ciao doctor` may show the reason.",

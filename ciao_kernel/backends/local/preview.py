@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ciao_kernel.model import Replica
+from ciao_kernel.model import ClusterSpec, Replica, RestartPolicy
 from ciao_kernel.plugins import Plan
 
 
@@ -18,16 +19,43 @@ class ReplicaPlan:
     env: tuple[tuple[str, str], ...]
 
 
-def text(plan: Plan, replicas: tuple[ReplicaPlan, ...], backend: str) -> str:
-    """Return files, commands and environment of every replica, in the syntax of a shell.
+def text(
+    plan: Plan, replicas: tuple[ReplicaPlan, ...], backend: str, volumes: Sequence[str] = ()
+) -> str:
+    """Return files, volumes, commands and environment of every replica, in the syntax of a shell.
 
+    A command of several lines is shown once if replicas share it.
     Variables from the kernel's own environment are not shown: they are the same for all replicas.
     """
     lines = [f"would run on {backend}:", "", "header:"]
     lines += [f"  {line}" for line in plan.header.splitlines()]
+    if restarts := _restarts(plan.spec.cluster):
+        lines += ["", "restarts:", f"  {restarts}"]
     lines += ["", "files:"]
     lines += [f"  {file.path}  {file.size:,} bytes" for file in plan.source.all()]
+    if volumes:
+        lines += ["", "volumes:", *(f"  {one}" for one in volumes)]
+    long: dict[tuple[str, ...], Replica] = {}
     for one in replicas:
-        lines += ["", f"{one.replica}:", f"  {shlex.join(one.command)}"]
+        command = shlex.join(one.command)
+        if first := long.get(one.command):
+            command = f"# the command of {first}"
+        elif "\n" in command:
+            long[one.command] = one.replica
+        lines += ["", f"{one.replica}:", f"  {command}"]
         lines += [f"    {name}={shlex.quote(value)}" for name, value in one.env]
     return "\n".join(lines)
+
+
+def _restarts(cluster: ClusterSpec) -> str:
+    """Return which replicas are started again, and how often; "" for ``Never``."""
+    ends = {
+        RestartPolicy.ON_FAILURE: "with an exit code other than 0",
+        RestartPolicy.EXIT_CODE: "with an exit code of 128 or more, or by a signal,",
+        RestartPolicy.ALWAYS: "in any way",
+    }
+    policy, limit = cluster.restart_policy or RestartPolicy.NEVER, cluster.backoff_limit
+    if policy not in ends:
+        return ""
+    count = f"instead of restart {max(1, limit)} the job fails" if limit is not None else "no limit"
+    return f"a replica that ends {ends[policy]} is started again; {count}"

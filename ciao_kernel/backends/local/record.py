@@ -10,6 +10,9 @@
     NAME/logs/worker-0.log   all output of a replica
     NAME/work/          the program and its files; the replicas' working directory
 
+A record counts only if this user wrote it (:mod:`ciao_kernel.private_files`) and it is the record
+of its folder: it names a process to end, and a folder to remove.
+
 The supervisor imports this module, so it uses only the standard library, and only fast parts of it.
 """
 
@@ -18,16 +21,38 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from ciao_kernel import private_files
+from ciao_kernel.private_files import Untrusted
 
 VERSION = 1
 RECORD_ERRORS = (OSError, ValueError, KeyError)
-"""Errors raised while a missing or broken record is read."""
+"""Errors raised while a missing or broken record is read; :class:`Untrusted` is one of them."""
 LEFTOVERS = frozenset({"work", "logs", "reserve", "job.json", "supervisor.log"})
 """Names that a folder may contain before its supervisor has written a status."""
+LARGEST = 64 << 20
+"""Bytes of a record. That of a thousand replicas, each with the addresses of all, has 25 MB."""
 _RESERVE = 128 * 1024
+_REPLICA = re.compile(r"[^/\0]+-[0-9]{1,6}")
+_NUMBER = (int, float)
+_TYPES: dict[str, Any] = {
+    "id": str, "name": str, "host": str, "framework": str, "header": str, "created": _NUMBER,
+    "by": str, "owner": (dict, type(None)), "detached": bool, "decider": str, "clean": str,
+    "deadline": (*_NUMBER, type(None)), "grace": _NUMBER, "linger": _NUMBER, "workdir": str,
+    "program": str, "replicas": list, "role": str, "index": int, "command": list, "env": dict,
+    "endless": bool, "supervisor": dict, "pid": (int, type(None)), "birth": (str, type(None)),
+    "state": str, "since": _NUMBER, "reason": str, "message": str,
+    "decided_by": (str, type(None)), "settled": bool, "ended": bool,
+    "exit_code": (int, type(None)), "last_exit": (int, type(None)), "restarts": int,
+    "restart": str, "backoff_limit": (int, type(None)),
+}  # fmt: skip
+"""Types of the fields of all records; a field has the same type wherever it is."""
 
 
 class Folder:
@@ -46,11 +71,53 @@ class Folder:
         """Return the log file of a replica."""
         return self.logs / f"{replica}.log"
 
+    def open_log(self, replica: str) -> BinaryIO:
+        """Open the log file of a replica to append its output."""
+        return os.fdopen(private_files.open_to_append(self.log(replica)), "ab", buffering=0)
+
+    def end_line(self, replica: str) -> None:
+        """End an unfinished last line of a replica's log, so that the next one is a line too.
+
+        Raises:
+            OSError: The file cannot be read or written.
+            Untrusted: Another user may have written it.
+        """
+        with private_files.opened_file(self.log(replica)) as file:
+            size = os.fstat(file).st_size
+            finished = not size or os.pread(file, 1, size - 1) == b"\n"
+        if not finished:
+            with self.open_log(replica) as log:
+                log.write(b"\n")
+
+    def open_supervisor_log(self) -> BinaryIO:
+        """Open the log file of the supervisor to append its output."""
+        return os.fdopen(private_files.open_to_append(self.supervisor_log), "ab", buffering=0)
+
+    def supervisor_said(self) -> list[str]:
+        """Return the lines of the supervisor's output: none, unless it failed.
+
+        Raises:
+            OSError: The file is missing or cannot be read.
+            Untrusted: Another user may have written it.
+        """
+        text = private_files.read(self.supervisor_log, LARGEST).decode(errors="replace")
+        return text.strip().splitlines()
+
     def read_job(self) -> dict[str, Any]:
-        """Return the specification; raises OSError or ValueError if it is missing or broken."""
+        """Return the specification.
+
+        Raises:
+            OSError: It is missing or cannot be read.
+            ValueError: It is broken.
+            Untrusted: Another user may have written it, or it is the record of another folder.
+        """
         record = _read(self.job_file)
         if record.get("version") != VERSION:
             raise ValueError(f"{self.job_file} was written by another version of ciao")
+        if record.get("name") != self.path.name:
+            raise Untrusted(
+                f"{self.job_file} is the record of another job, {record.get('name')!r:.60}"
+            )
         return record
 
     def write_job(self, record: dict[str, Any]) -> None:
@@ -63,6 +130,7 @@ class Folder:
         Raises:
             OSError: The file cannot be read.
             ValueError: The file holds no record: a power cut may leave an empty file.
+            Untrusted: Another user may have written it.
         """
         try:
             return _read(self.status_file)
@@ -94,21 +162,22 @@ class Folder:
     def read_stop_reason(self) -> str:
         """Return the reason for the stop; empty if none was given."""
         try:
-            return self._stop.read_text()
+            return private_files.read(self._stop, _RESERVE).decode()
         except (OSError, ValueError):
             return ""
 
     def request_stop(self, reason: str) -> None:
         """Request a stop of the job. On a full disk the reason may be lost, but not the request."""
         part = self._stop.with_suffix(_part())
-        with contextlib.suppress(OSError):
-            part.write_text(reason)
+        with contextlib.suppress(OSError), private_files.create(part) as stream:
+            stream.write(reason.encode(errors="replace"))
         with contextlib.suppress(OSError):
             part.replace(self._stop)
 
     def make_reserve(self) -> None:
         """Reserve space for :meth:`free_reserve`."""
-        self._reserve.write_bytes(os.urandom(_RESERVE))  # Zeros might be stored as a hole.
+        with private_files.create(self._reserve) as stream:
+            stream.write(os.urandom(_RESERVE))  # Zeros might be stored as a hole.
 
     def free_reserve(self) -> None:
         """Free the reserve, so that a last status can be written on a full disk."""
@@ -117,30 +186,74 @@ class Folder:
 
 
 def replace(file: Path, value: dict[str, Any]) -> None:
-    """Replace a record atomically; only this user may read it."""
+    """Replace a record atomically; only this user may read it.
+
+    Raises:
+        OSError: It cannot be written, or :func:`read` would refuse its size.
+    """
     part = file.with_suffix(_part())
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    content = json.dumps(value).encode()
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(file))
     try:
-        with os.fdopen(descriptor, "w") as stream:
-            json.dump(value, stream)
+        with private_files.create(part) as stream:
+            stream.write(content)
         part.replace(file)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _part() -> str:
-    """Return a suffix for a partial file that is unique among all processes and machines."""
-    return f".{os.urandom(6).hex()}.part"
-
-
-def _read(file: Path) -> dict[str, Any]:
+def read(file: Path) -> dict[str, Any]:
+    """Return a record that this user wrote; the errors are those of :meth:`Folder.read_status`."""
     try:
-        record = json.loads(file.read_bytes())
+        content = private_files.read(file, LARGEST)
     except OSError as error:
         if error.errno != errno.ESTALE:
             raise
-        record = json.loads(file.read_bytes())  # File server: the file was just replaced.
+        content = private_files.read(file, LARGEST)  # File server: the file was just replaced.
+    try:
+        record = json.loads(content)
+    except RecursionError:
+        raise ValueError(f"{file} holds no record") from None
     if not isinstance(record, dict):
         raise ValueError(f"{file} holds no record")
     return record
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is the name of a folder among the jobs, and no path to another one."""
+    return bool(text) and not text.startswith(".") and "/" not in text and "\0" not in text
+
+
+def _read(file: Path) -> dict[str, Any]:
+    record = read(file)
+    _check_types(record, file)
+    for one in record.get("replicas", ()):
+        if not isinstance(one, dict):
+            raise Untrusted(f"{file} is not a record of ciao: replicas")
+        _check_types(one, file)
+        # The name becomes the name of a log file.
+        if "name" in one and not _REPLICA.fullmatch(one["name"]):
+            raise Untrusted(f"{file} is not a record of ciao: the replica {one['name']!r:.60}")
+        env = one.get("env", {})
+        if not all(isinstance(word, str) for word in (*one.get("command", ()), *env.values())):
+            raise Untrusted(f"{file} is not a record of ciao: command")
+    for name in ("supervisor", "owner"):
+        _check_types(record.get(name) or {}, file)
+    return record
+
+
+def _check_types(record: Mapping[str, Any], file: Path) -> None:
+    for name, value in record.items():
+        wanted = _TYPES.get(name, object)
+        # Python's bool is an int; NaN and infinity would make a wait endless.
+        flag = isinstance(value, bool) and wanted is not bool and wanted is not object
+        endless = isinstance(value, float) and not math.isfinite(value)
+        if flag or endless or not isinstance(value, wanted):
+            raise Untrusted(f"{file} is not a record of ciao: {name}")
+
+
+def _part() -> str:
+    """Return a suffix for a partial file that is unique among all processes and machines."""
+    return f".{os.urandom(6).hex()}.part"

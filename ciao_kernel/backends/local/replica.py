@@ -6,14 +6,18 @@ Standard library only, as in :mod:`.supervisor`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local import parentage, processes
 from ciao_kernel.backends.local.record import Folder
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.local.private_network import Network
 
 
 class ReplicaProcess:
@@ -28,34 +32,75 @@ class ReplicaProcess:
         self.endless: bool = asked["endless"]
         self.state = "Pending"
         self.exit_code: int | None = None
+        self.restarts = 0
+        self._last_exit: int | None = None
+        self._ended_with: int | None = None
         self._asked = asked
         self._process: subprocess.Popen[bytes] | None = None
         self._since = time.time()
         self._reason = ""
 
     @property
+    def pid(self) -> int | None:
+        """Return the process id; None if the process was not started."""
+        return self._process.pid if self._process else None
+
+    @property
     def running(self) -> bool:
         """Return whether the process was started and has no exit code yet."""
         return self._process is not None and self.exit_code is None
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it has ended and waits for its restart."""
+        return self._ended_with is not None and self.state == "Pending"
+
+    def wait_for_restart(self, folder: Folder) -> None:
+        """Forget the process, which has ended; the next one appends to the same log."""
+        self._ended_with = self.exit_code
+        self._process = self.exit_code = None
+        self.to("Pending", "Restarting")
+        with contextlib.suppress(OSError, ValueError):  # a full disk stops no restart
+            folder.end_line(self.name)
 
     def to(self, state: str, reason: str = "") -> None:
         """Change the state."""
         self.state, self._reason, self._since = state, reason, time.time()
 
-    def start(self, job: dict[str, Any], folder: Folder) -> None:
-        """Start the process; raises OSError if it cannot be started."""
+    def start(self, job: dict[str, Any], folder: Folder, network: Network | None) -> None:
+        """Start the process, in its own network or that of this machine.
+
+        Raises:
+            OSError: It cannot be started.
+        """
         environment = {**inherited(os.environ), **self._asked["env"], processes.MARK: job["id"]}
+        parentage.load()
+        parent = os.getpid()
+
+        def prepare() -> None:
+            if network:
+                network.enter()
+            parentage.end_with_parent(parent)
+
         # Append mode: torchrun's children share the file, and each write goes to its end.
-        with folder.log(self.name).open("ab", buffering=0) as output:
-            self._process = subprocess.Popen(
-                self._asked["command"],
-                cwd=job["workdir"],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        with folder.open_log(self.name) as output:
+            try:
+                self._process = subprocess.Popen(
+                    self._asked["command"],
+                    cwd=job["workdir"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=prepare,
+                )
+            except subprocess.SubprocessError:  # prepare() raised: never run it outside
+                text = "the job's network cannot be entered"
+                raise OSError(errno.EPERM, text, self.name) from None
+        if self._ended_with is not None:  # a restart counts when it is made
+            self._last_exit, self._ended_with = self._ended_with, None
+            self.restarts += 1
         self.to("Running")
 
     def ended(self) -> bool:
@@ -79,7 +124,9 @@ class ReplicaProcess:
             "since": self._since,
             "exit_code": self.exit_code,
             "reason": self._reason,
-            "pid": self._process.pid if self._process else None,
+            "pid": self.pid,
+            "restarts": self.restarts,
+            "last_exit": self._last_exit,
         }
 
 

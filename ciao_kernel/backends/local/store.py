@@ -6,30 +6,31 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import log
-from ciao_kernel.backends.local import hosts, processes, sweeps, views
-from ciao_kernel.backends.local.record import LEFTOVERS, RECORD_ERRORS, Folder
-from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel import private_files
+from ciao_kernel.backends.local import hosts, processes, removal, sweeps, views
+from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder, is_name
+from ciao_kernel.errors import BackendError, Incomplete, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
 from ciao_kernel.model.queries import Details, LogOptions, last_lines
+from ciao_kernel.private_files import Untrusted
 
 _log = logging.getLogger(__name__)
 
 _FIRST_LOOK = 1 << 16
-_DAY = 24 * 3600.0
 _LAST_WORDS = 5.0
 """Seconds for the end of a supervisor after the job's grace period."""
 _LOOK = 0.2
 """Seconds between two checks for the end of a job on another machine."""
-_ASIDE = "."
-"""Prefix of folders that are being removed; no job's name has it."""
+_UNEXPECTED = 5.0
+"""Seconds after SIGKILL within which a process always ends, unless the machine itself hangs."""
+_NAMED = 3
+"""Limit of folders that a message names."""
 
 
 class Store:
@@ -49,15 +50,30 @@ class Store:
         return Folder(self.root / job.name)
 
     async def all(self) -> list[tuple[Job, Status]]:
-        """Return all jobs, oldest first; incomplete jobs and other files are left out."""
-        found, lost = [], []
+        """Return all jobs, oldest first; incomplete jobs and other files are left out.
+
+        Raises:
+            Incomplete: Another user may have written some records. They are not used, and the error
+                has the other jobs.
+            BackendError: The folder of jobs cannot be read.
+        """
+        found, lost, untrusted = [], [], []
         for path in self._folders():
-            with contextlib.suppress(*RECORD_ERRORS):
+            try:
                 job, status, is_lost = self._read(Folder(path))
-                found.append((job, status))
-                lost += [Folder(path)] if is_lost else []
+            except Untrusted as error:
+                if path.is_symlink() or path.is_dir():  # not a plain file of the user
+                    untrusted.append(str(error))
+                continue
+            except RECORD_ERRORS:
+                continue
+            found.append((job, status))
+            lost += [Folder(path)] if is_lost else []
         await _end(lost)
-        return sorted(found, key=lambda pair: pair[0].created)
+        found.sort(key=lambda pair: pair[0].created)
+        if untrusted:
+            raise Incomplete(*describe_untrusted(*sorted(untrusted)), found)
+        return found
 
     def _read(self, folder: Folder) -> tuple[Job, Status, bool]:
         """Return a job, its status, and whether it may have unsupervised processes here."""
@@ -74,7 +90,7 @@ class Store:
 
     def _folders(self) -> list[Path]:
         try:
-            return [path for path in self.root.iterdir() if not path.name.startswith(_ASIDE)]
+            return [path for path in self.root.iterdir() if not path.name.startswith(removal.ASIDE)]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -84,13 +100,22 @@ class Store:
             ) from None
 
     async def find(self, name: str) -> tuple[Job, Status]:
-        """Return one job by its name."""
-        path = self.root / name
-        if path.parent == self.root and not name.startswith(_ASIDE):
-            with contextlib.suppress(*RECORD_ERRORS):
-                job, status, is_lost = self._read(Folder(path))
-                await _end([Folder(path)] if is_lost else [])
+        """Return one job by its name.
+
+        Raises:
+            NoSuchJob: There is none.
+            BackendError: Another user may have written its records.
+        """
+        if is_name(name):
+            folder = Folder(self.root / name)
+            try:
+                job, status, is_lost = self._read(folder)
+                await _end([folder] if is_lost else [])
                 return job, status
+            except Untrusted as error:
+                raise BackendError(*describe_untrusted(str(error))) from None
+            except RECORD_ERRORS:
+                pass
         raise NoSuchJob(
             f"there is no job {name or repr(name)} on this machine.", "`%ciao jobs` lists all jobs."
         )
@@ -112,6 +137,8 @@ class Store:
             return  # Another process is deleting the job, and stops it first.
         try:
             record = folder.read_status()
+        except Untrusted as error:
+            raise BackendError(*describe_untrusted(str(error))) from None
         except ValueError:  # A power cut may leave it empty: the supervisor is unknown.
             if self._host.has(asked):
                 await sweeps.sweep(asked["id"])
@@ -164,7 +191,7 @@ class Store:
         """
         await self.stop(job, "deleted")
         if _asked(self.folder(job), job):
-            await asyncio.to_thread(_discard, self.folder(job))
+            await asyncio.to_thread(removal.discard, self.folder(job))
 
     def details(self, job: Job) -> Details:
         """Return the details of a job beside its status, without its variables.
@@ -174,6 +201,8 @@ class Store:
         """
         try:
             return views.details(self.folder(job), self._host)
+        except Untrusted as error:
+            raise BackendError(*describe_untrusted(str(error))) from None
         except RECORD_ERRORS:
             raise NoSuchJob(f"the folder of {job.name} is gone.") from None
 
@@ -192,61 +221,41 @@ class Store:
 
 def _end_of(file: Path, size: int | None) -> bytes:
     try:
-        with file.open("rb") as stream:
+        with (
+            private_files.opened_file(file) as descriptor,
+            os.fdopen(descriptor, "rb", closefd=False) as stream,
+        ):
             if size is not None:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - size))
+                stream.seek(max(0, os.fstat(descriptor).st_size - size))
             return stream.read()
     except FileNotFoundError:
         return b""
-
-
-def remove(folder: Folder) -> None:
-    """Remove a job's folder, including folders in it that are not writable.
-
-    Raises:
-        BackendError: Something could not be removed; names the folder.
-    """
-    shutil.rmtree(folder.path, ignore_errors=True)
-    if not folder.path.exists():
-        return
-    for parent, _, _ in os.walk(folder.path):
-        with contextlib.suppress(OSError):
-            Path(parent).chmod(0o700)
-    shutil.rmtree(folder.path, ignore_errors=True)
-    if folder.path.exists():
-        raise BackendError(
-            f"{folder.path} cannot be removed completely.",
-            "A file in it may belong to another user, or be in use. Remove it by hand.",
-        )
-
-
-def clear_leftovers(root: Path, host: hosts.Host) -> None:
-    """Remove folders that killed submits and deletions left behind; they are not listed as jobs.
-
-    A folder is removed if it is a day old by the storage's clock, and was either set aside for
-    removal or contains only files of a submit. A folder that cannot be removed stays, and does no
-    harm.
-    """
-    now = host.now()
-    with contextlib.suppress(OSError):
-        for path in root.iterdir():
-            with log.ignored(_log, "removing a leftover", OSError, BackendError):
-                if now - path.stat().st_mtime < _DAY:
-                    continue
-                names = {one.name for one in path.iterdir()}
-                if path.name.startswith(_ASIDE) or not names - LEFTOVERS:
-                    remove(Folder(path))
+    except Untrusted as error:
+        raise BackendError(*describe_untrusted(str(error))) from None
 
 
 def _asked(folder: Folder, job: Job) -> dict[str, Any] | None:
     """Return the specification; None if it is missing, or if the name belongs to another job."""
     try:
         asked = folder.read_job()
+    except Untrusted as error:
+        raise BackendError(*describe_untrusted(str(error))) from None
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:
         raise _unreadable(folder.job_file, error) from None
     return asked if asked.get("id") == job.uid else None
+
+
+def describe_untrusted(*words: str) -> tuple[str, str]:
+    """Return message and hint for records that are not used, and whose folders are not touched."""
+    more = f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    text = "; ".join(words[:_NAMED]) + more
+    return (
+        f"no job is read from a place that other users may have written to: {text}.",
+        "Nothing there was changed. Remove it by hand; or, if only you have written there, "
+        "`chmod -R go-w` on the folder makes it a job again.",
+    )
 
 
 def _unreadable(file: Path, error: OSError) -> BackendError:
@@ -260,28 +269,23 @@ async def _stop_here(
     reason: str,
     stop_certain: Callable[[], None],
 ) -> None:
-    supervisor = record["supervisor"]
-    if processes.alive(supervisor["pid"], supervisor["birth"]):
+    meant = record["supervisor"]["pid"], record["supervisor"]["birth"], asked["id"]
+    if processes.is_of_job(*meant):
         if not record["settled"]:
             folder.request_stop(reason)
-        processes.kill([supervisor["pid"]], signal.SIGTERM)
+        processes.kill(*meant, signal.SIGTERM)
     stop_certain()
     until = time.monotonic() + asked["grace"] + _LAST_WORDS
-    while processes.alive(supervisor["pid"], supervisor["birth"]):
-        if time.monotonic() > until:
-            processes.kill([supervisor["pid"]])
+    while processes.is_of_job(*meant):
+        if (late := time.monotonic() - until) > 0:
+            processes.kill(*meant)
+        if late > _UNEXPECTED:
+            raise BackendError(
+                f"process {meant[0]}, which runs {asked['name']}, does not end.",
+                "It may wait for a drive that does not answer. Try again later.",
+            )
         await asyncio.sleep(0.02)
     await sweeps.sweep(asked["id"])
-
-
-def _discard(folder: Folder) -> None:
-    """Remove a job's folder; the name is free at once."""
-    aside = folder.path.with_name(f"{_ASIDE}{folder.path.name}-{os.urandom(4).hex()}")
-    with contextlib.suppress(OSError):  # On failure it is removed in place.
-        os.utime(folder.path)  # A fresh folder is not cleared by other processes.
-        folder.path.rename(aside)
-        folder = Folder(aside)
-    remove(folder)
 
 
 async def _end(lost: list[Folder]) -> None:

@@ -1,10 +1,11 @@
 """The process that runs one local job: starts the replicas, judges how they end, cleans up.
 
 It has a session of its own, so that it survives the kernel's end and a closed terminal. It watches
-the process that owns the job: when the owner is gone, it ends the replicas. :mod:`.launch` starts
-it as ``python -c`` with the job's folder as argument; it reads ``job.json`` and writes
-``status.json``. SIGTERM asks it to stop the job, and so does the file ``stop``, because a process
-on another machine cannot send a signal.
+the process that owns the job: when the owner is gone, it ends the replicas. Its own parent is a
+guard (:mod:`.guard`), which ends them if the supervisor is killed. :mod:`.launch` starts it as
+``python -c`` with the job's folder as argument; it reads ``job.json`` and writes ``status.json``.
+SIGTERM asks it to stop the job, and so does the file ``stop``, because a process on another machine
+cannot send a signal.
 
 It is written for a quick start, because a cell's first line waits for it: standard library, no
 asyncio, no dataclasses.
@@ -18,11 +19,16 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local import parentage, processes
+from ciao_kernel.backends.local.guard import fork_under_guard
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
+from ciao_kernel.backends.local.restarts import Restarts
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.local.private_network import Network
 
 _OWNER_POLL = 0.25
 _HEARTBEAT_INTERVAL = 10.0
@@ -42,6 +48,7 @@ class Supervisor:
         self.folder = folder
         self.job = folder.read_job()
         self.replicas = [ReplicaProcess(record) for record in self.job["replicas"]]
+        self.restarts = Restarts.of(self.job)
         self.state = "Running"
         self.since = time.time()
         self.reason = ""
@@ -59,12 +66,15 @@ class Supervisor:
     def run(self) -> None:
         """Start all replicas and wait until no process of the job runs any more."""
         wake = self._catch_signals()
+        network = self._create_network()
         for replica in self.replicas:
-            self._start(replica)
+            self._start(replica, network)
+        if network and not self.restarts.possible:
+            network.close()
         self._save()
         deadline = self.job["deadline"]
         ends_at = time.monotonic() + deadline if deadline else None
-        while any(replica.running for replica in self.replicas):
+        while self.restarts.next_at or any(replica.running for replica in self.replicas):
             readable, _, _ = select.select([wake], [], [], self._pause(ends_at))
             if readable:
                 os.read(wake, 4096)
@@ -81,6 +91,7 @@ class Supervisor:
             elif self._owner_gone():
                 self._conclude("Stopped", "OwnerGone", "the process that started it ended")
                 self._stop(min(_ORPHAN_GRACE, self.job["grace"]))
+            self._restart(network, now)
             self._advance(now)
             self._save()
             self._send_heartbeat(now)
@@ -94,16 +105,25 @@ class Supervisor:
 
     def end_all(self) -> None:
         """Kill all remaining processes of the job, and wait: they could still write a line."""
-        processes.sweep(self.job["id"])
+        # The guard has the mark too, and ends by itself.
+        processes.sweep(self.job["id"], spare=(os.getppid(),))
 
     # --------------------------------------------------------------------------- replicas
 
-    def _start(self, replica: ReplicaProcess) -> None:
+    def _create_network(self) -> Network | None:
+        if not self.job.get("isolated"):
+            return None
+        from ciao_kernel.backends.local import private_network
+
+        return private_network.create()
+
+    def _start(self, replica: ReplicaProcess, network: Network | None) -> None:
         if self.state != "Running" or self.asked_to_stop:
             replica.to("Stopped")
             return
+        self.restarts.started(replica.name, time.monotonic())
         try:
-            replica.start(self.job, self.folder)
+            replica.start(self.job, self.folder, network)
         except OSError as error:
             replica.exit_code = 127
             replica.to("Failed", "StartError")
@@ -117,10 +137,13 @@ class Supervisor:
             self._unsaved = True
             if self._stopping:
                 replica.to("Stopped")
+            elif self._plan_restart(replica):
+                continue
             elif replica.exit_code == 0:
                 replica.to("Succeeded")
             else:
                 replica.to("Failed", "Error")
+        parentage.reap_adopted([one.pid for one in self.replicas if one.running])
         if self.state != "Running":
             return
         failed = next((r for r in self.replicas if r.state == "Failed"), None)
@@ -130,6 +153,39 @@ class Supervisor:
         elif decider is not None and decider.state == "Succeeded":
             self._conclude("Succeeded", "", "", decider.name)
             self._linger_until = time.monotonic() + self.job["linger"]
+        elif not self.job["decider"]:  # all of them decide
+            finite = [one for one in self.replicas if not one.endless]
+            if finite and all(one.state == "Succeeded" for one in finite):
+                self._conclude("Succeeded", "", "")
+
+    def _plan_restart(self, replica: ReplicaProcess) -> bool:
+        """Return whether a replica that has ended is started again."""
+        code, now = replica.exit_code or 0, time.monotonic()
+        if self.state != "Running" or self.asked_to_stop or not self.restarts.wants(code):
+            return False
+        if self.restarts.is_used_up():
+            text = "" if code else f"{replica.name} ended again, and %backoffLimit is reached."
+            self._conclude("Failed", "BackoffLimitExceeded", text, replica.name)
+            return False
+        # In a pod they would end with the container; here they would disturb the next run.
+        processes.sweep_replica(self.job["id"], replica.name)
+        replica.wait_for_restart(self.folder)
+        self.restarts.add(replica.name, now)
+        return True
+
+    def _restart(self, network: Network | None, now: float) -> None:
+        """Start the replicas whose time has come; after the job's end none is started."""
+        for replica in self.replicas:
+            if self.state != "Running" and replica.waits:
+                replica.to("Stopped")
+                self._unsaved = True
+        if self.state != "Running":
+            self.restarts.drop()
+        due = self.restarts.take_due(now)
+        for replica in self.replicas:
+            if replica.name in due:
+                self._start(replica, network)
+                self._unsaved = True
 
     def _conclude(self, state: str, reason: str, message: str, by: str | None = None) -> None:
         if self.state != "Running":
@@ -171,7 +227,7 @@ class Supervisor:
             replica.signal(number)
         if number == signal.SIGKILL:
             # torchrun starts each process in its own session, so the process group is not enough.
-            processes.kill(processes.marked(self.job["id"]))
+            processes.kill_marked(self.job["id"], spare=(os.getppid(),))
 
     def _owner_gone(self) -> bool:
         owner = self.job["owner"]
@@ -202,7 +258,7 @@ class Supervisor:
         if self._stopping:
             times.append(self._kill_at)
         elif self.state == "Running":
-            times += [ends_at] if ends_at else []
+            times += [at for at in (ends_at, self.restarts.next_at) if at]
         elif not self.settled:
             times.append(self._linger_until)
         if self._unsaved:
@@ -250,6 +306,7 @@ class Supervisor:
 
 def main() -> None:
     """Run the job whose folder is the first argument."""
+    fork_under_guard()
     supervisor = Supervisor(Folder(Path(sys.argv[1])))
     try:
         supervisor.run()

@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.magics import plots
+from ciao_kernel.magics import cell_lines, plots
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 
@@ -31,8 +31,10 @@ def job(folder: Folder) -> Job:
         created=record["created"],
         place=record["workdir"],
         program=record["program"],
+        root=record["workdir"],
         header=record["header"],
         plot=plots.asked(record["header"]),
+        lines=cell_lines.asked(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         uid=record["id"],
@@ -49,6 +51,9 @@ def status(folder: Folder, record: Mapping[str, Any]) -> Status:
             exit_code=one["exit_code"],
             reason=one["reason"],
             log=str(folder.log(one["name"])),
+            # Records of earlier releases lack both.
+            restarts=one.get("restarts", 0),
+            last_exit=one.get("last_exit"),
         )
         for one in record["replicas"]
     )

@@ -49,7 +49,7 @@ def refused(place: Place, text: str, **settings: Any) -> CiaoError:
 def test_a_missing_interpreter(jobs: Place) -> None:
     for asked in ("/nowhere/python", "no-such-python", "~/nowhere/python", "./python"):
         error = refused(jobs, f"%framework=tensorflow\n%python={asked}\nprint()\n")
-        assert isinstance(error, EnvironmentFault)
+        assert isinstance(error, DirectiveError)
         assert f"there is no Python interpreter {asked}" in error.message
         assert "%python" in error.hint
 
@@ -146,7 +146,8 @@ def test_a_storage_that_may_not_be_written(jobs: Place, tmp_path: Path) -> None:
 def small_disk(path: Path, size: str) -> Iterator[Path]:
     path.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", f"mode=700,size={size}", "none", str(path)],
+        capture_output=True,
     )
     if made.returncode:
         pytest.skip(f"a small disk needs the right to mount: {made.stderr.decode().strip()}")
@@ -525,9 +526,19 @@ def test_a_replica_starts_with_pythons_own_signals(jobs: Place) -> None:
 
 
 def test_what_binds_on_a_cluster_only_is_said(jobs: Place) -> None:
-    text = "%framework=tensorflow\n%worker=1;%cpu=2;%memory=4Gi\nprint()\n"
-    assert "apply to clusters only" in jobs.run(text).display.notices
-    assert "bind" not in jobs.run("%framework=tensorflow\nprint()\n").display.notices
+    text = "%framework=tensorflow\n%worker=1;%cpu=2;%memory=4Gi\n%image=a/b\n%ttl=1h\nprint()\n"
+    said = jobs.run(text).display.notices
+    assert "%cpu (line 2) and %memory (line 2) apply to clusters only; local replicas" in said
+    assert (
+        "%image (line 3), %ttl (line 4) have no effect on this machine: they apply to clusters "
+        "only."
+    ) in said
+    one = jobs.run("%framework=tensorflow\n%ttl=60\n%worker=1;%memory=1Gi\nprint()\n")
+    assert "%ttl (line 2) has no effect on this machine: it applies" in one.display.notices
+    assert "%memory (line 3) applies to clusters only; local" in one.display.notices
+    plain = jobs.run("%framework=tensorflow\nprint()\n").display.notices
+    assert "clusters only" not in plain
+    assert "no effect" not in plain
 
 
 def test_a_replica_knows_nothing_of_the_kernel(

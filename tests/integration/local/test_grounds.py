@@ -39,3 +39,32 @@ def test_a_wheel_that_was_built_anew_is_installed(
 
     assert first == same
     assert (first[1], other[1]) == ("one", "other")
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o000], ids=oct)
+def test_an_environment_that_others_could_change_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """Its programs run with the user's rights. One that was just made is closed to others."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    name, raw = wheel("mylib", "0.1", "")
+    (tmp_path / name).write_bytes(raw)
+    (tmp_path / "requirements.txt").write_text("--find-links .\nmylib\n")
+    wanted = read(BuildSpec(requirements="requirements.txt"), tmp_path)
+
+    def brought() -> Path:
+        made = environment.bring(sys.executable, wanted, tmp_path / "cache", lambda event: None)
+        return Path(asyncio.run(made)).parents[1]
+
+    old = os.umask(umask)
+    try:
+        (planted := brought() / "planted").touch()
+        assert brought() == planted.parent
+        assert planted.exists()
+        planted.parent.chmod(0o770)
+        assert brought() == planted.parent
+    finally:
+        os.umask(old)
+    assert not planted.exists()
+    assert planted.parent.stat().st_mode & 0o077 == 0

@@ -251,22 +251,6 @@ def test_a_lost_supervisor_ends_the_cell_and_leaves_nothing_running(jobs: Place)
     asyncio.run(main())
 
 
-def test_listing_jobs_ends_what_is_left_of_a_lost_one(jobs: Place) -> None:
-    async def main() -> None:
-        session = jobs.session()
-        text = WAITS.replace("%worker=2", "%worker=2\n%detach")
-        ended = await jobs.ended(text, session)
-        assert ended.result is not None
-        status = record(jobs, ended.result.name, "status.json")
-        os.kill(status["supervisor"]["pid"], signal.SIGKILL)
-        await wait(lambda: len(jobs.alive()) == 2)
-        (_, found), *_ = await session.jobs()
-        assert found.state is State.LOST
-        assert jobs.alive() == []
-
-    asyncio.run(main())
-
-
 def test_a_supervisor_that_breaks_says_so(jobs: Place) -> None:
     async def main() -> None:
         running = Running(jobs)

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from ciao_kernel.backends.local import store
+from ciao_kernel.backends.local import removal, store
 from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.backends.local.hosts import FRESH, Host
 from ciao_kernel.backends.local.record import Folder
@@ -162,7 +163,7 @@ def test_a_name_is_free_while_its_folder_is_still_being_removed(
         await jobs.ended(text, session)
         backend, job, _ = await session.find("a")
         with monkeypatch.context() as patch:
-            patch.setattr(store, "remove", remove)
+            patch.setattr(removal, "remove", remove)
             await backend.delete(job)
         assert jobs.leftovers() == seen
         assert await session.jobs() == []
@@ -182,14 +183,14 @@ def test_a_leftover_that_cannot_be_removed_hinders_no_job(
     old = jobs.storage / "jobs" / "old"
     (old / "work").mkdir(parents=True)
     os.utime(old, (1, 1))
-    remove = store.remove
+    remove = removal.remove
 
     def stays(folder: Folder) -> None:
         if folder.path == old:
             raise BackendError(f"{old} cannot be removed completely.")
         remove(folder)
 
-    monkeypatch.setattr(store, "remove", stays)
+    monkeypatch.setattr(removal, "remove", stays)
     assert jobs.run("%framework=tensorflow\n%name=new\nprint()\n").error is None
     assert jobs.leftovers() == ["new", "old"]
 
@@ -199,7 +200,8 @@ def test_a_gpu_is_not_given_on_while_a_lost_job_uses_it(jobs: Place) -> None:
         %framework=tensorflow
         %gpu=1
         %worker=1
-        import os, time
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         def runs(pid):
             line = f"/proc/{pid}/cmdline"  # empty, of one that nobody has reaped yet
             return os.path.exists(line) and open(line).read() != ""
@@ -214,7 +216,10 @@ def test_a_gpu_is_not_given_on_while_a_lost_job_uses_it(jobs: Place) -> None:
         assert first.result is not None
         folder = jobs.storage / "jobs" / first.result.name
         status = json.loads((folder / "status.json").read_text())
-        os.kill(status["supervisor"]["pid"], signal.SIGKILL)
+        supervisor = status["supervisor"]["pid"]
+        await wait(lambda: b"[]" in (folder / "logs" / "worker-0.log").read_bytes())
+        os.kill(psutil.Process(supervisor).ppid(), signal.SIGKILL)  # Its guard would end the job.
+        os.kill(supervisor, signal.SIGKILL)
         await wait(lambda: len(jobs.alive()) == 1)
         second = await jobs.ended(
             text.replace("PIDS", str([status["replicas"][0]["pid"]])), session

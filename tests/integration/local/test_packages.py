@@ -55,7 +55,8 @@ def test_what_only_an_image_could_have_is_said(jobs: Place) -> None:
     ended = jobs.run(text)
 
     assert shown(ended) == "here\n"
-    assert ended.display.notices.count("%apt, %dockerfile have no effect on this machine") == 1
+    said = "%apt (line 3), %dockerfile (line 4) have no effect on this machine: no image is built"
+    assert ended.display.notices.count(said) == 1
 
 
 def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> None:

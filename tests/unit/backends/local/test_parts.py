@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -172,17 +174,61 @@ def test_a_process_is_itself_and_no_other() -> None:
     assert not processes.alive(os.getpid(), None)
     assert processes.birth(2**22 + 1) is None
     assert not processes.alive(2**22 + 1, None)
-    processes.kill([2**22 + 1])
+    processes.kill(2**22 + 1, "1", "a mark that nobody carries")
     processes.sweep("a mark that nobody carries")
+
+
+@pytest.mark.parametrize("descriptors", [True, False], ids=["pidfd", "older Linux"])
+def test_a_signal_needs_start_time_and_mark(
+    monkeypatch: pytest.MonkeyPatch, descriptors: bool
+) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    if not descriptors:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+    sleeper = subprocess.Popen(["sleep", "600"], env={processes.MARK: "mine", "PATH": os.defpath})
+    try:
+        birth = processes.birth(sleeper.pid)
+        for since, mark in ((birth, "other"), ("1", "mine"), (None, "mine")):
+            assert not processes.is_of_job(sleeper.pid, since, mark)
+            processes.kill(sleeper.pid, since, mark)
+        assert sleeper.poll() is None
+        processes.kill(sleeper.pid, birth, "mine", signal.SIGTERM)
+        assert sleeper.wait(30) == -signal.SIGTERM
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_process_that_ends_between_check_and_signal_is_not_confused_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its number may be another process' by then, so the signal goes to its descriptor."""
+    sleeper = subprocess.Popen(["sleep", "600"])
+    numbers: list[int] = []
+
+    def ends() -> bool:
+        sleeper.kill()
+        sleeper.wait()
+        monkeypatch.setattr(os, "kill", lambda pid, number: numbers.append(pid))
+        return True
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    processes._send(sleeper.pid, signal.SIGTERM, ends)
+    assert sleeper.returncode == -signal.SIGKILL
+    assert numbers == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_who_becomes_another_program_is_found_by_a_second_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no environment for a moment, so no mark."""
-    sleeper = subprocess.Popen(["sleep", "600"])
-    looks = iter([[sleeper.pid], [], [sleeper.pid], [], []])
-    monkeypatch.setattr(processes, "marked", lambda *marks: next(looks))
+    sleeper = subprocess.Popen(["sleep", "600"], env={processes.MARK: "mine", "PATH": os.defpath})
+    found = {sleeper.pid: None}
+    looks = iter([found, {}, found, {}, {}])
+    monkeypatch.setattr(processes, "_members", lambda *marks: next(looks))
     processes.sweep("mine")
     assert sleeper.wait(30) == -9
     assert list(looks) == []
@@ -316,14 +362,14 @@ def test_a_record_is_the_users_alone_and_never_half(tmp_path: Path) -> None:
     os.umask(umask := os.umask(0))
     try:
         os.umask(0)
-        folder.write_job({"name": "x"})
+        folder.write_job({"name": tmp_path.name, "program": "x"})
     finally:
         os.umask(umask)
     assert folder.job_file.stat().st_mode & 0o777 == 0o600
-    assert folder.read_job()["name"] == "x"
+    assert folder.read_job()["program"] == "x"
     with pytest.raises(TypeError):
-        folder.write_job({"name": object()})
-    assert folder.read_job()["name"] == "x"
+        folder.write_job({"name": tmp_path.name, "program": object()})
+    assert folder.read_job()["program"] == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
     folder.job_file.write_text(json.dumps({"version": 99}))
     with pytest.raises(ValueError, match="another version"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.local import store
+from ciao_kernel.backends.local import removal
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.store import Store
@@ -94,15 +94,15 @@ def test_a_job_whose_records_cannot_be_read_now_stays(
 
 def test_what_is_set_aside_is_no_job(tmp_path: Path) -> None:
     root, host = tmp_path / "jobs", Host(tmp_path)
-    made(root, "a-1", ".a-1f2e")
+    made(root, "a-1", ".a-1f2e3d4c")
     jobs = Store(root, host)
     assert asyncio.run(jobs.all()) == []
     with pytest.raises(NoSuchJob):
-        asyncio.run(jobs.find(".a-1f2e"))
-    store.clear_leftovers(root, host)
+        asyncio.run(jobs.find(".a-1f2e3d4c"))
+    removal.clear_leftovers(root, host)
     assert len(list(root.iterdir())) == 1
-    os.utime(root / ".a-1f2e", (1, 1))
-    store.clear_leftovers(root, host)
+    os.utime(root / ".a-1f2e3d4c", (1, 1))
+    removal.clear_leftovers(root, host)
     assert list(root.iterdir()) == []
 
 
@@ -116,16 +116,16 @@ def test_leftovers_are_as_old_as_the_storages_clock_says(
     for name, age in (("fresh", DAY / 2), ("old", 2 * DAY)):
         (tmp_path / "jobs" / name / "work").mkdir(parents=True)
         os.utime(tmp_path / "jobs" / name, (now - age, now - age))
-    store.clear_leftovers(tmp_path / "jobs", Host(tmp_path))
+    removal.clear_leftovers(tmp_path / "jobs", Host(tmp_path))
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["fresh"]
 
 
 def test_leftovers_that_stay_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, host = tmp_path / "jobs", Host(tmp_path)
-    store.clear_leftovers(root, host)
+    removal.clear_leftovers(root, host)
     for name in ("old", "older"):
         (root / name / "work").mkdir(parents=True)
         os.utime(root / name, (1, 1))
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    store.clear_leftovers(root, host)
+    removal.clear_leftovers(root, host)
     assert len(list(root.iterdir())) == 2

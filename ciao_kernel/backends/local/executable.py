@@ -1,0 +1,51 @@
+"""Finds the program of a job in any language, before anything is created."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import PurePosixPath
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.plugins import Plan
+from ciao_kernel.visible_text import short
+
+
+def check(plan: Plan, program: str) -> None:
+    """Check that this machine, or a file of the job, has a program.
+
+    Args:
+        plan: The program to run, with its options.
+        program: A name on the ``PATH`` of the replicas, or a path; a relative path is one in the
+            job's folder.
+
+    Raises:
+        SpecError: There is no such program, or it is not executable.
+    """
+    try:
+        found = _found(plan, program)
+    except (OSError, ValueError):  # such as a name that is too long
+        found = False
+    if found:
+        return
+    if "/" not in program:
+        message = f"there is no program {short(program)} on this machine: PATH does not have it."
+        hint = "Install it, or write its path in %command. On a cluster %image has to contain it."
+    elif program.startswith("/"):
+        message = f"there is no program {short(program)} on this machine."
+        hint = "Correct the path in %command; the file has to be executable."
+    else:
+        message = f"there is no program {short(program)} in the job's folder."
+        hint = "Deliver it with %files; the file has to be executable (chmod +x)."
+    raise SpecError(message, hint, directive="command", word=program)
+
+
+def _found(plan: Plan, program: str) -> bool:
+    if "/" not in program:
+        path = dict(plan.spec.env).get("PATH", os.environ.get("PATH", os.defpath))
+        return shutil.which(program, path=path) is not None
+    if program.startswith("/"):
+        return os.path.isfile(program) and os.access(program, os.X_OK)  # noqa: PTH113
+    named = str(PurePosixPath(program))
+    origins = [file.origin for file in plan.source.all() if file.path == named]
+    return any(origin and os.access(origin, os.X_OK) for origin in origins)

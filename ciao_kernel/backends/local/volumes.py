@@ -1,0 +1,89 @@
+"""Volumes of the cell on this machine: links and empty folders in the job's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ciao_kernel import private_files
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model.volume import Volume, VolumeKind
+from ciao_kernel.plugins import Plan
+
+
+def check(plan: Plan, folders: Mapping[str, str]) -> None:
+    """Check that each volume has a place and a folder on this machine.
+
+    Args:
+        plan: The program to run, with its volumes.
+        folders: The setting ``volumes``: a local folder for the name of a claim, or for the
+            address of an NFS export.
+
+    Raises:
+        SpecError: A path is absolute, hides files of the program, or has no folder here.
+    """
+    paths = [file.path for file in plan.source.all()]
+    for one in plan.spec.volumes:
+        if one.is_absolute:
+            raise _refused(
+                f"the volume {one} has an absolute path, which a job on this machine cannot have.",
+                "Write a path relative to the program's folder, such as data: it is the same here "
+                "and on a cluster.",
+            )
+        if hidden := one.hides(paths):
+            raise _refused(
+                f"the volume {one} and the program's file {hidden} are at the same place.",
+                "Name another folder in %volume.",
+            )
+        origin(one, folders)
+
+
+def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
+    """Return the folder of this machine that a volume stands for; None for an empty folder.
+
+    Raises:
+        SpecError: The setting names none, or it does not exist.
+    """
+    if one.kind in (VolumeKind.TMP, VolumeKind.MEMORY):
+        return None
+    name = one.source if one.kind is VolumeKind.CLAIM else one.what
+    if name not in folders:
+        raise _refused(
+            f"the volume {one} has no folder on this machine.",
+            f"Name one: `%ciao config volumes={name}=/some/folder`.",
+        )
+    found = Path(folders[name]).expanduser()
+    if one.kind is VolumeKind.CLAIM:
+        found /= one.path
+    if not found.is_dir():
+        raise _refused(
+            f"the folder of the volume {one} does not exist on this machine: {found}.",
+            "Create it, or correct the setting volumes: `%ciao config volumes`.",
+        )
+    return found
+
+
+def described(volumes: tuple[Volume, ...], folders: Mapping[str, str]) -> list[str]:
+    """Return a line for each volume of a dry run: its place, and what is there."""
+    return [f"{one.where}  {origin(one, folders) or 'an empty folder'}" for one in volumes]
+
+
+def place(volumes: tuple[Volume, ...], work: Path, folders: Mapping[str, str]) -> None:
+    """Create the links and empty folders of a job.
+
+    Args:
+        volumes: The volumes, after :func:`check`.
+        work: The program's folder.
+        folders: The setting ``volumes``.
+    """
+    for one in volumes:
+        target = work / one.where
+        private_files.make_folders(target.parent, work)
+        if (folder := origin(one, folders)) is None:
+            private_files.make_folders(target, work)
+        else:
+            target.symlink_to(folder, target_is_directory=True)
+
+
+def _refused(message: str, hint: str) -> SpecError:
+    return SpecError(message, hint, directive="volume")

@@ -1,0 +1,62 @@
+"""Volumes of jobs on this machine: links to the user's folders, and empty folders."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.jobs import Ended, Place
+
+USES = """
+from pathlib import Path
+print(Path("data/train/x.txt").read_text())
+Path("data/train/y.txt").write_text("kept")
+Path("scratch/z.txt").write_text("gone")
+"""
+
+
+def run(jobs: Place, volume: str, body: str = USES, **settings: object) -> Ended:
+    async def main() -> Ended:
+        session = jobs.session(**settings)  # type: ignore[arg-type]
+        return await jobs.ended(
+            f"%framework=tensorflow\n%worker=1\n%volume={volume}\n{body}", session
+        )
+
+    return asyncio.run(main())
+
+
+def test_a_replica_reads_and_writes_the_folder_and_a_clean_up_keeps_it(
+    jobs: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "own" / "sub").mkdir(parents=True)
+    (tmp_path / "own" / "sub" / "x.txt").write_text("found")
+    what = "claim/sub:data/train:ro tmp:1Gi:scratch\n%cleanPolicy=all"
+    ended = run(jobs, what, volumes={"claim": str(tmp_path / "own")})
+    assert ended.error is None
+    assert ended.display.data("worker-0") == b"found\n"
+    assert "%volume (line 3): :ro has no effect on this machine" in ended.display.notices
+    assert (tmp_path / "own" / "sub" / "y.txt").read_text() == "kept"
+    assert not Path(ended.job.place).exists()
+
+
+@pytest.mark.parametrize(
+    ("volume", "message", "hint"),
+    [
+        ("claim:x", "has no folder on this machine", "%ciao config volumes=claim="),
+        ("nfs://h/e:x", "has no folder on this machine", "volumes=nfs://h/e="),
+        ("lost:x", "does not exist on this machine: /nowhere", "Create it"),
+        ("tmp:/x", "has an absolute path", "relative to the program's folder"),
+        ("tmp:ciao_cell.py", "are at the same place", "another folder"),
+    ],
+)
+def test_a_volume_that_this_machine_cannot_have_is_refused_first(
+    jobs: Place, volume: str, message: str, hint: str
+) -> None:
+    ended = run(jobs, volume, volumes={"lost": "/nowhere"})
+    assert ended.error is not None
+    assert message in ended.error.message
+    assert hint in (ended.error.hint or "")
+    assert ended.display.job is None
+    assert not list(jobs.storage.glob("jobs/*"))
