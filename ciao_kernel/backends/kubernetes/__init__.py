@@ -1,1 +1,1 @@
-"""Jobs on a cluster: TFJob and PyTorchJob of the Kubeflow training operator."""
+"""Jobs on a cluster: the Kubeflow training operator's kinds but MPIJob, or Indexed Jobs."""

@@ -1,4 +1,4 @@
-"""The kubernetes backend: jobs of the Kubeflow training operator."""
+"""The kubernetes backend: jobs of the Kubeflow training operator, and Indexed Jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import (
+    apis,
     checks,
+    choice,
     details,
     job_metadata,
     kernel_pod,
@@ -16,14 +19,18 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     status,
     submit,
+    unfinished,
     validation,
+    volumes,
 )
+from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
+from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube import access, exec
@@ -59,9 +66,11 @@ class KubernetesBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._targets = Targets(settings)
-        self._places = Submissions(settings.storage)
+        self._places = Submissions(settings.own_storage)
         self._lookup = Lookup(self._targets, self._places)
         self._deletions = Deletions()
+        self._settled: set[tuple[str, str]] = set()
+        """Contexts and namespaces in which this process has settled unfinished submissions."""
 
     def available(self) -> bool:
         """Return whether there is a kubeconfig or a service account."""
@@ -72,9 +81,11 @@ class KubernetesBackend:
         await self._targets.close()
 
     async def check(self, plan: Plan) -> None:
-        """Check that the operator is installed and that the user may run jobs."""
+        """Check that the cluster can run the job and that the user may run it."""
+        volumes.check(plan)
         target = await self._targets.of(plan.spec.cluster)
-        await checks.check(target, manifest.kind_of(plan))
+        api = (await choice.choose(plan, target, self._settings)).api
+        await checks.check(target, manifest.kind_of(plan, api), api)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return the objects that a run would create, as YAML for kubectl.
@@ -85,9 +96,16 @@ class KubernetesBackend:
 
         asks = plan.spec.dryrun is DryRun.SERVER
         target = await self._targets.of(plan.spec.cluster)
-        name = await _free(plan, target) if asks else plan.name or f"{plan.framework.name}-name"
+        chosen = await choice.choose(plan, target, self._settings)
+        name = (
+            await _free(plan, chosen.api, target)
+            if asks
+            else plan.name or f"{plan.framework.name}-name"
+        )
         quiet: Emit = lambda _: None  # noqa: E731
-        _, made = await submit.prepare(plan, builder, target, self._settings, quiet, name)
+        _, made = await submit.prepare(
+            plan, builder, target, self._settings, quiet, name, chosen.api
+        )
         if asks:
             made = await validation.try_out(target, made, whole=True)
         texts = [
@@ -95,7 +113,8 @@ class KubernetesBackend:
             for item in (*made.beside, made.job)
         ]
         verdict = f"# The server of {target.client.access.source} would accept it.\n"
-        return "---\n".join(texts) + (verdict if asks else "")
+        notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
+        return notice + "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
@@ -103,9 +122,18 @@ class KubernetesBackend:
         if plan.name and self._deletions.ends(target.namespace, plan.name):
             emit(Notice(f"waiting until the stopped job {plan.name} is deleted …"))
             await self._deletions.wait_until_deleted(target.namespace, plan.name)
+        if (here := (target.context, target.namespace)) not in self._settled:
+            self._settled.add(here)
+            user = plan.owner.label.partition(" ")[0]
+            start_background(self._settle(here, target, user, emit))
         job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
         return self._lookup.here(job)
+
+    async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:
+        """Settle what a killed kernel left; the next submission tries again after a fault."""
+        if not await unfinished.settle(target, user, emit, self._settings.request_patience):
+            self._settled.discard(here)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
@@ -113,6 +141,7 @@ class KubernetesBackend:
         path = job_metadata.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
+            job = replace(job, resource=path.split("/")[-2])
         folder = self._places.folder(job)
         events = follow(target.client, job, path, folder, self._settings, since=since)
         async with contextlib.aclosing(events):
@@ -137,8 +166,10 @@ class KubernetesBackend:
 
     async def delete(self, job: Job) -> None:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
+        target = await self._target(job)
+        await unfinished.adopt(target, job)
         await self.stop(job, "deleted")
-        await delete_stale_build_pods(await self._target(job), self._settings)
+        await delete_stale_build_pods(target, self._settings)
         await asyncio.to_thread(shutil.rmtree, self._places.folder(job), True)
 
     def describe_leftovers(self, job: Job) -> str:
@@ -169,12 +200,13 @@ class KubernetesBackend:
             denied = isinstance(error, Refused) and error.code == 403
             why = f"you may not list events in {job.place}" if denied else error.message
             missing = f"events cannot be shown: {why.rstrip('.')}."
+        clock = target.client.clock
         return Details(
             facts=details.facts(job, item, target.client.access.source),
             groups=details.groups(item),
             pods={replica: str(pod["metadata"]["name"]) for replica, pod in pods.items()},
-            conditions=details.conditions(item),
-            cluster_events=details.cluster_events(events, job.created),
+            conditions=details.conditions(item, clock),
+            cluster_events=details.cluster_events(events, job.created, clock),
             missing=missing,
             manifest=details.shown(item),
         )
@@ -216,7 +248,7 @@ class KubernetesBackend:
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
         """Return the youngest pod of each replica."""
         path = f"/api/v1/namespaces/{job.place}/pods"
-        found = await pages(target.client, path, f"{job_metadata.OPERATOR_JOB}={job.name}")
+        found = await pages(target.client, path, job_metadata.selector(job))
         found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
         return {
             replica: pod
@@ -228,7 +260,9 @@ class KubernetesBackend:
         self, job: Job, target: Target, pods: Mapping[Replica, Manifest]
     ) -> list[Manifest]:
         path = f"/api/v1/namespaces/{job.place}/events"
-        names = {f"{job.name}-{replica}" for replica in job.replicas}  # also of deleted pods
+        names = set[str]()
+        if apis.of_job(job) is apis.OPERATOR_V1:  # names of deleted pods are known too
+            names = {f"{job.name}-{replica}" for replica in job.replicas}
         names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}
         if len(names) <= _MOST_PODS:
             fields = [f"involvedObject.name={name}" for name in sorted(names)]
@@ -238,9 +272,9 @@ class KubernetesBackend:
         return [one for one in found if status.get(one, "involvedObject", "name") in names]
 
 
-async def _free(plan: Plan, target: Target) -> str:
+async def _free(plan: Plan, api: Api, target: Target) -> str:
     """Return the name that a submission would get."""
-    path = manifest.collection(manifest.kind_of(plan), target.namespace)
+    path = manifest.collection(manifest.kind_of(plan, api), target.namespace)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
         if not await validation.taken(target, path, name):

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import math
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel import log
@@ -170,7 +169,7 @@ async def delete_stale_build_pods(target: Target, settings: Settings) -> None:
     with log.ignored(_log, "removing pods of old builds", BackendError):
         found = await target.client.get(path, labelSelector=_BUILDS)
         for pod in status.many(found, "items"):
-            if time.time() - _ended(pod) > settings.follow_patience:
+            if target.client.clock.now() - _ended(pod) > settings.follow_patience:
                 meta = pod["metadata"]
                 await target.client.delete(f"{path}/{meta['name']}", uid=meta["uid"])
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
@@ -15,6 +16,7 @@ from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import JobManifest
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
+_WITHOUT_OPERATOR = "%api=job runs the cell without the operator, on Kubernetes 1.31 or newer."
 _ANOTHER = "Name another namespace: %namespace=…."
 
 
@@ -32,25 +34,28 @@ class Ground:
     """Enterprise Gateway created it for this kernel, and deletes it when the kernel ends."""
 
 
-async def check(target: Target, made: JobManifest) -> None:
+async def check(target: Target, made: JobManifest, api: Api = OPERATOR_V1) -> None:
     """Check that this user may run the job, and that its operator is installed.
+
+    Args:
+        target: Cluster and namespace.
+        made: The kind of the job.
+        api: The API of that kind.
 
     Raises:
         ClusterFault: The operator or some rights are missing; the message lists the rights.
     """
     client, namespace = target.client, target.namespace
     group, _, version = made.api_version.partition("/")
-    wanted = needed(made.plural, group)
+    wanted = (*needed(made.plural, group), *api.rights)
     served, may = await asyncio.gather(
         target.kinds(f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
     )
     if made.plural not in served:
         client.forget()
         raise ClusterFault(
-            f"the cluster of {client.access.source} does not support {made.kind}: the Kubeflow "
-            "training operator is not installed there.",
-            "An administrator installs it: kubectl apply --server-side -k "
-            '"github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.3"',
+            f"the cluster of {client.access.source} does not support {made.kind}: {api.missing}.",
+            f"{api.install} {_WITHOUT_OPERATOR}" if api is OPERATOR_V1 else api.install,
         )
     missing = [right for right, has in zip(wanted, may, strict=True) if not has]
     if missing:
@@ -123,13 +128,13 @@ async def ground(target: Target, environment: Mapping[str, str] | None = None) -
 async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:
     """Ask the server what it would refuse: schema, webhooks, quota, Pod Security.
 
-    The operator creates a job's pods later, and a quota or Pod Security may refuse them only
+    The controller creates a job's pods later, and a quota or Pod Security may refuse them only
     then. They are tried here too, if the user may create pods.
 
     Args:
         target: Cluster and namespace.
         items: Path and object of everything that will be created.
-        pods: The pods that the operator will create, one of each role.
+        pods: The pods that the controller will create, one of each role.
 
     Raises:
         SpecError: An object would be refused because of a directive, which the error names.
@@ -148,7 +153,7 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
 
 
 def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
-    """Return the pod that the operator would create from a template."""
+    """Return the pod that a job's controller would create from a template."""
     meta = {**template["metadata"], "name": name, "namespace": namespace}
     spec = {**template["spec"], "restartPolicy": "Never"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

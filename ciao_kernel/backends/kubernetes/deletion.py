@@ -7,13 +7,15 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, status
+from ciao_kernel.backends.kubernetes import finalizers, job_metadata, manifest, status
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
 
 _GONE = 30.0
 """Seconds that pods may take to end beyond their grace period."""
+_HELD = 10.0
+"""Same, if a finalizer keeps the job: then its pods are not told to end before."""
 _USUAL = 8.0
 """Seconds that pods take to end if they use the whole default grace period of ciao."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
@@ -21,6 +23,9 @@ _NAMING = 0.4
 """Seconds from its start in which a removal may find out, and report, what is still ending."""
 _NAMED = 3
 """Limit of pods that a sentence names; a job may have a thousand."""
+
+_KINDS = {"configmaps": "ConfigMap", "services": "Service"}
+"""Kinds of the objects beside a job, by their names in paths."""
 
 _Key = tuple[str, str, str]
 """Place, name and uid of a job."""
@@ -76,7 +81,7 @@ class Deletions:
             soon = max(0.0, began + _NAMING - time.monotonic())
             late = asyncio.get_running_loop().call_later(soon, stop_certain)
             try:
-                await self._wait(client, job, path, uid, _config_maps(item), stop_certain)
+                await self._wait(client, job, path, uid, item, stop_certain)
             finally:
                 late.cancel()
                 stop_certain()
@@ -103,19 +108,20 @@ class Deletions:
         job: Job,
         path: str,
         uid: str,
-        config_maps: list[str],
+        item: Manifest | None,
         named: Callable[[], None],
     ) -> None:
         """Wait until all objects are gone; pods may use their grace period."""
         core = f"/api/v1/namespaces/{job.place}"
-        query = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={job.name}", "limit": "100"}
+        query = {"labelSelector": job_metadata.selector(job), "limit": "100"}
+        known_beside, run = _beside(item), _run(item)
         began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
         while True:
             try:
                 now, listed, *beside = await asyncio.gather(
                     client.find(path),
                     client.get(f"{core}/pods", **query),
-                    *(client.find(f"{core}/configmaps/{name}") for name in config_maps),
+                    *(client.find(f"{core}/{one}") for one in known_beside),
                 )
             except ClusterFault as fault:
                 text = f"it is deleted, but its end is not confirmed: {fault.message}"
@@ -127,12 +133,16 @@ class Deletions:
             pods = [
                 pod for pod in status.many(listed, "items") if job_metadata.is_part_of(pod, uid)
             ]
-            left = [f"{job.name} itself"] if status.get(now, "metadata", "uid") == uid else []
-            left += [f"pod {pod['metadata']['name']}" for pod in pods[:_NAMED]]
+            own = [now] if now and status.get(now, "metadata", "uid") == uid else []
+            left = [f"{job.name} itself{_held(one)}" for one in own]
+            left += [f"pod {pod['metadata']['name']}{_held(pod)}" for pod in pods[:_NAMED]]
             if len(pods) > _NAMED:
                 left.append("other pods")
-            maps = [one for one in beside if one and _owned(one, uid)]
-            left += [f"ConfigMap {one['metadata']['name']}" for one in maps]
+            left += [
+                f"{_KINDS[kind.partition('/')[0]]} {one['metadata']['name']}{_held(one)}"
+                for kind, one in zip(known_beside, beside, strict=True)
+                if one and (_owned(one, uid) or (run and _is_service_of(one, run)))
+            ]
             if not left:
                 return
             text = ", ".join(left)
@@ -140,10 +150,13 @@ class Deletions:
             named()
             graces = [status.get(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
             grace = max([grace, *(one for one in graces if isinstance(one, int))])
-            if time.monotonic() - began > grace + _GONE:
+            held = any(map(finalizers.holders, own))
+            if time.monotonic() - began > (_HELD if held else grace + _GONE):
                 raise ClusterFault(
                     f"it is deleted, but these objects still exist: {text}.",
-                    "Kubernetes removes them when their nodes answer.",
+                    "Kubernetes waits until whoever set the finalizer removes it."
+                    if held
+                    else "Kubernetes removes them when their nodes answer.",
                 )
             await asyncio.sleep(pause)
             pause = min(_LAST_LOOK, pause * 1.3)
@@ -153,16 +166,35 @@ def _key(job: Job) -> _Key:
     return job.place, job.name, job.uid
 
 
+def _held(item: Manifest) -> str:
+    """Return who keeps a deleted object, to follow its name; "" if nobody does."""
+    by = finalizers.words(item)
+    return f" (kept by {by})" if by else ""
+
+
 def _owned(item: Manifest, uid: str) -> bool:
     owners = status.many(item, "metadata", "ownerReferences")
     return any(owner.get("uid") == uid for owner in owners)
 
 
-def _config_maps(item: Manifest | None) -> list[str]:
-    """Return the ConfigMaps that a job's pods mount; the job may own only some of them."""
-    names = [
-        str(status.get(volume, "configMap", "name") or "")
-        for template in (manifest.pod_templates(item).values() if item else ())
-        for volume in status.many(template, "spec", "volumes")
-    ]
-    return sorted({name for name in names if name})
+def _is_service_of(item: Manifest, run: str) -> bool:
+    """Return whether an object is the Service of a submission, which a ConfigMap owns."""
+    return status.get(item, "spec", "clusterIP") is not None and _run(item) == run
+
+
+def _run(item: Manifest | None) -> str:
+    """Return the submission of an object, which anybody may have written; "" if unknown."""
+    return str(status.get(item, "metadata", "annotations", job_metadata.RUN) or "")
+
+
+def _beside(item: Manifest | None) -> list[str]:
+    """Return the ConfigMaps that a job's pods mount, and the Service that names their hosts.
+
+    The job may own only some of them.
+    """
+    found = set()
+    for template in manifest.pod_templates(item).values() if item else ():
+        for volume in status.many(template, "spec", "volumes"):
+            found.add(("configmaps", str(status.get(volume, "configMap", "name") or "")))
+        found.add(("services", str(status.get(template, "spec", "subdomain") or "")))
+    return sorted(f"{kind}/{name}" for kind, name in found if name)

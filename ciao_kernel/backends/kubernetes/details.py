@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import manifest, status
+from ciao_kernel.backends.kubernetes import apis, finalizers, status
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import ClusterEvent, Condition, Group
 
@@ -15,8 +16,7 @@ _MOST = 20
 
 def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
     """Return names and values of the properties that are set."""
-    found = status.get(item, "spec", "runPolicy")
-    policy = found if isinstance(found, dict) else {}
+    policy = apis.of_item(item).policy(item)
     spec = next(iter(_pod_specs(item).values()), {})
     pulls = [str(one.get("name")) for one in status.many(spec, "imagePullSecrets")]
     labels = status.get(spec, "nodeSelector")
@@ -33,6 +33,7 @@ def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
         "backoff limit": policy.get("backoffLimit"),
         "kept when over": _seconds(policy.get("ttlSecondsAfterFinished")),
         "suspended": "yes" if policy.get("suspend") is True else "",
+        "deleted": _deletion(item),
     }
     return tuple((name, str(value)) for name, value in rows.items() if value not in (None, ""))
 
@@ -40,9 +41,11 @@ def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
 def groups(item: Manifest) -> tuple[Group, ...]:
     """Return number, image, limits and restart policy of each role's replicas."""
     found = []
-    for role, spec in _pod_specs(item).items():
-        container = (status.many(spec, "containers") or [{}])[0]
-        own = _replica_spec(item, role)
+    specs = _pod_specs(item)
+    for role, own in apis.of_item(item).roles(item).items():
+        if role not in specs:
+            continue
+        container = (status.many(specs[role], "containers") or [{}])[0]
         count = own.get("replicas", 1)
         found.append(
             Group(
@@ -56,30 +59,33 @@ def groups(item: Manifest) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def conditions(item: Manifest) -> tuple[Condition, ...]:
-    """Return the job's conditions, in the operator's order."""
+def conditions(item: Manifest, clock: ServerClock) -> tuple[Condition, ...]:
+    """Return the job's conditions, in the object's order, with times of this machine's clock."""
     return tuple(
         Condition(
             str(one.get("type") or ""),
             str(one.get("status") or ""),
             str(one.get("reason") or ""),
-            status.stamp(one.get("lastTransitionTime")),
+            clock.to_local(status.stamp(one.get("lastTransitionTime"))),
             _line(one.get("message")),
         )
         for one in status.many(item, "status", "conditions")
     )
 
 
-def cluster_events(events: Iterable[Manifest], since: float) -> tuple[ClusterEvent, ...]:
+def cluster_events(
+    events: Iterable[Manifest], since: float, clock: ServerClock
+) -> tuple[ClusterEvent, ...]:
     """Return the newest events; repeated events are merged and counted.
 
     Args:
         events: The events as the server lists them.
         since: Time of the job; older events belong to an earlier job of the same name.
+        clock: The server's clock; all other times, also of the result, are of this machine's.
     """
     found: dict[tuple[str, str, str], ClusterEvent] = {}
     for event in events:
-        when = _when(event)
+        when = clock.to_local(_when(event))
         if when < since:
             continue
         kind = str(status.get(event, "involvedObject", "kind") or "").lower()
@@ -106,18 +112,9 @@ def shown(item: Manifest) -> Manifest:
 
 def _pod_specs(item: Manifest) -> dict[str, Manifest]:
     """Return the pod spec of each role, with the role as the kind spells it."""
-    try:
-        templates = manifest.pod_templates(item)
-        return {role: template["spec"] for role, template in templates.items()}
-    except (KeyError, TypeError, AttributeError):
-        return {}
-
-
-def _replica_spec(item: Manifest, role: str) -> Manifest:
-    for value in item["spec"].values():
-        if isinstance(value, dict) and isinstance(found := value.get(role), dict):
-            return found
-    return {}
+    roles = apis.of_item(item).roles(item).items()
+    found = {role: status.get(one, "template", "spec") for role, one in roles}
+    return {role: spec for role, spec in found.items() if isinstance(spec, dict)}
 
 
 def _when(event: Manifest) -> float:
@@ -144,6 +141,14 @@ def _pairs(values: Any) -> str:
 
 def _seconds(value: Any) -> str:
     return f"{value} s" if isinstance(value, int) else ""
+
+
+def _deletion(item: Manifest) -> str:
+    """Return whether a job is being deleted, and what keeps its object; "" if it is not."""
+    if status.get(item, "metadata", "deletionTimestamp") is None:
+        return ""
+    by = finalizers.words(item)
+    return f"yes, but kept by {by}" if by else "yes"
 
 
 def _line(text: Any) -> str:

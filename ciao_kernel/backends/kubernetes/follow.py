@@ -9,9 +9,16 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import job_metadata, spec_changes, status
+from ciao_kernel.backends.kubernetes import (
+    finalizers,
+    job_metadata,
+    job_status,
+    spec_changes,
+    status,
+)
+from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
-from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -19,14 +26,12 @@ from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
-_AWAY = 2.0
-"""Seconds without an answer after which the user is told."""
 _TICK = 0.5
 """Seconds after which the state is checked without any change: time limits may have passed."""
 _LAST_WORDS = 0.5
 """Seconds after a job's end in which all replicas are read: others may fail with it."""
 _SKEW = 60.0
-"""Seconds by which this machine's clock and the cluster's may differ."""
+"""Seconds by which the clocks of a cluster's machines may differ."""
 _PACE = 0.05
 """Minimum seconds between two checks of the state: a thousand pods change one by one."""
 _DENIED = 20.0
@@ -44,15 +49,16 @@ async def follow(
         path: Path of the job's object, with its name.
         logs: Folder for one log file per replica, because displays may leave lines out.
         settings: Timeouts.
-        since: Seconds since the epoch; older lines are left out.
+        since: Seconds since the epoch, by this machine's clock; older lines are left out.
 
     Raises:
         ClusterFault: The server did not answer for too long; the job may still be running.
+        Refused: The server refuses to answer, for example because the credentials ended.
     """
     follower = _Follower(client, job, path, logs, settings, since)
     try:
         async for event in follower.events():
-            yield event
+            yield status.at_local_time(event, client.clock) if isinstance(event, Status) else event
     finally:
         await follower.close()
 
@@ -67,13 +73,18 @@ class _Follower:
         self._jobs = WatchedList(
             client, collection, {"fieldSelector": f"metadata.name={name}"}, self._awake
         )
-        self._selector = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={name}"}
+        self._selector = {"labelSelector": job_metadata.selector(job)}
         self._pods = self._list_of_pods()
-        oldest = status.text(since) if since else None
+        self._clock = client.clock
+        oldest = status.text(self._clock.to_server(since)) if since else None
         self._partial_output = bool(since)  # saved lines have no times
         self._kept = LogFiles(logs, write=not since)
-        self._members = ReplicaTracker(client, job, self._pods, self._kept, oldest, self._awake.set)
-        self._reasons = PendingReasons(client, job, settings.hopeless_wait, self._awake.set)
+        now = self._clock.now
+        self._members = ReplicaTracker(
+            client, job, self._pods, self._kept, oldest, self._awake.set, now
+        )
+        self._current = CurrentStatus(client, job, settings.hopeless_wait, self._awake.set)
+        self._outages = Outages(settings.follow_patience, self._lost)
         self._tasks: list[asyncio.Task[None]] = []
         self._renewed = False
         """True after the pods were listed again because of the job's end."""
@@ -83,7 +94,7 @@ class _Follower:
         """The last known object, also after its deletion."""
         self._whole: frozenset[Replica] = frozenset()
         """Replicas whose logs were read completely, set at the job's end."""
-        self._outage_reported = self._fault_reported = False
+        self._fault_reported = self._deletion_reported = False
 
     async def close(self) -> None:
         try:
@@ -92,7 +103,7 @@ class _Follower:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
             try:
-                await self._reasons.close()
+                await self._current.close()
             finally:
                 await self._members.close()
                 self._kept.close(self._whole)
@@ -102,16 +113,17 @@ class _Follower:
         self._start(self._pods.run())
         shown: Status | None = None
         looked = over_since = 0.0
-        replayed = self._partial_output
+        replayed, decided, hurries = self._partial_output, False, False
         while True:
-            soon = over_since or time.monotonic() - looked < _PACE
+            soon = hurries or time.monotonic() - looked < _PACE
             await self._pause(_PACE if soon else _TICK)
             for event in self._members.output():
                 yield event
             for task in self._tasks:
                 if task.done() and not task.cancelled() and (error := task.exception()):
-                    raise error
-            if notice := self._report_outage() or self._report_save_fault():
+                    raise self._signed_out(error) or error
+            watched = (self._jobs, self._pods)
+            if notice := self._outages.report(watched) or self._report_save_fault():
                 yield notice
             listed = self._jobs.listed and self._pods.listed
             if not listed or time.monotonic() - looked < _PACE:
@@ -123,24 +135,25 @@ class _Follower:
                 replayed = True
                 for event in self._members.replay():
                     yield event
-            if self._item is None:
-                over_since = over_since or time.monotonic()
+            if self._item is None or job_status.is_deleted(self._item):
+                over_since, hurries = over_since or time.monotonic(), True
+                if notice := self._report_finalizers():
+                    yield notice
                 if self._gone(over_since) and self._pods_are_current():
                     for event in self._members.output():
                         yield event
-                    yield status.settled(self._deleted())
+                    yield job_status.settled(self._deleted())
                     return
-                if shown and not shown.state.over:
+                if (shown or self._item) and not (shown and shown.state.over):
                     shown = self._deleted()
                     # Its pods may still be ending; their output is still read.
-                    yield replace(status.settled(shown), settled=False)
+                    yield replace(job_status.settled(shown), settled=False)
                 continue
-            now = status.of_job(self._job, self._item, self._members.statuses())
-            operator_responded = bool(status.many(self._item, "status", "conditions"))
-            now = self._reasons.explain(
-                now, self._members.present(), self._uid, operator_responded=operator_responded
-            )
-            if now.state.over:
+            now = self._current.status(self._item, self._members, self._uid)
+            if notice := self._current.notice():
+                yield notice
+            hurries = now.state.over and not (now.foreseen and decided)
+            if now.state.over and not now.foreseen:
                 over_since = over_since or time.monotonic()
                 waited = time.monotonic() - over_since
                 drained = self._members.drained(self._wait_predicate(now, waited))
@@ -150,11 +163,17 @@ class _Follower:
                     for event in self._members.output():
                         yield event
                     self._whole = self._members.read()
-                    yield status.settled(now)
+                    yield job_status.settled(now)
                     return
             else:  # the job was given up while its pods waited, and now they run
                 over_since, self._renewed = 0.0, False
-            if now != shown:
+            current = self._pods.away_since is None
+            if current and self._current.decided(now) and self._members.drained(lambda _: False):
+                for event in self._members.output():
+                    yield event
+                decided = True
+            now = replace(now, decided=decided and now.state is State.FAILED)
+            if now != shown and (decided or not now.foreseen):
                 shown = now
                 yield now
 
@@ -221,8 +240,8 @@ class _Follower:
         while True:
             try:
                 await pods.run()
-            except Refused:
-                if pods.listed or time.monotonic() - denied > _DENIED:
+            except Refused as error:
+                if error.code == 401 or pods.listed or time.monotonic() - denied > _DENIED:
                     raise
                 await asyncio.sleep(_TICK)
 
@@ -241,8 +260,8 @@ class _Follower:
         item = self._item or {}
         if waited <= _LAST_WORDS:
             return lambda _: True
-        long_ago = now.since and time.time() - now.since > waited + _SKEW
-        if now.hopeless or status.keeps_pods(item) or long_ago:
+        long_ago = now.since and self._clock.now() - now.since > waited + _SKEW
+        if now.hopeless or job_status.keeps_pods(item) or long_ago:
             return lambda _: False
         endless, within = job_metadata.endless(item), waited <= self._grace
         return lambda replica: within and replica.role not in endless
@@ -257,9 +276,30 @@ class _Follower:
     def _deleted(self) -> Status:
         """Return the status of a deleted job; it may have ended before, as with %ttl=1s."""
         known = self._members.statuses()
-        if self._last and (now := status.of_job(self._job, self._last, known)).state.over:
+        if self._last and (now := job_status.of_job(self._job, self._last, known)).state.over:
             return now
-        return Status(State.STOPPED, tuple(known.values()), time.time(), message=status.DELETED)
+        return Status(
+            State.STOPPED, tuple(known.values()), self._clock.now(), message=status.DELETED
+        )
+
+    def _report_finalizers(self) -> Notice | None:
+        """Report once who keeps a deleted job."""
+        by = finalizers.words(self._item)
+        if self._deletion_reported or not by:
+            return None
+        self._deletion_reported = True
+        return Notice(
+            f"somebody deleted {self._job.name}, but {by} keeps its object, and its pods may run "
+            "until whoever set the finalizer removes it."
+        )
+
+    def _lost(self, away: float, fault: object) -> ClusterFault:
+        """Return the error for an API server that is away for too long."""
+        return ClusterFault(
+            f"the API server has not answered for {away:.0f} s ({fault}); {self._job.name} may "
+            "still be running.",
+            f"`%ciao attach {self._job.reference}` follows the job when the server is back.",
+        )
 
     def _report_save_fault(self) -> Notice | None:
         """Report once that no more lines are saved."""
@@ -268,22 +308,14 @@ class _Follower:
         self._fault_reported = True
         return Notice(f"no more log lines are saved on this machine: {why}.")
 
-    def _report_outage(self) -> Notice | None:
-        """Report that the server is away or back; raise an error if it is away for too long."""
-        watched = (self._jobs, self._pods)
-        since = [one.away_since for one in watched if one.away_since is not None]
-        if not since:
-            told, self._outage_reported = self._outage_reported, False
-            return Notice("the API server answers again.") if told else None
-        away = time.monotonic() - min(since)
-        fault = next((one.fault for one in watched if one.fault), None)
-        if away > self._settings.follow_patience:
-            raise ClusterFault(
-                f"the API server has not answered for {away:.0f} s ({fault}); {self._job.name} may "
-                "still be running.",
-                f"`%ciao attach {self._job.reference}` follows the job when the server is back.",
-            )
-        if away > _AWAY and not self._outage_reported:
-            self._outage_reported = True
-            return Notice(f"the API server does not answer ({fault}); waiting for it …")
-        return None
+    def _signed_out(self, error: BaseException) -> Refused | None:
+        """Return the error for credentials that ended; None if it is another error."""
+        if not isinstance(error, Refused) or error.code != 401:
+            return None
+        return Refused(
+            f"{error.message.rstrip('.')}; {self._job.name} keeps running.",
+            "Sign in to the cluster again; then "
+            f"`%ciao attach {self._job.reference}` follows the job again.",
+            code=error.code,
+            reason=error.reason,
+        )

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from ciao_kernel.magics import plots
+from ciao_kernel.backends.kubernetes import apis, replica_list
+from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.magics import cell_lines, plots
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 BACKEND = "kubernetes"
-API = "/apis/kubeflow.org/v1"
-KINDS = ("tfjobs", "pytorchjobs")
-"""The kinds of the built-in frameworks, as written in paths."""
 
 MANAGED = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED}=ciao"
-JOB = "ciao-kernel/job"
+JOB = apis.JOB.job_label
 RUN = "ciao-kernel/run"
 """Unique identifier of a submission: it identifies the objects if an answer gets lost."""
+UNOWNED = "ciao-kernel/unowned"
+"""Label of an object that was created before its job, until the job owns it."""
 _OWNER = "ciao-kernel/owner"
 _FRAMEWORK = "ciao-kernel/framework"
-_REPLICAS = "ciao-kernel/replicas"
 _DECIDER = "ciao-kernel/decider"
 _ENDLESS = "ciao-kernel/endless"
 _PROGRAM = "ciao-kernel/program"
+_WORKDIR = "ciao-kernel/workdir"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
 
-_ROLE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-_MOST = 10_000
-
-# Labels of the operator on each pod (training-operator, pkg/apis/kubeflow.org/v1/common_types.go).
-OPERATOR_JOB = "training.kubeflow.org/job-name"
-OPERATOR_ROLE = "training.kubeflow.org/replica-type"
-OPERATOR_INDEX = "training.kubeflow.org/replica-index"
+_ALL = "all"
+"""Value of the annotation of the decider for jobs that succeed when all replicas do."""
 
 
 def labels(job: str) -> dict[str, str]:
@@ -42,29 +37,49 @@ def labels(job: str) -> dict[str, str]:
     return {MANAGED: "ciao", JOB: job}
 
 
-def notes(job: Job, run: str, decider: Replica, endless: Iterable[str]) -> dict[str, str]:
+def notes(job: Job, run: str, decider: Replica | None, endless: Iterable[str]) -> dict[str, str]:
     """Return annotations with the properties of a job for which the cluster has no field.
 
     Args:
         job: The job.
         run: For :data:`RUN`.
-        decider: The replica whose success is the job's success.
+        decider: The replica whose success is the job's success; None means all replicas.
         endless: Roles that never end by themselves.
     """
-    counts: dict[str, int] = {}
-    for replica in job.replicas:
-        counts[replica.role] = counts.get(replica.role, 0) + 1
+    # A program in a package is below the working directory.
+    below = job.workdir != job.program.rpartition("/")[0]
     return {
+        **({_WORKDIR: job.workdir} if below else {}),
         RUN: run,
         _OWNER: job.owner,
         _FRAMEWORK: job.framework,
-        _REPLICAS: " ".join(f"{role}={count}" for role, count in counts.items()),
-        _DECIDER: str(decider),
+        replica_list.ANNOTATION: replica_list.render(job.replicas),
+        _DECIDER: str(decider or _ALL),
         _ENDLESS: " ".join(sorted(endless)),
         _PROGRAM: job.program,
         _HEADER: job.header,
         _DETACHED: str(job.detached).lower(),
     }
+
+
+def source_notes(job: Job, run: str) -> dict[str, str]:
+    """Return annotations that tell whose an object beside a job is, even without the job."""
+    return {RUN: run, _OWNER: job.owner}
+
+
+def is_ours(item: Manifest) -> bool:
+    """Return whether ciao created an object."""
+    return bool(get(item, "metadata", "labels", MANAGED) == "ciao")
+
+
+def user(item: Manifest) -> str:
+    """Return the user and machine that created a job or its source: ``ada@laptop``."""
+    return _annotation(item, _OWNER).partition(" ")[0]
+
+
+def run(item: Manifest) -> str:
+    """Return the unique identifier of the submission that created an object."""
+    return _annotation(item, RUN)
 
 
 def job(item: Manifest, created: float, resource: str = "") -> Job:
@@ -80,38 +95,40 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
     """
     meta = item["metadata"]
     notes = meta.get("annotations") or {}
-    replicas: list[Replica] = []
-    for word in notes[_REPLICAS].split():
-        role, _, count = word.partition("=")
-        # Anybody in the namespace may write this value, which becomes part of paths.
-        if not _ROLE.fullmatch(role) or int(count) > _MOST - len(replicas):
-            raise ValueError(f"invalid replicas: {word[:40]!r}")
-        replicas += [Replica(role, index) for index in range(int(count))]
+    replicas = replica_list.parse(notes[replica_list.ANNOTATION])
     return Job(
         name=meta["name"],
         backend=BACKEND,
         framework=notes.get(_FRAMEWORK, ""),
-        replicas=tuple(replicas),
+        replicas=replicas,
         created=created,
         place=meta["namespace"],
         kind_of_place="namespace",
         resource=resource,
         uid=str(meta.get("uid") or ""),
         program=notes.get(_PROGRAM, ""),
+        root=notes.get(_WORKDIR, ""),
         header=notes.get(_HEADER, ""),
         plot=plots.asked(notes.get(_HEADER, "")),
+        lines=cell_lines.asked(notes.get(_HEADER, "")),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )
 
 
+def pods_of(job: Job, replica: Replica) -> str:
+    """Return the selector of a replica's pods; an earlier job's pods may have the same labels."""
+    labels = apis.of_job(job).labels(job.name, replica)
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
 def path(namespace: str, resource: str, name: str) -> str:
     """Return the path of a job's object; ``resource`` is its kind as written in paths."""
-    return f"{API}/namespaces/{namespace}/{resource}/{name}"
+    return f"{apis.of_resource(resource).path}/namespaces/{namespace}/{resource}/{name}"
 
 
 def collection(item: Manifest) -> str:
-    """Return the path at which a job's ConfigMap or Secret is created."""
+    """Return the path at which a job's ConfigMap, Secret or Service is created."""
     return f"/api/v1/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"
 
 
@@ -119,6 +136,11 @@ def decider(item: Manifest) -> Replica | None:
     """Return the replica whose success is the job's success, as recorded at its submission."""
     role, dash, index = _annotation(item, _DECIDER).rpartition("-")
     return Replica(role, int(index)) if dash and index.isdecimal() else None
+
+
+def is_decided_by_all(item: Manifest) -> bool:
+    """Return whether the job succeeds when all its replicas do, as recorded at its submission."""
+    return _annotation(item, _DECIDER) == _ALL
 
 
 def endless(item: Manifest) -> frozenset[str]:
@@ -142,7 +164,7 @@ def _annotation(item: Manifest, name: str) -> str:
 
 
 def is_part_of(pod: Manifest, uid: str) -> bool:
-    """Return whether a pod belongs to this job, not to an earlier job of the same name."""
+    """Return whether a pod belongs to this job, not to another job of the same name."""
     owners = pod["metadata"].get("ownerReferences")
     found = [one.get("uid") for one in owners or () if isinstance(one, dict)]
     return not uid or not found or uid in found
@@ -150,9 +172,15 @@ def is_part_of(pod: Manifest, uid: str) -> bool:
 
 def replica(pod: Manifest) -> Replica | None:
     """Return the replica of a pod; None if its labels do not name it."""
-    labels = pod["metadata"].get("labels")
-    found = labels if isinstance(labels, dict) else {}
-    role, index = str(found.get(OPERATOR_ROLE) or ""), str(found.get(OPERATOR_INDEX) or "")
-    if role == "launcher" and not index:  # an MPIJob's launcher has no index
-        index = "0"
-    return Replica(role, int(index)) if _ROLE.fullmatch(role) and index.isdecimal() else None
+    return apis.of_pod(pod).replica(pod)
+
+
+def selector(job: Job) -> str:
+    """Return the selector of the pods of a job; also pods of earlier jobs of that name have it."""
+    return f"{apis.of_job(job).job_label}={job.name}"
+
+
+def job_name(pod: Manifest) -> str:
+    """Return the name of a pod's job; "" if its labels do not name it."""
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get(apis.of_pod(pod).job_label) or "")

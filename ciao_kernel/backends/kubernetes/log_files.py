@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ciao_kernel import file_lock
+from ciao_kernel import file_lock, private_files
 from ciao_kernel.model import Replica
 
 _PIECE = 1 << 16
@@ -34,11 +34,13 @@ class LogFiles:
         if not write:
             return
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_files.make_folders(folder, folder)
             # None if another cell follows the job: that one writes the files.
             self._lock = file_lock.try_lock(folder / ".followed")
         except OSError as error:
             self.fault = error.strerror or str(error)
+        except private_files.Untrusted as error:
+            self.fault = str(error)
 
     def path(self, replica: Replica) -> Path:
         """Return the path of a replica's log."""
@@ -83,7 +85,9 @@ class _File:
         self._path = path
         self._old = path.stat().st_size if path.exists() else 0
         self._part = path.with_suffix(".part")
-        self._file = (self._part if self._old else path).open("wb")
+        target = self._part if self._old else path
+        target.unlink(missing_ok=True)
+        self._file = private_files.create(target)
 
     def write(self, data: bytes) -> None:
         self._file.write(data)

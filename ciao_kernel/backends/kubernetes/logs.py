@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Replica
+from ciao_kernel.kube.server_clock import ServerClock
+from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.queries import LogOptions, last_lines
 
 
@@ -28,13 +30,11 @@ async def read(
         Refused: The server refuses, and no log was saved here.
         BackendError: The requested part does not exist.
     """
-    path = f"/api/v1/namespaces/{job.place}/pods/{job.name}-{replica}"
     try:
-        pod = await client.get(path)
-        if not job_metadata.is_part_of(pod, job.uid):
-            raise Refused(f"the pod {job.name}-{replica} belongs to another job.", code=404)
-        query = {"container": job_metadata.container(pod), **_query(options)}
-        data = await client.text(f"{path}/log", **query)
+        pod = await _pod(client, job, replica)
+        path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}/log"
+        query = {"container": job_metadata.container(pod), **_query(options, client.clock)}
+        data = await client.text(path, **query)
     except (Refused, ClusterFault) as error:
         gone = isinstance(error, Refused) and error.code in (400, 404)
         if options.previous and isinstance(error, Refused) and error.code == 400:
@@ -56,7 +56,26 @@ async def read(
     return data if options.tail is None else last_lines(data, options.tail)
 
 
-def _query(options: LogOptions) -> dict[str, str]:
+async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
+    """Return the youngest pod of a replica.
+
+    Its labels identify it, and not its name: each API chooses names as it likes.
+
+    Raises:
+        Refused: The server refuses, or there is no pod (code 404).
+    """
+    path = f"/api/v1/namespaces/{job.place}/pods"
+    pods = [
+        pod
+        for pod in await pages(client, path, job_metadata.pods_of(job, replica))
+        if job_metadata.replica(pod) == replica and job_metadata.is_part_of(pod, job.uid)
+    ]
+    if not pods:
+        raise Refused(f"{replica} of {job.name} has no pod.", code=404)
+    return max(pods, key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
+
+
+def _query(options: LogOptions, clock: ServerClock) -> dict[str, str]:
     query = {}
     if options.tail is not None:
         query["tailLines"] = str(options.tail)
@@ -65,5 +84,5 @@ def _query(options: LogOptions) -> dict[str, str]:
     if options.timestamps:
         query["timestamps"] = "true"
     if options.since:
-        query["sinceTime"] = status.text(options.since)
+        query["sinceTime"] = status.text(clock.to_server(options.since))
     return query

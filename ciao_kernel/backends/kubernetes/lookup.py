@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, status
+from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
 from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.model.queries import Where
 
@@ -24,7 +26,7 @@ _PAGE = 500
 """Objects in one answer: the server makes each page separately, and in a short time."""
 _ELSEWHERE = 4.0
 """Seconds in which another cluster must answer whether it has a job."""
-_PODS = f"{job_metadata.OPERATOR_JOB},{job_metadata.OURS}"
+_PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
 
 JobWithStatus = tuple[Job, Status]
 
@@ -70,7 +72,7 @@ class Lookup:
             NoSuchJob: There is no job with this name.
         """
         async for path, item in target.find(name, resource):
-            if _is_ours(item):
+            if job_metadata.is_ours(item):
                 return path, item
         raise NoSuchJob(
             f"there is no job {name} in the namespace {target.namespace}.",
@@ -106,16 +108,16 @@ class Lookup:
         path, item = await self.object(name, target)
         kind = path.split("/")[-2]
         try:
-            job = self.here(job_of(item, kind, context))
+            job = self.here(job_of(item, kind, context, target.client.clock))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise BackendError(
                 f"the job {name} in the namespace {target.namespace} has invalid annotations "
                 f"({type(error).__name__}: {error}).",
                 f"`kubectl get -n {target.namespace} {kind} {name} -o yaml` shows them.",
             ) from error
-        selector = f"{job_metadata.OPERATOR_JOB}={name}"
+        selector = job_metadata.selector(job)
         pods = pages(target.client, f"/api/v1/namespaces/{job.place}/pods", selector)
-        return _with_status(job, item, _by_job(await pods))
+        return _with_status(job, item, _by_job(await pods), target.client.clock)
 
     async def _elsewhere(self, name: str, here: Target) -> list[JobWithStatus]:
         """Return the existing jobs of this name that this machine submitted elsewhere."""
@@ -142,7 +144,8 @@ class Lookup:
             try:
                 pair = await self._one(name, Target(here.client, place.namespace), "")
             except NoSuchJob:
-                if await here.kinds():
+                # A cluster that just started may not serve the operator's kinds yet.
+                if await here.kinds(apis.of_resource(place.resource).path):
                     self._places.forget(place)
             else:
                 if not place.holds(pair[0]):
@@ -172,13 +175,11 @@ class Lookup:
         self, target: Target, context: str, *, everywhere: bool = False
     ) -> list[JobWithStatus]:
         scope = "" if everywhere else f"/namespaces/{target.namespace}"
-        kinds = await target.kinds()
+        kinds = await target.resources()
 
-        async def of_kind(plural: str) -> list[Manifest] | Refused:
+        async def of_kind(api: Api, plural: str) -> list[Manifest] | Refused:
             try:
-                return await pages(
-                    target.client, f"{job_metadata.API}{scope}/{plural}", job_metadata.OURS
-                )
+                return await pages(target.client, f"{api.path}{scope}/{plural}", job_metadata.OURS)
             except Refused as error:
                 if error.code not in (403, 404):
                     raise
@@ -186,7 +187,7 @@ class Lookup:
 
         pods, *answers = await asyncio.gather(
             pages(target.client, f"/api/v1{scope}/pods", _PODS),
-            *map(of_kind, kinds),
+            *(of_kind(api, plural) for api, plural in kinds),
             return_exceptions=True,
         )
         for answer in (pods, *answers):
@@ -195,21 +196,23 @@ class Lookup:
                     continue
                 raise answer
         refusals = [answer for answer in answers if isinstance(answer, Refused)]
-        if kinds and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
-            ours = [one for one in job_metadata.KINDS if one in kinds] or kinds
-            right = f"list {' and '.join(ours)} of kubeflow.org"
+        served = [plural for api, plural in kinds if api is apis.OPERATOR_V1]
+        # Without the operator there may be no job at all, and so no right to list any.
+        if served and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
+            ours = [one for one in apis.OPERATOR_V1.plurals if one in served] or served
+            right = f"list {', '.join(ours)} of {apis.OPERATOR_V1.group}"
             raise _not_allowed(target, right, everywhere=everywhere)
         states: _States = {}
         if isinstance(pods, list):
             states = _by_job(pods)
         elif any(isinstance(answer, list) and answer for answer in answers):
             raise _not_allowed(target, "list pods", everywhere=everywhere)
-        found = []
-        for plural, answer in zip(kinds, answers, strict=True):
+        clock, found = target.client.clock, []
+        for (_, plural), answer in zip(kinds, answers, strict=True):
             for item in answer if isinstance(answer, list) else ():
                 with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
-                    job = self.here(job_of(item, plural, context))
-                    found.append(_with_status(job, item, states))
+                    job = self.here(job_of(item, plural, context, clock))
+                    found.append(_with_status(job, item, states, clock))
         return found
 
 
@@ -229,13 +232,13 @@ _States = dict[tuple[str, str], list[tuple[Manifest, ReplicaStatus]]]
 """Pods and their statuses, by the namespace and the name of their jobs."""
 
 
-def job_of(item: Manifest, resource: str, context: str) -> Job:
-    """Return the job of an object.
+def job_of(item: Manifest, resource: str, context: str, clock: ServerClock) -> Job:
+    """Return the job of an object, with the time of its creation by this machine's clock.
 
     Raises:
         KeyError, ValueError: The object is not a job of ciao.
     """
-    created = status.stamp(item["metadata"].get("creationTimestamp"))
+    created = clock.to_local(status.stamp(item["metadata"].get("creationTimestamp")))
     return replace(job_metadata.job(item, created, resource), context=context)
 
 
@@ -275,25 +278,22 @@ def _by_job(pods: list[Manifest]) -> _States:
     for pod in pods:
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             meta = pod["metadata"]
-            name = (meta.get("labels") or {}).get(job_metadata.OPERATOR_JOB, "")
+            name = job_metadata.job_name(pod)
             if replica := job_metadata.replica(pod):
                 known = found.setdefault((meta["namespace"], name), [])
                 known.append((pod, status.of_pod(pod, replica)))
     return found
 
 
-def _with_status(job: Job, item: Manifest, states: _States) -> JobWithStatus:
+def _with_status(job: Job, item: Manifest, states: _States, clock: ServerClock) -> JobWithStatus:
     seen: dict[Replica, ReplicaStatus] = {}
     for pod, one in states.get((job.place, job.name), ()):
         if job_metadata.is_part_of(pod, job.uid):
             log = Path(job.folder, f"{one.replica}.log")
             seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
-    now = status.of_job(job, item, seen)
-    return job, status.settled(now) if now.state.over else now
-
-
-def _is_ours(item: Manifest) -> bool:
-    return bool(status.get(item, "metadata", "labels", job_metadata.MANAGED) == "ciao")
+    now = job_status.of_job(job, item, seen)
+    now = job_status.settled(now) if now.state.over else now
+    return job, status.at_local_time(now, clock)
 
 
 def _forbids(answer: BaseException) -> bool:

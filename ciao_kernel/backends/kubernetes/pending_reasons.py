@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes import apis, status
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
@@ -30,11 +30,18 @@ class PendingReasons:
         job: The job of the waiting replicas.
         hopeless: Seconds after which an image that cannot be pulled fails the job.
         on_new_reason: Called when there is a new reason.
+        now: The cluster's clock, in seconds since the epoch.
     """
 
     def __init__(
-        self, client: Client, job: Job, hopeless: float, on_new_reason: Callable[[], None]
+        self,
+        client: Client,
+        job: Job,
+        hopeless: float,
+        on_new_reason: Callable[[], None],
+        now: Callable[[], float] = time.time,
     ) -> None:
+        self._now = now
         self._client, self._job, self._hopeless = client, job, hopeless
         self._on_new_reason = on_new_reason
         self._asking: asyncio.Task[None] | None = None
@@ -67,7 +74,7 @@ class PendingReasons:
             now: The status.
             pods: Each replica's pod, if it has one.
             uid: The job's uid.
-            operator_responded: Whether the operator has set a condition of the job.
+            operator_responded: Whether the controller has taken note of the job.
         """
         self._operator_responded = self._operator_responded or operator_responded
         pending = [one for one in now.replicas if one.state is State.PENDING]
@@ -117,7 +124,7 @@ class PendingReasons:
         if self._told.get(uid):
             return self._told[uid]
         if not self._operator_responded and time.monotonic() - self._began > _OPERATOR_SILENT:
-            return "no pod yet: the training operator does not answer"
+            return f"no pod yet: {apis.of_job(self._job).controller} does not answer"
         return one.reason
 
     def _failed_status(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
@@ -139,7 +146,7 @@ class PendingReasons:
                 return replace(
                     now,
                     state=State.FAILED,
-                    since=time.time(),
+                    since=self._now(),
                     reason=word,
                     message=f"{one.replica} cannot start: {one.reason}",
                     decided_by=one.replica,

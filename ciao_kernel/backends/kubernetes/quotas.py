@@ -6,23 +6,24 @@ large, some of its replicas would run and wait for the others forever.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from decimal import Decimal, InvalidOperation
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import manifest, status
+from ciao_kernel import log
+from ciao_kernel.backends.kubernetes import apis, limit_ranges, manifest, pod_resources, status
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS, Defaults
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.kube.quantities import quantity, shown
 from ciao_kernel.model import Manifest
 
-_UNITS = {
-    unit: Decimal(10) ** power
-    for unit, power in zip(
-        ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), range(-9, 21, 3), strict=True
-    )
-} | {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)}
+_log = logging.getLogger(__name__)
+
 _PLAIN = {"cpu": "requests.cpu", "memory": "requests.memory"}
 """Short names of the same counts."""
 
@@ -43,10 +44,33 @@ async def check(target: Target, made: Objects) -> bool:
         listed = await client.get(f"/api/v1/namespaces/{namespace}/resourcequotas")
     except BackendError:
         return True  # the check is optional: the pods' own events report a refusal later
-    asks, items = _asks(made), status.many(listed, "items")
-    for item in items:
-        _judge(item, asks, namespace)
+    items = status.many(listed, "items")
+    if items:
+        asks = _asks(made, await _defaults(target), await _overheads(target, made))
+        for item in items:
+            _judge(item, asks, namespace)
     return bool(items)
+
+
+async def _defaults(target: Target) -> Defaults:
+    """Read the namespace's LimitRanges; without the right, containers count as they are written."""
+    found = await limit_ranges.read(target)
+    return NO_DEFAULTS if found is None else pod_resources.defaults(found)
+
+
+async def _overheads(target: Target, made: Objects) -> dict[str, Mapping[str, Any]]:
+    """Read what the RuntimeClasses of the pods add to each pod, as far as this user may."""
+    named = {
+        str(status.get(pod, "spec", "runtimeClassName") or "")
+        for pod in manifest.pod_templates(made.job).values()
+    }
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in sorted(named - {""}):
+        with log.ignored(_log, "reading a runtime class", BackendError):
+            item = await target.client.known(f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
+            fixed = status.get(item, "overhead", "podFixed")
+            found[name] = fixed if isinstance(fixed, Mapping) else {}
+    return found
 
 
 def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
@@ -64,7 +88,7 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
         needs = asks.get(_PLAIN.get(resource, resource), Decimal(0))
         if most is not None and now is not None and needs and now + needs > most:
             taken = f"{used.get(resource, '0')} of {limit} {'is' if limit == '1' else 'are'} used"
-            short.append((resource, f"{resource}: the job asks for {_text(needs)}, and {taken}"))
+            short.append((resource, f"{resource}: the job asks for {shown(needs)}, and {taken}"))
     if short:
         everything = "; ".join(words for _, words in short)
         raise SpecError(
@@ -75,7 +99,9 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
         )
 
 
-def _asks(made: Objects) -> dict[str, Decimal]:
+def _asks(
+    made: Objects, added: Defaults, overheads: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Decimal]:
     """Return the resources and objects of a whole job, by their names in quotas."""
     found: Counter[str] = Counter()
     body = made.job
@@ -87,49 +113,21 @@ def _asks(made: Objects) -> dict[str, Decimal]:
         found[f"count/{plural}"] += 1
     sums: dict[str, Decimal] = {}
     for count, template in _groups(body):
-        for name in ("pods", "count/pods", "services", "count/services"):  # created by the operator
+        for name in apis.of_item(body).for_each_replica:
             found[name] += count
-        resources = template["spec"]["containers"][0].get("resources") or {}
-        for kind in ("requests", "limits"):
-            for resource, text in (resources.get(kind) or {}).items():
-                if (each := quantity(text)) is not None:
-                    key = f"{kind}.{resource}"
-                    sums[key] = sums.get(key, Decimal(0)) + each * count
+            found[f"count/{name}"] += count
+        spec = template["spec"]
+        overhead = spec.get("overhead") or overheads.get(str(spec.get("runtimeClassName")))
+        for kind, amounts in pod_resources.of_pod(spec, added, overhead).items():
+            for resource, each in amounts.items():
+                key = f"{kind}.{resource}"
+                sums[key] = sums.get(key, Decimal(0)) + each * count
     return sums | {name: Decimal(count) for name, count in found.items()}
 
 
 def _groups(body: Manifest) -> list[tuple[int, Manifest]]:
-    pods = manifest.pod_templates(body)
-    counts = {
-        role: one["replicas"]
-        for value in body["spec"].values()
-        if isinstance(value, dict) and value.keys() == pods.keys()
-        for role, one in value.items()
-    }
-    return [(counts[role], template) for role, template in pods.items()]
-
-
-def quantity(text: Any) -> Decimal | None:
-    """Parse a quantity of Kubernetes (``500m``, ``1.5Gi``, ``2e3``); None if it is invalid."""
-    words = str(text)
-    unit = words.lstrip("+-0123456789.")
-    with_exponent = unit[:1] in ("e", "E") and unit[1:].lstrip("+-").isdigit()
-    try:
-        if with_exponent:
-            return Decimal(words)
-        return Decimal(words.removesuffix(unit)) * _UNITS[unit]
-    except (InvalidOperation, KeyError):
-        return None
-
-
-def _text(value: Decimal) -> str:
-    """Format a sum with the largest unit that gives a whole number."""
-    for unit in ("Ti", "Gi", "Mi"):
-        if value >= _UNITS[unit] and not value % _UNITS[unit]:
-            return f"{value / _UNITS[unit]:f}{unit}"
-    if value % 1:
-        return f"{value * 1000:f}".rstrip("0").rstrip(".") + "m"
-    return f"{value:f}".partition(".")[0]
+    roles = apis.of_item(body).roles(body).values()
+    return [(one["replicas"], one["template"]) for one in roles]
 
 
 def _directive(resource: str) -> str:

@@ -47,6 +47,7 @@ class ReplicaTracker:
         kept: The files of the logs.
         since: RFC 3339 time of the oldest line to read; None for all lines.
         wake: Called when :meth:`output` has events.
+        now: The cluster's clock, in seconds since the epoch.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class ReplicaTracker:
         kept: LogFiles,
         since: str | None,
         wake: Callable[[], None],
+        now: Callable[[], float] = time.time,
     ) -> None:
+        self._now = now
         self._client, self._job, self._pods = client, job, pods
         self._kept, self._since, self._wake = kept, since, wake
         self._members = {
@@ -119,7 +122,7 @@ class ReplicaTracker:
         self._owner[uid] = replica
         one.pod = pod
         # The last state of a deleted pod reports its end as a failure.
-        if not same or one.status.reason != status.DELETED:
+        if not same or one.status.state is not State.STOPPED:
             one.status = replace(status.of_pod(pod, replica), log=one.status.log)
         if uid not in one.readers and one.status.node and uid in self._pods.items:
             read = self._read(replica, uid, pod)
@@ -127,9 +130,10 @@ class ReplicaTracker:
 
     def _gone(self, one: _TrackedReplica, uid: str, why: str) -> None:
         if one.pod and one.pod["metadata"]["uid"] == uid:
+            why = status.disruption(one.pod) or why
             one.pod = None
             if not one.status.state.over:
-                one.status = replace(one.status, state=State.STOPPED, since=time.time(), reason=why)
+                one.status = replace(one.status, state=State.STOPPED, since=self._now(), reason=why)
 
     # --------------------------------------------------------------------------- what is known
 
@@ -230,10 +234,12 @@ def trimmed(pod: Object) -> Object:
         kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
     if isinstance(spec, dict):
         kept["spec"] = {key: spec[key] for key in ("nodeName", "restartPolicy") if key in spec}
-        kept["spec"]["containers"] = [
-            {key: one[key] for key in _OF_CONTAINERS if key in one}
-            for one in status.many(spec, "containers")
-        ]
+        for kind in ("containers", "initContainers"):
+            if kind == "containers" or kind in spec:
+                kept["spec"][kind] = [
+                    {key: one[key] for key in _OF_CONTAINERS if key in one}
+                    for one in status.many(spec, kind)
+                ]
     return kept
 
 

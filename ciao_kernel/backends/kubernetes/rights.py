@@ -34,6 +34,12 @@ class Right:
         return f"{self.verb} {self.name}" + (f".{self.group}" if self.group else "")
 
 
+CLAIM = tuple(Right(verb, "configmaps") for verb in ("patch", "delete"))
+"""Optional rights: with them a job's source is created before the job, which then claims it."""
+SWEEP = (Right("list", "configmaps"), *CLAIM)
+"""Optional rights: with them a kernel settles the sources that a killed kernel left unowned."""
+
+
 def needed(plural: str, group: str) -> tuple[Right, ...]:
     """Return the rights that a job needs: submit, follow or stop uses each verb."""
     return (

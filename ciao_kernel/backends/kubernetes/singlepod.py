@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.pending_reasons import newest, sentence
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -28,7 +29,6 @@ _RETRIED = 5.0
 """Seconds over which the kubelet repeats a warning that is not temporary."""
 _QUIET = 3.0
 """Seconds of waiting without an explanation."""
-_AWAY = 5.0
 _ASK_EVERY, _ASK_FOR = 2.0, 2.0
 _VOLUMES = "FailedMount"
 _TERMINATION_CODES = (2, 137, 143)
@@ -59,7 +59,8 @@ class SinglePod:
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_LAST)
         self._began, self._stuck = time.monotonic(), 0.0
-        self._outage_reported, self._told = False, ""
+        self._outages = Outages(settings.follow_patience, self._lost)
+        self._told = ""
         self._warning: Object = {}
         self._may_ask, self._asked = True, 0.0
 
@@ -98,7 +99,8 @@ class SinglePod:
                 if pod is None or well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
-                self._report_outage()
+                if notice := self._outages.report((self._pods,)):
+                    self._emit(notice)
                 await self._look(pod)
                 await asyncio.wait({watching}, timeout=_TICK)
         finally:
@@ -159,8 +161,8 @@ class SinglePod:
             ClusterFault: The pod will never start.
         """
         word, why = status.waiting_reason(pod)
-        containers = status.many(pod, "status", "containerStatuses")
-        if any(status.get(one, "state", "running") is not None for one in containers):
+        # An injected container may run although this one's image cannot be pulled.
+        if any(status.get(one, "state", "running") is not None for one in status.program(pod)):
             return
         waited = time.monotonic() - self._began
         if waited < _QUIET:
@@ -212,26 +214,13 @@ class SinglePod:
         else:
             self._warning = newest(status.many(found, "items"), of_job=False)
 
-    def _report_outage(self) -> None:
-        """Report that the server is away; give up if it is away for too long.
-
-        Raises:
-            ClusterFault: The server has been away for too long.
-        """
-        if self._pods.away_since is None:
-            self._outage_reported = False
-            return
-        away = time.monotonic() - self._pods.away_since
-        if away > self._settings.follow_patience:
-            raise ClusterFault(
-                f"the API server has not answered for {away:.0f} s ({self._pods.fault}) while the "
-                f"pod {self._name} built the image.",
-                "Run the cell again when the server is back.",
-            )
-        if away > _AWAY and not self._outage_reported:
-            self._outage_reported = True
-            fault = self._pods.fault
-            self._emit(Notice(f"the API server does not answer ({fault}); waiting for it …"))
+    def _lost(self, away: float, fault: object) -> ClusterFault:
+        """Return the error for an API server that is away for too long."""
+        return ClusterFault(
+            f"the API server has not answered for {away:.0f} s ({fault}) while the pod "
+            f"{self._name} built the image.",
+            "Run the cell again when the server is back.",
+        )
 
 
 def _terminated(pod: Object | None) -> Any:

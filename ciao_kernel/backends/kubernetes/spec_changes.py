@@ -1,6 +1,6 @@
 """Descriptions of changes that somebody else made in a job, for the users who follow it.
 
-The operator never writes to a job's spec, only to its status.
+The controllers of jobs never write to their specs, only to their status.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.model import Manifest
+from ciao_kernel.visible_text import short
 
 _LONGEST = 60
 
@@ -32,6 +33,8 @@ def between(before: Manifest, after: Manifest) -> list[str]:
             found += _roles(_dict(ours), _dict(theirs))
         elif key == "runPolicy":
             found += _policy(_dict(ours), _dict(theirs))
+        elif key == "suspend":
+            found += _policy({key: ours}, {key: theirs})
         else:
             found.append(_changed(key, ours, theirs))
     return found
@@ -87,8 +90,7 @@ def _changed(key: str, old: Any, new: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = "unset" if value is None else str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return "unset" if value is None else short(str(value), _LONGEST)
 
 
 def _dict(value: Any) -> Manifest:

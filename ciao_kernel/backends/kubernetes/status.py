@@ -1,20 +1,21 @@
-"""Status of a job, from its objects: pure functions.
+"""Status of a replica, from its pod: pure functions.
 
-The server may be older or newer than this code: a field that is missing or has another type counts
-as unset, never as an error.
+As in :mod:`.object_fields`, a field that is missing or has another type counts as unset.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import job_metadata
-from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
+from ciao_kernel.backends.kubernetes.object_fields import get as get
+from ciao_kernel.backends.kubernetes.object_fields import many as many
+from ciao_kernel.kube.server_clock import ServerClock
+from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
 
 # Reasons of waiting containers that will not pass by waiting (kubelet,
 # pkg/kubelet/images/types.go and container/sync_result.go).
@@ -33,12 +34,16 @@ HOPELESS = frozenset(
 
 _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
-_DEADLINE = "longer than specified deadline"
-_GIVEN_UP = (_DEADLINE, "reached the specified backoff limit")
-"""The operator's messages about jobs that failed without a failed replica (training-operator,
-pkg/controller.v1/common/job.go)."""
 DELETED = "deleted"
 """The reason of a replica whose pod was deleted while it ran."""
+# Reasons of a pod's condition DisruptionTarget (Kubernetes, pkg/apis/core/types.go and
+# pkg/apis/policy/types.go), and what each does to a pod, as part of a sentence.
+DISRUPTIONS = {
+    "EvictionByEvictionAPI": "evicted, as when its node is drained",
+    "DeletionByTaintManager": "evicted because its node has a taint",
+    "PreemptionByScheduler": "evicted to make room for a pod of higher priority",
+    "DeletionByPodGC": "removed because its node is gone",
+}
 
 
 def stamp(text: Any) -> float:
@@ -53,21 +58,6 @@ def text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def get(item: Any, *path: str) -> Any:
-    """Return the value at a path of keys, or None."""
-    for key in path:
-        if not isinstance(item, dict):
-            return None
-        item = item.get(key)
-    return item
-
-
-def many(item: Any, *path: str) -> list[Manifest]:
-    """Return the objects of a list at a path; an empty list if there is none."""
-    found = get(item, *path)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
 def conditions(item: Manifest) -> dict[str, Manifest]:
     """Return the conditions of an object that are true, by type."""
     return {
@@ -79,17 +69,24 @@ def conditions(item: Manifest) -> dict[str, Manifest]:
 
 def of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     """Return the status of a replica from its pod."""
-    counts = [one.get("restartCount") for one in _program(pod)]
+    counts = [one.get("restartCount") for one in program(pod)]
     return replace(
         _of_pod(pod, replica),
         node=str(get(pod, "spec", "nodeName") or ""),
         restarts=sum(count for count in counts if isinstance(count, int)),
+        last_exit=_last_exit(pod),
     )
+
+
+def _last_exit(pod: Manifest) -> int | None:
+    """Return the exit code of the program's run before this one."""
+    codes = [get(one, "lastState", "terminated", "exitCode") for one in program(pod)]
+    return _code(next((code for code in codes if isinstance(code, int)), None))
 
 
 def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     phase = get(pod, "status", "phase")
-    states = [state for one in _program(pod) if isinstance(state := one.get("state"), dict)]
+    states = [state for one in program(pod) if isinstance(state := one.get("state"), dict)]
     began = stamp(get(pod, "metadata", "creationTimestamp"))
     leaves = get(pod, "metadata", "deletionTimestamp") is not None
     # The phase shows the end late, or not at all while another container runs.
@@ -115,8 +112,22 @@ def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> Rep
     if code == 0 or get(pod, "status", "phase") == "Succeeded":
         return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
     if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _termination_time(pod):
-        return ReplicaStatus(replica, State.STOPPED, ended, None, DELETED)
+        return ReplicaStatus(replica, State.STOPPED, ended, None, disruption(pod) or DELETED)
     return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
+
+
+def disruption(pod: Manifest | None, before: float = math.inf) -> str:
+    """Return what the cluster did to a pod that it disrupted, as part of a sentence; "" if not.
+
+    Args:
+        pod: The pod.
+        before: Time of the program's end: what came later is not its reason.
+    """
+    for one in many(pod, "status", "conditions"):
+        at = stamp(one.get("lastTransitionTime"))
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True" and at <= before:
+            return DISRUPTIONS.get(str(one.get("reason")), "")
+    return ""
 
 
 def _termination_time(pod: Manifest) -> float:
@@ -127,141 +138,78 @@ def _termination_time(pod: Manifest) -> float:
 
 
 def waiting_reason(pod: Manifest) -> tuple[str, str]:
-    """Return why a pod does not run yet: a reason, and a text for the user; empty if unknown."""
+    """Return why a pod does not run yet: a reason, and a text for the user; empty if unknown.
+
+    A reason of :data:`HOPELESS` comes first, whichever container has it. Otherwise it is that of
+    the first container that others wait for.
+    """
     for one in many(pod, "status", "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             message = str(one.get("message") or "")
             words = f"unschedulable: {message}" if message else "unschedulable"
             return str(one.get("reason") or ""), words
-    for key in ("initContainerStatuses", "containerStatuses"):
-        for one in many(pod, "status", key):
-            waiting = get(one, "state", "waiting")
-            if not isinstance(waiting, dict):
-                if words := _init(one) if key.startswith("init") else "":
-                    return "", words
-                continue
-            reason = str(waiting.get("reason") or "")
-            if reason in ("ContainerCreating", "PodInitializing", ""):
-                continue
-            message = " ".join(str(waiting.get("message") or "").split())
-            return reason, f"{reason}: {message}" if message else reason
-    return "", ""
+    sidecars = native_sidecars(pod)
+    init = (_init(one, sidecars) for one in many(pod, "status", "initContainerStatuses"))
+    found = [*init, *map(_waiting, many(pod, "status", "containerStatuses"))]
+    reasons = [one for one in found if one[1]]
+    hopeless = (one for one in reasons if one[0] in HOPELESS)
+    return next(hopeless, reasons[0] if reasons else ("", ""))
 
 
-def _init(one: Manifest) -> str:
-    """Describe the state of an init container that others wait for; "" if it has succeeded."""
-    if get(one, "state", "running") is not None:
-        return f"its init container {one.get('name')} runs"
-    code = get(one, "state", "terminated", "exitCode")
-    return f"its init container {one.get('name')} ended with exit code {code}" if code else ""
+def native_sidecars(pod: Manifest) -> frozenset[str]:
+    """Return the names of the init containers that run beside the program.
 
-
-def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> Status:
-    """Return the job's status: its condition decides, not its pods.
-
-    Args:
-        job: The job, with the replicas of its submission.
-        item: The job's object.
-        seen: Known statuses of replicas, also of gone pods; someone may have added replicas.
+    Kubernetes 1.29 (``KEP-753``): an init container with ``restartPolicy: Always``. The kubelet
+    starts the next container once it has started, and ends it after the program.
     """
-    holds = conditions(item)
-    more = sorted(seen.keys() - set(job.replicas))
-    replicas = tuple(seen.get(one) or ReplicaStatus(one) for one in (*job.replicas, *more))
-    if failed := holds.get("Failed"):
-        since = stamp(failed.get("lastTransitionTime"))
-        given_up = any(words in str(failed.get("message")) for words in _GIVEN_UP)
-        first = None if given_up else first_failed(replicas)
-        replicas = _stopped(item, replicas, since, but=first)
-        return Status(
-            State.FAILED,
-            replicas,
-            since,
-            reason=str(failed.get("reason") or ""),
-            message=_why(failed, replicas, since),
-            decided_by=first_failed(replicas),
-        )
-    if done := holds.get("Succeeded"):
-        since = stamp(done.get("lastTransitionTime"))
-        replicas = _stopped(item, replicas, since)
-        return Status(State.SUCCEEDED, replicas, since, decided_by=job_metadata.decider(item))
-    if suspended := holds.get("Suspended"):
-        text = str(suspended.get("message") or "someone suspended it")
-        return Status(State.PENDING, replicas, reason="Suspended", message=text)
-    running = any(one.state is State.RUNNING for one in replicas)
-    return Status(State.RUNNING if running else State.PENDING, replicas, _since(replicas))
-
-
-def keeps_pods(item: Manifest) -> bool:
-    """Return whether replicas keep running after the job's end."""
-    return bool(get(item, "spec", "runPolicy", "cleanPodPolicy") == "None")
-
-
-def _stopped(
-    item: Manifest,
-    replicas: tuple[ReplicaStatus, ...],
-    since: float,
-    but: Replica | None = None,
-) -> tuple[ReplicaStatus, ...]:
-    """Return replicas that ended because their job did as stopped, whatever their exit code.
-
-    The exit code after SIGTERM may look like a failure of the program: torchrun exits with 1.
-
-    Args:
-        item: The job's object.
-        replicas: All replicas, with the statuses of their pods.
-        since: Time of the job's end.
-        but: The replica that failed by itself, even if its node's clock shows another order.
-    """
-
-    def told(one: ReplicaStatus) -> bool:
-        failed = one.state is State.FAILED and not one.reason
-        return failed and 0 < since < one.since and one.replica != but
-
-    if keeps_pods(item):
-        return replicas
-    return tuple(replace(one, state=State.STOPPED) if told(one) else one for one in replicas)
-
-
-def settled(now: Status) -> Status:
-    """Return the last status of a finished job: the operator stops replicas that still run."""
-    replicas = tuple(
-        one if one.state.over else replace(one, state=State.STOPPED) for one in now.replicas
+    return frozenset(
+        str(one.get("name"))
+        for one in many(pod, "spec", "initContainers")
+        if one.get("restartPolicy") == "Always"
     )
-    return replace(now, settled=True, replicas=replicas)
 
 
-def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:
-    """Return the replica that failed first, if any."""
-    failed = [one for one in replicas if one.state is State.FAILED]
-    return min(failed, key=lambda one: one.since).replica if failed else None
+def _waiting(one: Manifest) -> tuple[str, str]:
+    """Return why a container waits; empty if it does not, or only for others."""
+    waiting = get(one, "state", "waiting")
+    reason = str(get(waiting, "reason") or "")
+    if reason in ("ContainerCreating", "PodInitializing", ""):
+        return "", ""
+    message = " ".join(str(get(waiting, "message") or "").split())
+    return reason, f"{reason}: {message}" if message else reason
 
 
-def _why(condition: Manifest, replicas: tuple[ReplicaStatus, ...], since: float) -> str:
-    """Return the operator's message, unless the replicas' ends explain more."""
-    said = str(condition.get("message") or "")
-    late = _DEADLINE in said or str(condition.get("reason")).endswith("DeadlineExceeded")
-    if late or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
-        return "the job ran longer than its %deadline."
-    if any(one.state is State.FAILED for one in replicas):
-        return ""
-    # Pods that end later were deleted by the operator.
-    if gone := [one for one in replicas if one.reason == DELETED and one.since <= since]:
-        return f"somebody deleted the pod of {gone[0].replica}."
-    return said
+def at_local_time(now: Status, clock: ServerClock) -> Status:
+    """Return a status whose times are by this machine's clock: for all who are not in here."""
+    local = clock.to_local
+    replicas = tuple(replace(one, since=local(one.since)) for one in now.replicas)
+    return replace(now, since=local(now.since), replicas=replicas)
 
 
-def _since(replicas: tuple[ReplicaStatus, ...]) -> float:
-    return min((one.since for one in replicas if one.since), default=0.0)
+def _init(one: Manifest, sidecars: frozenset[str]) -> tuple[str, str]:
+    """Return why an init container keeps others waiting; empty if it does not."""
+    name = one.get("name")
+    if get(one, "state", "waiting") is not None:
+        return _waiting(one)
+    if name in sidecars:
+        # Without a startup probe it has started as soon as it runs.
+        starts = get(one, "state", "running") is not None and one.get("started") is False
+        return "", f"its sidecar {name} is starting" if starts else ""
+    if get(one, "state", "running") is not None:
+        return "", f"its init container {name} runs"
+    code = get(one, "state", "terminated", "exitCode")
+    return "", f"its init container {name} ended with exit code {code}" if code else ""
 
 
 def _reason(pod: Manifest, over: Manifest) -> str:
-    if evicted := _words(pod):
+    ended = stamp(over.get("finishedAt")) or math.inf
+    if evicted := _words(pod) or disruption(pod, ended):
         return evicted
     reason = str(over.get("reason") or "")
     return "" if reason in ("Completed", "Error") else reason
 
 
-def _program(pod: Manifest) -> list[Manifest]:
+def program(pod: Manifest) -> list[Manifest]:
     """Return the status of the program's container; all statuses if none has its name."""
     found = many(pod, "status", "containerStatuses")
     with contextlib.suppress(AttributeError, KeyError):

@@ -2,7 +2,7 @@
 
 ::
 
-    STORAGE/cluster/NAMESPACE/NAME-UID/place.json    the cluster
+    STORAGE/cluster/NAMESPACE/NAME-UID/place.json    the cluster and the kind of the job
     STORAGE/cluster/NAMESPACE/NAME-UID/worker-0.log  the lines that were followed here
 """
 
@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ciao_kernel import private_files
 from ciao_kernel.model import Job
 
 _UID = 8
 """Characters of a uid that distinguish a job from others of its name."""
+_LARGEST = 1 << 16
 _MOST = 200
 """Limit of places to search; places are removed when their jobs are gone."""
 
@@ -30,6 +33,8 @@ class Submission:
     """The kubeconfig's context, even if the user named none; "" in a pod."""
     namespace: str
     folder: Path
+    resource: str = ""
+    """The kind, as written in paths; "" in records of versions that had only the operator's."""
 
     def holds(self, job: Job) -> bool:
         """Return whether the place belongs to exactly this job."""
@@ -54,9 +59,12 @@ class Submissions:
     def remember(self, job: Job, context: str) -> None:
         """Record the place of a job. Without the record, options are needed to find it."""
         folder = self.folder(job)
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (folder / "place.json").write_text(json.dumps({"context": context}))
+        with contextlib.suppress(OSError, private_files.Untrusted):
+            private_files.make_folders(folder, self._root.parent)
+            part = folder / f".{os.urandom(6).hex()}.part"
+            with private_files.create(part) as file:
+                file.write(json.dumps({"context": context, "resource": job.resource}).encode())
+            part.replace(folder / "place.json")
 
     def forget(self, place: Submission) -> None:
         """Remove the record of a job that is gone; its logs stay."""
@@ -71,8 +79,9 @@ class Submissions:
         with contextlib.suppress(OSError, ValueError):
             for file in self._root.glob(f"*/{of}-{'?' * _UID}/place.json"):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    context = str(json.loads(file.read_bytes())["context"])
-                    place = Submission(context, file.parent.parent.name, file.parent)
+                    told = json.loads(private_files.read(file, _LARGEST))
+                    context, resource = str(told["context"]), str(told.get("resource") or "")
+                    place = Submission(context, file.parent.parent.name, file.parent, resource)
                     found.append((file.stat().st_mtime, place))
         newest = sorted(found, key=lambda pair: pair[0], reverse=True)
         return [place for _, place in newest[:_MOST]]

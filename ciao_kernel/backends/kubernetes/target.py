@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -31,7 +32,15 @@ class Target:
         """The kubeconfig's context, even if the user named none; "" in a pod."""
         return self.client.access.context
 
-    async def kinds(self, path: str = job_metadata.API) -> list[str]:
+    async def resources(self) -> list[tuple[Api, str]]:
+        """Return all kinds of jobs on the cluster, each with its API; Indexed Jobs come last."""
+        served = await self.kinds(apis.OPERATOR_V1.path)
+        return [
+            *((apis.OPERATOR_V1, plural) for plural in served),
+            *((apis.JOB, plural) for plural in apis.JOB.plurals),
+        ]
+
+    async def kinds(self, path: str) -> list[str]:
         """Return the kinds that are served at a path, as written in paths: ``tfjobs``."""
         try:
             served = await self.client.known(path)
@@ -56,13 +65,14 @@ class Target:
         """
         closed: Refused | None = None
         seen = False
-        for plural in [resource] if resource else await self.kinds():
-            path = job_metadata.path(self.namespace, plural, name)
+        known = [(apis.of_resource(resource), resource)] if resource else await self.resources()
+        for api, plural in known:
+            path = f"{api.path}/namespaces/{self.namespace}/{plural}/{name}"
             try:
                 item = await self.client.find(path)
             except Refused as error:
                 if error.code == 403 and not resource:
-                    closed = error
+                    closed = closed or error
                     continue
                 raise
             seen = True

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import checks, job_metadata, manifest, quotas, status
+from ciao_kernel.backends.kubernetes import apis, checks, job_metadata, manifest, quotas, status
+from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
+from ciao_kernel.model import Manifest
 
 _TRIED = 60.0
 """Seconds for which a job like an accepted job is not tried again."""
@@ -28,20 +31,39 @@ async def taken(target: Target, path: str, name: str) -> bool:
 
 async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -> bool:
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
-    query = {"labelSelector": f"{job_metadata.OPERATOR_JOB}={name}", **how}
-    group = path.rpartition("/")[0]
-    others = [_seen(target, f"{group}/{kind}/{name}", how) for kind in job_metadata.KINDS]
-    listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *others)
+    group, _, resource = path.rpartition("/")
+    api = apis.of_resource(resource)
+    query = {"labelSelector": f"{api.job_label}={name}", **how}
+    same = [_seen(target, f"{group}/{kind}/{name}", how) for kind in api.plurals]
+    others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
+    listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)
     return any(jobs) or bool(status.many(listed, "items"))
 
 
+async def _ours(target: Target, api: Api, name: str, how: Mapping[str, str]) -> bool:
+    """Return whether a job of ciao in another API has that name, as far as this user may see."""
+    rights = [Right("get", plural, api.group) for plural in api.plurals]
+    may = await allowed(target.client, target.namespace, *rights)
+    paths = [
+        f"{api.path}/namespaces/{target.namespace}/{right.resource}/{name}"
+        for right, has in zip(rights, may, strict=True)
+        if has
+    ]
+    found = await asyncio.gather(*(_found(target, path, how) for path in paths))
+    return any(item and job_metadata.is_ours(item) for item in found)
+
+
 async def _seen(target: Target, path: str, how: Mapping[str, str]) -> bool:
+    return await _found(target, path, how) is not None
+
+
+async def _found(target: Target, path: str, how: Mapping[str, str]) -> Manifest | None:
     try:
-        return await target.client.find(path, **how) is not None
+        return await target.client.find(path, **how)
     except Refused as error:
         if error.code != 403:  # a kind that this user may not read
             raise
-        return False
+        return None
 
 
 async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:

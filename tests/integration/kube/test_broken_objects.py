@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
@@ -49,6 +50,15 @@ def job(*conditions: str) -> dict[str, Any]:
         "spec": {"runPolicy": {"suspend": False}, "tfReplicaSpecs": {"PS": one, "Worker": one}},
         "status": {"conditions": held, "replicaStatuses": {"Worker": {"active": 1}}},
     }
+
+
+def indexed(*conditions: str) -> dict[str, Any]:
+    """The same as an Indexed Job."""
+    found = job(*conditions)
+    template = {**found["spec"]["tfReplicaSpecs"]["PS"]["template"], "metadata": META}
+    rules = [{"succeededIndexes": "1"}]
+    spec = {"backoffLimit": 0, "template": template, "successPolicy": {"rules": rules}}
+    return {**found, "kind": "Job", "spec": spec}
 
 
 def pod(role: str, phase: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -92,13 +102,19 @@ class Broken:
     Args:
         chance: Decides what is broken.
         rate: How much is.
+        resource: The kind of the job, as written in paths.
     """
 
-    def __init__(self, chance: random.Random, rate: float) -> None:
-        self.chance, self.rate = chance, rate
-        self.job = job(*chance.choice([("Created",), ("Running",), ("Succeeded",), ("Failed",)]))
+    def __init__(self, chance: random.Random, rate: float, resource: str) -> None:
+        self.chance, self.rate, self.resource = chance, rate, resource
+        made = indexed if resource == "jobs" else job
+        self.job = made(*chance.choice([("Created",), ("Running",), ("Succeeded",), ("Failed",)]))
         states = [("Running", RUNNING), ("Pending", WAITING), ("Failed", ENDED)]
         self.pods = [pod(role, *chance.choice(states)) for role in ("ps", "worker")]
+        if resource == "jobs":
+            for index, one in enumerate(self.pods):
+                notes = {**META["annotations"], INDEX: str(index)}  # type: ignore[dict-item]
+                one["metadata"] |= {"labels": META["labels"], "annotations": notes}
 
     def twist(self, item: Any) -> Any:
         if self.chance.random() < self.rate:
@@ -117,16 +133,16 @@ class Broken:
         if name == "log":
             lines = [b"2026-11-21T10:00:03.000000001Z hello\n", b"no stamp\n", b"\xff\0", b""]
             return web.Response(body=b"".join(self.chance.choices(lines, k=3)))
-        found = {"tfjobs": [self.job], "pods": self.pods, "events": [EVENT]}.get(name)
+        found = {self.resource: [self.job], "pods": self.pods, "events": [EVENT]}.get(name)
         if request.query.get("watch"):
             return await self.watch(request, found or [])
         if found is not None:
             body: Any = {"kind": "List", "metadata": {"resourceVersion": "7"}, "items": found}
-        elif "/tfjobs/" in path:
+        elif f"/{self.resource}/" in path:
             body = self.job
         elif "/pods/" in path:
             body = self.chance.choice(self.pods)
-        elif name == "pytorchjobs":
+        elif name in ("tfjobs", "pytorchjobs", "jobs"):
             body = {"metadata": {}, "items": []}
         else:
             return web.json_response({"kind": "Status", "message": "none"}, status=404)
@@ -145,11 +161,11 @@ class Broken:
         return answer
 
 
-async def ask_all(backend: KubernetesBackend) -> list[str]:
+async def ask_all(backend: KubernetesBackend, resource: str) -> list[str]:
     """Ask all that can be asked of a job; return how each question ended."""
     known = Job(
         "job", "kubernetes", "tensorflow", (Replica("ps", 0), Replica("worker", 0)), 1.0, "team",
-        kind_of_place="namespace", resource="tfjobs", uid="u1",
+        kind_of_place="namespace", resource=resource, uid="u1",
     )  # fmt: skip
 
     async def follow() -> None:
@@ -178,12 +194,12 @@ async def ask_all(backend: KubernetesBackend) -> list[str]:
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1], ids=["a little", "much"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "resource"), [(1, "tfjobs"), (2, "tfjobs"), (3, "jobs")])
 def test_no_form_of_an_answer_breaks_a_question(
-    seed: int, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, resource: str, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
-    server = Broken(chance, rate)
+    server = Broken(chance, rate, resource)
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return await server.answer(request)
@@ -208,10 +224,10 @@ def test_no_form_of_an_answer_breaks_a_question(
         settings = Settings(storage=tmp_path, request_patience=0.1, follow_patience=1.0)
         found = []
         for _ in range(ROUNDS):
-            server = Broken(chance, rate)
+            server = Broken(chance, rate, resource)
             backend = KubernetesBackend(settings)
             async with asyncio.timeout(60):
-                found.append(await ask_all(backend))
+                found.append(await ask_all(backend, resource))
             await backend.close()
         await runner.cleanup()
         return found

@@ -1,15 +1,17 @@
-"""What a submission does with a name that is taken while a builder fails."""
+"""What a submission prepares, and what it does with a name while a builder fails."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import submit
+from ciao_kernel.backends.kubernetes import manifest, submit
 from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.magics import parse
@@ -43,13 +45,46 @@ async def taken(request: web.Request) -> web.StreamResponse:
     return web.json_response({"metadata": {"name": "mnist", "uid": "1"}})
 
 
-def test_a_build_that_failed_is_not_done_again_under_the_next_name() -> None:
-    """It took its hour again, and failed again, before the error was shown."""
-    spec = parse.parse("%framework=tensorflow\n%name=mnist\nprint()\n", REGISTRY.table).spec
+def plan_of(text: str) -> Plan:
+    spec = parse.parse(f"%framework=tensorflow\n{text}print()\n", REGISTRY.table).spec
     framework = REGISTRY.framework("tensorflow")
     entry = SourceFile("ciao_cell.py", b"print()\n", size=8)
-    spec = framework.complete(spec)
-    plan = Plan("mnist", spec, framework, Source(entry, (), ()), Path(), "", Owner("me"))
+    source = Source(entry, (), ())
+    return Plan("mnist", framework.complete(spec), framework, source, Path(), "", Owner("me"))
+
+
+@pytest.mark.parametrize(
+    ("rules", "requests"),
+    [([], {"cpu": "100m"}), ([{"type": "Container", "defaultRequest": {"cpu": "1"}}], None)],
+)
+def test_a_replica_requests_processors_unless_the_namespace_decides(
+    rules: list[Any], requests: dict[str, str] | None
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        if request.path.endswith("selfsubjectrulesreviews"):
+            review = {"resourceRules": [every], "incomplete": False}
+            return web.json_response({**await request.json(), "status": review})
+        if request.path == "/api/v1/namespaces/team/limitranges":
+            return web.json_response({"items": [{"spec": {"limits": rules}}]})
+        return web.json_response({"items": [], "metadata": {"name": "team"}})
+
+    async def main() -> manifest.Objects:
+        settings = Settings()
+        async with client(handler) as api:
+            _, made = await submit.prepare(
+                plan_of(""), ConfigMapBuilder(settings), Target(api, "team"), settings, print, "a"
+            )
+            return made
+
+    pod = manifest.pod_templates(asyncio.run(main()).job)["Worker"]["spec"]
+    resources = pod["containers"][0]["resources"]
+    assert resources == ({"requests": requests} if requests else {})
+
+
+def test_a_build_that_failed_is_not_done_again_under_the_next_name() -> None:
+    """It took its hour again, and failed again, before the error was shown."""
+    plan = plan_of("%name=mnist\n")
     builder, shown = Failing(), list[Event]()
 
     async def main() -> None:

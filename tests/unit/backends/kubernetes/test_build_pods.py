@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes import build_pods, status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.server_clock import ServerClock
 
 SETTINGS = Settings(follow_patience=600.0)
 
@@ -23,6 +24,7 @@ class Server:
         self.pods, self.fault = pods, fault
         self.gone: list[str] = []
         self.asked = ""
+        self.clock = ServerClock()
 
     async def get(self, path: str, **query: str) -> dict[str, Any]:
         self.asked = f"{path} {query['labelSelector']}"

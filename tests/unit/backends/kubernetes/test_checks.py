@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import checks, quotas, rights, submit
+from ciao_kernel.backends.kubernetes import checks, choice, quotas, rights
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Object
 
 
@@ -59,12 +60,12 @@ def target(server: Server) -> Target:
     ],
 )  # fmt: skip
 def test_a_quantity_is_read_as_kubernetes_writes_it(text: Any, value: str) -> None:
-    assert quotas.quantity(text) == Decimal(value)
+    assert quantities.quantity(text) == Decimal(value)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.2.3", None, "1Zi", "Gi", [], "--1", "1e"])
 def test_what_is_no_quantity_is_none(text: Any) -> None:
-    assert quotas.quantity(text) is None
+    assert quantities.quantity(text) is None
 
 
 # --------------------------------------------------------------------------------- quotas
@@ -128,6 +129,25 @@ def test_a_quota_is_held_against_the_whole_job(
 def test_a_quota_of_a_scope_is_the_servers_to_judge() -> None:
     assert judge(job(cpu="2"), quota({"limits.cpu": "1"}, scopes=["NotTerminating"])) == ""
     assert judge(job(cpu="2"), None, {"spec": 3}, quota({"limits.cpu": "1"})) != ""
+
+
+def test_a_quota_counts_each_container_of_a_pod_and_what_is_added_to_it() -> None:
+    """A second container, an init container, the namespace's defaults, the runtime's overhead."""
+    made = job(workers=2, cpu="500m")
+    spec = made.job["spec"]["r"]["Worker"]["template"]["spec"]
+    spec |= {"runtimeClassName": "kata", "initContainers": [{}, {"restartPolicy": "Always"}]}
+    spec["containers"].append({})
+    added = {"type": "Container", "defaultRequest": {"cpu": "100m"}, "default": {"cpu": "1"}}
+    server = Server(
+        resourcequotas={"items": [quota({"requests.cpu": "1"})]},
+        limitranges={"items": [{"spec": {"limits": [added]}}]},
+        kata={"overhead": {"podFixed": {"cpu": "50m"}}},
+    )
+    # 500m and twice 100m, and 50m for the pod itself; two pods.
+    with pytest.raises(SpecError, match=r"asks for 1500m, and 0 of 1 is used"):
+        asyncio.run(quotas.check(target(server), made))
+    del server.answers["limitranges"], server.answers["kata"]
+    asyncio.run(quotas.check(target(server), made))  # 1 of 1 is free
 
 
 def test_who_may_not_look_at_quotas_is_not_stopped() -> None:
@@ -275,4 +295,4 @@ def test_a_refusal_says_what_helps(words: str, code: int, kind: type, said: str)
     [({"major": "1", "minor": "30+"}, True), ({"major": "1", "minor": "29"}, False), ({}, False)],
 )
 def test_a_version_is_compared(version: Object, known: bool) -> None:
-    assert submit._at_least(version, 1, 30) is known
+    assert choice.at_least(version, 1, 30) is known

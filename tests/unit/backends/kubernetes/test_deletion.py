@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ciao_kernel.backends.kubernetes import deletion, job_metadata
 from ciao_kernel.backends.kubernetes.deletion import Deletions
+from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job
 
 JOB = Job("mine", "kubernetes", "tensorflow", (), 1.0, place="team", uid="u1")
 PATH = "/apis/kubeflow.org/v1/namespaces/team/tfjobs/mine"
+INDEXED = replace(JOB, resource="jobs")
+RUN = job_metadata.RUN
 OWNER = {"uid": "u1", "controller": True}
 
 
@@ -65,3 +69,74 @@ def test_a_slow_look_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion, "_NAMING", 0.05)
     first, *_ = removed(slow=True)
     assert first == "it is deleted"
+
+
+class Held(Server):
+    """A client whose job a finalizer keeps, and whose pod is not told to end."""
+
+    async def find(self, path: str) -> Any:
+        meta = {"name": "mine", "uid": "u1", "finalizers": ["example.com/hold"]}
+        return {"metadata": meta | ({"deletionTimestamp": "now"} if self.deleted else {})}
+
+    async def get(self, path: str, **query: str) -> Any:
+        return {"items": [{"metadata": {"name": "mine-worker-0", "ownerReferences": [OWNER]}}]}
+
+
+def test_a_finalizer_that_keeps_a_deleted_job_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "_HELD", 0.2)
+    monkeypatch.setattr(deletion, "_GONE", 1000.0)
+    said: list[str] = []
+
+    async def main() -> None:
+        removals = Deletions()
+        server: Any = Held(asyncio.Event())
+        async with asyncio.timeout(20):
+            await removals.remove(server, JOB, PATH, lambda: said.append(removals.left(JOB)))
+
+    left = "mine itself (kept by the finalizer example.com/hold), pod mine-worker-0"
+    with pytest.raises(ClusterFault) as caught:
+        asyncio.run(main())
+    assert said[0] == f"it is deleted; still ending: {left}"
+    assert caught.value.message == f"it is deleted, but these objects still exist: {left}."
+    assert "whoever set the finalizer" in caught.value.hint
+
+
+class Indexed(Server):
+    """A client whose job is gone before its Service; a Service of somebody else stays."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(asyncio.Event())
+        self.lists.set()
+        self.run, self.asked = run, 0
+
+    async def find(self, path: str) -> Any:
+        if path.endswith("/services/mine"):
+            self.asked += 1
+            service = {"metadata": {"name": "mine", "annotations": {RUN: self.run}}}
+            return {**service, "spec": {"clusterIP": "None"}} if self.asked < 4 else None
+        if self.deleted or path.endswith("/configmaps/mine-1"):
+            return None
+        volumes = [{"configMap": {"name": "mine-1"}}]
+        return {
+            "metadata": {"name": "mine", "uid": "u1", "annotations": {RUN: "run-1"}},
+            "spec": {"template": {"spec": {"volumes": volumes, "subdomain": "mine"}}},
+        }
+
+    async def get(self, path: str, **query: str) -> Any:
+        return {"items": []}
+
+
+@pytest.mark.parametrize(("run", "looks"), [("run-1", 4), ("run-2", 1)])
+def test_the_service_of_an_indexed_job_is_waited_for(run: str, looks: int) -> None:
+    server, said = Indexed(run), list[str]()
+
+    async def main() -> None:
+        removals = Deletions()
+        tell = lambda: said.append(removals.left(INDEXED))  # noqa: E731
+        async with asyncio.timeout(20):
+            await removals.remove(server, INDEXED, PATH, tell)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+    assert server.asked == looks
+    named = "it is deleted; still ending: Service mine"
+    assert (named in said) is (run == "run-1")

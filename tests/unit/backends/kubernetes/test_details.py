@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import details
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job
 
+CLOCK = ServerClock()
 JOB = Job("mnist", "kubernetes", "tensorflow", (), 100.0, "team", uid="u-1")
 
 
@@ -25,7 +27,7 @@ def event(reason: str, second: int, **more: Any) -> dict[str, Any]:
 
 def test_repeated_events_are_one_with_their_count() -> None:
     found = details.cluster_events(
-        [event("Pulled", 5, count=3), event("Started", 2), event("Pulled", 9)], 0.0
+        [event("Pulled", 5, count=3), event("Started", 2), event("Pulled", 9)], 0.0, CLOCK
     )
     assert [(one.reason, one.count) for one in found] == [("Started", 1), ("Pulled", 4)]
     assert found[1].about == "pod/mnist-worker-0"
@@ -34,9 +36,10 @@ def test_repeated_events_are_one_with_their_count() -> None:
 
 def test_the_newest_events_stay_and_those_of_an_earlier_job_go() -> None:
     events = [event(f"R{second}", second) for second in range(60)]
-    found = details.cluster_events(events, details.cluster_events([event("x", 50)], 0.0)[0].since)
+    (one,) = details.cluster_events([event("x", 50)], 0.0, CLOCK)
+    found = details.cluster_events(events, one.since, CLOCK)
     assert [one.reason for one in found] == [f"R{second}" for second in range(50, 60)]
-    assert len(details.cluster_events(events, 0.0)) == 20
+    assert len(details.cluster_events(events, 0.0, CLOCK)) == 20
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,7 @@ def test_the_newest_events_stay_and_those_of_an_earlier_job_go() -> None:
     ],
 )
 def test_odd_events_are_survived(odd: dict[str, Any]) -> None:
-    (one,) = details.cluster_events([odd], 0.0)
+    (one,) = details.cluster_events([odd], 0.0, CLOCK)
     assert one.count == (7 if "series" in odd else 1)
 
 
@@ -67,5 +70,23 @@ def test_odd_objects_are_survived(spec: dict[str, Any]) -> None:
     item = {"kind": "TFJob", "metadata": {"managedFields": []}, "spec": spec}
     assert ("uid", "u-1") in details.facts(JOB, item, "context a")
     details.groups(item)
-    assert details.conditions({**item, "status": {"conditions": [{}, "odd"]}})
+    assert details.conditions({**item, "status": {"conditions": [{}, "odd"]}}, CLOCK)
     assert "managedFields" not in details.shown(item)["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ({}, []),
+        ({"deletionTimestamp": "2026-11-21T11:00:00Z"}, ["yes"]),
+        (
+            {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["example.com/hold"]},
+            ["yes, but kept by the finalizer example.com/hold"],
+        ),
+    ],
+)
+def test_a_deleted_job_that_is_still_there_says_who_keeps_it(
+    meta: dict[str, Any], said: list[str]
+) -> None:
+    facts = details.facts(JOB, {"metadata": meta, "spec": {}}, "test")
+    assert [text for name, text in facts if name == "deleted"] == said

@@ -11,16 +11,19 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
-from kubernetes.aio.client.configuration import Configuration
 
+from ciao_kernel.backends.kubernetes import current_status, job_metadata, sidecars
 from ciao_kernel.backends.kubernetes import follow as module
-from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.apis import operator_v1
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.server import Server
+from ciao_kernel.kube.server_clock import ServerClock
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 
 ZERO, ONE = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mine", "kubernetes", "tensorflow", (ZERO,), 0.0, "team", uid="j")
@@ -59,7 +62,8 @@ class Answer:
 class Server:
     """An API server with one job. What is done to its pods, their watch may not tell."""
 
-    access = Access(Configuration(host="http://here"), "team", "test", "test")
+    access = Access(Server("http://here"), Identity(), "team", "test", "test")
+    clock = ServerClock()
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -69,9 +73,13 @@ class Server:
         self.lines: dict[str, list[bytes]] = {}
         notes = job_metadata.notes(JOB, "run", ZERO, ["ps"])
         meta = {"name": "mine", "uid": "j", "annotations": notes}
-        self.job: Object = {"metadata": meta, "status": {}}
+        workers = {"Worker": {"replicas": 2, "restartPolicy": "Never"}}
+        spec = {"tfReplicaSpecs": workers}
+        self.job: Object = {"metadata": meta, "spec": spec, "status": {}}
         self._watches: dict[str, list[Answer]] = {"watch jobs": [], WATCH: []}
         self._streams: list[Answer] = []
+        self.events: list[Event] = []
+        """What the last :meth:`follow` yielded."""
 
     async def get(self, path: str, **query: str) -> Object:
         return {"items": []}
@@ -136,8 +144,8 @@ class Server:
                 "name": name,
                 "uid": uid,
                 "labels": {
-                    job_metadata.OPERATOR_ROLE: role,
-                    job_metadata.OPERATOR_INDEX: str(index),
+                    operator_v1.ROLE_LABEL: role,
+                    operator_v1.INDEX_LABEL: str(index),
                 },
                 "creationTimestamp": "2026-11-21T10:00:00Z",
                 "ownerReferences": [{"uid": "j"}],
@@ -169,6 +177,25 @@ class Server:
         self.job = {**self.job, "status": {"conditions": [condition]}}
         self._send("watch jobs", self.job)
 
+    def changes(self, **meta: Any) -> None:
+        """Change fields of the job's metadata."""
+        self.job = {**self.job, "metadata": {**self.job["metadata"], **meta}}
+        self._send("watch jobs", self.job)
+
+    def notices(self) -> str:
+        """What was said beside the lines."""
+        return " ".join(event.text for event in self.events if isinstance(event, Notice))
+
+    def before_decision(self) -> str:
+        """What was written before the cell could end."""
+        texts = []
+        for event in self.events:
+            if isinstance(event, Output):
+                texts.append(event.data.decode().strip())
+            elif isinstance(event, Status) and event.decided:
+                return " ".join(texts)
+        raise AssertionError("no failure was decided before the last status")
+
     def _send(self, kind: str, item: Object) -> None:
         event = json.dumps({"type": "MODIFIED", "object": item}).encode() + b"\n"
         for answer in self._watches[kind]:
@@ -185,9 +212,9 @@ class Server:
             settings: Other than the built-in ones.
         """
         left = list(then)
+        events = self.events = []
 
         async def main() -> list[Event]:
-            events = []
             api = cast(Client, self)
             said = b""
             async with asyncio.timeout(20):
@@ -214,6 +241,8 @@ class Server:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LAST_WORDS", LAST_WORDS)
     monkeypatch.setattr(module, "_TICK", 0.05)
+    monkeypatch.setattr(current_status, "_TOGETHER", 0.05)
+    monkeypatch.setattr(sidecars, "PATIENCE", 0.05)
 
 
 @pytest.fixture
@@ -363,7 +392,7 @@ def test_who_is_not_waited_for_after_a_jobs_end(
 ) -> None:
     late = Straggler(server, "ps" if why == "a PS" else "worker")
     if why == "stays":
-        server.job["spec"] = {"runPolicy": {"cleanPodPolicy": "None"}}
+        server.job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
     when = "2026-01-01T00:00:00Z" if why == "over long ago" else ""
     grace = 0.0 if why == "hangs" else 1000.0
     written, status = server.follow(
@@ -378,7 +407,7 @@ def test_who_is_not_waited_for_after_a_jobs_end(
 
 def test_a_log_that_was_not_read_to_its_end_replaces_none(server: Server, tmp_path: Path) -> None:
     late = Straggler(server, "ps")
-    server.job["spec"] = {"runPolicy": {"cleanPodPolicy": "None"}}
+    server.job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
     server.writes(1, "some")
     whole = tmp_path / "ps-1.log"
     whole.write_text("some\nand much more\n")
@@ -455,3 +484,141 @@ def test_a_server_that_stays_away(server: Server, tmp_path: Path) -> None:
 
     with pytest.raises(ClusterFault, match="has not answered for"):
         server.follow(tmp_path, ("first", end), follow_patience=0.5)
+
+
+def test_a_failure_is_decided_before_the_operator_says_so(server: Server, tmp_path: Path) -> None:
+    """The cell may end with all lines of the replicas that have ended; the rest comes behind."""
+    server.has(1)
+    server.writes(1, "beside")
+    steps: list[str] = []
+
+    def fail() -> None:
+        server.has(0, "ended 3")
+        server.writes(0, "why")
+        server.breaks(LOG)
+        server.tells("p0")
+        asyncio.get_running_loop().create_task(operator())
+
+    async def operator() -> None:
+        """It comes after the decision, and stops the other replica."""
+        while not any(isinstance(one, Status) and one.decided for one in server.events):
+            await asyncio.sleep(0.01)
+        steps.append("decided")
+        server.ends("Failed")
+        server.has(1, "leaving")
+        server.tells("p1")
+        await asyncio.sleep(4 * LAST_WORDS)
+        server.writes(1, "late")
+        server.has(1, "ended")
+        server.breaks(LOG)
+        server.tells("p1")
+
+    written, status = server.follow(tmp_path, ("beside", fail), stop_grace=10.0)
+    assert sorted(written.split()) == ["beside", "first", "late", "why"]
+    assert sorted(server.before_decision().split()) == ["beside", "first", "why"]
+    assert steps == ["decided"]
+    first = next(one for one in server.events if isinstance(one, Status) and one.decided)
+    assert (first.state, first.foreseen, first.settled) == (State.FAILED, True, False)
+    assert first.decided_by == ZERO
+    assert (status.state, status.foreseen) == (State.FAILED, False)
+    assert [one.state for one in status.replicas] == [State.FAILED, State.SUCCEEDED]
+
+
+def test_a_failure_is_not_settled_before_the_operator_says_so(
+    server: Server, tmp_path: Path
+) -> None:
+    """It alone stops the other replicas, however late."""
+
+    def fail() -> None:
+        server.has(0, "ended 3")
+        server.tells("p0")
+        server.breaks(LOG)
+        asyncio.get_running_loop().call_later(8 * LAST_WORDS, lambda: server.ends("Failed"))
+
+    server.follow(tmp_path, ("first", fail), linger=0.0, stop_grace=0.0)
+    foreseen = [one.foreseen for one in server.events if isinstance(one, Status) and one.decided]
+    assert foreseen[0] is True
+    assert foreseen[-1] is False
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always", "ExitCode"])
+def test_a_replica_that_is_started_again_decides_nothing(
+    server: Server, tmp_path: Path, policy: str
+) -> None:
+    server.job["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = policy
+
+    def fail() -> None:
+        server.has(0, "ended 137")
+        server.tells("p0")
+        server.breaks(LOG)
+        asyncio.get_running_loop().call_later(4 * LAST_WORDS, again)
+
+    def again() -> None:
+        server.pods.clear()
+        server.has(0, "ended", uid="again")
+        server.ends("Succeeded")
+
+    _, status = server.follow(tmp_path, ("first", fail))
+    assert status.state is State.SUCCEEDED
+    assert not any(isinstance(one, Status) and one.decided for one in server.events)
+
+
+def test_a_failure_behind_the_deciders_success_is_left_to_the_operator(
+    server: Server, tmp_path: Path
+) -> None:
+    server.has(1)
+
+    def end() -> None:
+        server.has(0, "ended")
+        server.has(1, "ended 3")
+        server.tells("p1")
+        server.tells("p0")
+        server.breaks(LOG)
+        asyncio.get_running_loop().call_later(4 * LAST_WORDS, lambda: server.ends("Succeeded"))
+
+    _, status = server.follow(tmp_path, ("first", end))
+    assert status.state is State.SUCCEEDED
+    states = [one.state for one in server.events if isinstance(one, Status) and one.decided]
+    assert states == []
+
+
+def test_a_deleted_job_that_a_finalizer_keeps_ends_and_says_who_keeps_it(
+    server: Server, tmp_path: Path
+) -> None:
+    """Its pods run on: nobody tells them to end."""
+    deleted = {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["example.com/hold"]}
+    written, status = server.follow(
+        tmp_path, ("first", lambda: server.changes(**deleted)), linger=0.0, stop_grace=0.0
+    )
+    assert (written, status.state, status.message) == ("first", State.STOPPED, "deleted")
+    assert server.notices().count("the finalizer example.com/hold keeps its object") == 1
+    states = [one for event in server.events if isinstance(event, Status) for one in event.replicas]
+    assert State.PENDING not in {one.state for one in states}
+
+
+def test_a_job_that_is_kept_at_the_first_look_waits_for_nothing(tmp_path: Path) -> None:
+    server = Server()
+    server.job["metadata"] |= {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["a/b"]}
+    _, status = server.follow(tmp_path, linger=0.0, stop_grace=0.0)
+    shown = [event for event in server.events if isinstance(event, Status)]
+    assert {event.state for event in shown} == {State.STOPPED}
+    assert {one.state for event in shown for one in event.replicas} == {State.STOPPED}
+    assert status.settled
+
+
+@pytest.mark.parametrize(("code", "end"), [("", State.SUCCEEDED), (" 3", State.FAILED)])
+def test_a_container_that_keeps_the_pod_alive_keeps_no_cell(
+    server: Server, tmp_path: Path, code: str, end: State
+) -> None:
+    def finish() -> None:
+        server.has(0, f"ended{code}")
+        server.writes(0, "last")
+        proxy = {"name": "istio-proxy", "state": {"running": {}}}
+        server.pods["p0"]["status"]["phase"] = "Running"
+        server.pods["p0"]["status"]["containerStatuses"].append(proxy)
+        server.tells("p0")
+        server.breaks(LOG)
+
+    written, status = server.follow(tmp_path, ("first", finish))
+    assert (written, status.state, status.decided_by) == ("first last", end, ZERO)
+    assert server.notices().count("its container istio-proxy does not end") == 1

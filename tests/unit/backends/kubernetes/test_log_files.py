@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 from pathlib import Path
 
 import pytest
 
+from ciao_kernel import private_files
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.model import Replica
 
@@ -69,14 +71,17 @@ def test_of_two_at_a_time_the_first_one_writes(tmp_path: Path) -> None:
     assert files(tmp_path) == {"worker-0.log": b"one\ntwo\nthree\n"}
 
 
-def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_ends_the_keeping_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     kept = LogFiles(tmp_path / "file" / "job", write=True)
     kept.write(ONE, b"one\n")
     assert kept.fault == "Not a directory"
     kept.close([ONE])
     full = LogFiles(tmp_path, write=True)
-    (tmp_path / "worker-0.log").symlink_to("/dev/full")
+    opened = functools.partial(Path("/dev/full").open, "wb")
+    monkeypatch.setattr(private_files, "create", lambda path: opened())
     full.write(ONE, b"one\n")
     assert full.fault == "No space left on device"
     full.write(ONE, b"two\n")

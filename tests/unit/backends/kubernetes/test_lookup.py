@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,14 @@ def test_a_broken_note_is_none(tmp_path: Path, text: str) -> None:
     places.remember(JOB, "")
     (places.folder(JOB) / "place.json").write_text(text)
     assert places.known() == []
+
+
+def test_a_note_of_an_older_version_lacks_the_kind(tmp_path: Path) -> None:
+    places = Submissions(tmp_path)
+    places.remember(replace(JOB, resource="jobs"), "")
+    assert [place.resource for place in places.known()] == ["jobs"]
+    (places.folder(JOB) / "place.json").write_text('{"context": "staging"}')
+    assert [(place.context, place.resource) for place in places.known()] == [("staging", "")]
 
 
 @pytest.mark.parametrize("name", ["*", "../x", "[", "a/b", "m?ist"])

@@ -15,9 +15,10 @@ import pytest
 from ciao_kernel.backends.kubernetes import job_metadata, manifest
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SourceError
+from ciao_kernel.errors import SourceError, SpecError
+from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse
-from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Source, SourceFile
+from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Replica, Source, SourceFile
 from ciao_kernel.plugins import Build, Plan
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -45,8 +46,9 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     artifact = artifact or build(source())
     plan = Plan(spec.name, spec, framework, artifact.source, Path("/"), "header\n", Owner("ada"))
     job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
+    cpu = options.pop("cpu", "")
     settings = Settings(**options)
-    return manifest.objects(plan, job, artifact, settings, "run-1", sleeps=True)
+    return manifest.objects(plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True)
 
 
 def pod(made: manifest.Objects, role: str) -> Manifest:
@@ -68,18 +70,37 @@ def test_a_tfjob_has_the_roles_that_the_cell_has() -> None:
     assert pod(made, "PS")["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
 
 
+def test_without_a_cpu_directive_a_replica_has_a_request_and_no_limit() -> None:
+    text = "%framework=tensorflow\n%chief=1\n%ps=1;%memory=1Gi\n%worker=2;%cpu=2\n"
+    made = objects(text, build(source(**{"a.txt": b"a"})), cpu="100m")
+    asked = {role: pod(made, role)["spec"]["containers"][0]["resources"] for role in ROLES}
+    assert asked == {
+        "Chief": {"requests": {"cpu": "100m"}},
+        "PS": {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "Worker": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}},
+    }
+    for role in ROLES:  # the pod's request is the largest of its containers
+        (first,) = pod(made, role)["spec"]["initContainers"]
+        assert first["resources"] == asked[role]
+    nothing = pod(objects(text), "Chief")["spec"]["containers"][0]["resources"]
+    assert nothing == {}
+
+
+ROLES = ("Chief", "PS", "Worker")
+
+
 def test_a_pytorchjob_runs_torchrun_with_one_process_a_replica() -> None:
     made = objects("%framework=pytorch\n%worker=3\n")
     assert made.job["spec"]["nprocPerNode"] == "1"
     assert set(made.job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
     command = pod(made, "Master")["spec"]["containers"][0]["command"]
-    assert command == ["python3", "-u", "-m", "torch.distributed.run", "/ciao/ciao_cell.py"]
+    assert command == list(torchrun.command("python3", 4, ("/ciao/ciao_cell.py",)))
 
 
 def test_roles_with_other_gpus_tell_torchrun_their_processes() -> None:
     made = objects("%framework=pytorch\n%master=1;%gpu=1\n%worker=2;%gpu=4\n")
     assert made.job["spec"]["nprocPerNode"] == "1"
-    run = ["python3", "-u", "-m", "torch.distributed.run"]
+    *run, _ = torchrun.command("python3", 3, ("/ciao/ciao_cell.py",))
     commands = {
         role: pod(made, role)["spec"]["containers"][0]["command"] for role in ("Master", "Worker")
     }
@@ -114,6 +135,41 @@ def test_nothing_is_taken_for_a_variable_of_kubernetes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "label", "note"),
+    [
+        ("", "false", "false"),
+        ("%labels=sidecar.istio.io/inject=true\n", "true", "true"),
+        ("%annotations=sidecar.istio.io/inject=true\n", "true", "true"),
+        ("%labels=sidecar.istio.io/inject=true\n%annotations=sidecar.istio.io/inject=false\n",
+         "true", "false"),
+    ],
+)  # fmt: skip
+def test_the_user_decides_about_a_sidecar(text: str, label: str, note: str) -> None:
+    found = pod(objects("%framework=tensorflow\n" + text), "Worker")["metadata"]
+    assert found["labels"]["sidecar.istio.io/inject"] == label
+    assert found["annotations"]["sidecar.istio.io/inject"] == note
+    assert found["labels"][job_metadata.MANAGED] == "ciao"
+
+
+@pytest.mark.parametrize(
+    ("made_for", "text", "selected"),
+    [
+        ("", "", None),
+        ("arm64", "", {"kubernetes.io/arch": "arm64"}),
+        ("arm64", "%nodeSelector=disk=ssd\n", {"kubernetes.io/arch": "arm64", "disk": "ssd"}),
+        ("arm64", "%nodeSelector=kubernetes.io/arch=amd64\n", {"kubernetes.io/arch": "amd64"}),
+    ],
+)
+def test_an_image_for_one_architecture_runs_on_its_nodes_only(
+    made_for: str, text: str, selected: dict[str, str] | None
+) -> None:
+    artifact = replace(build(source()), architecture=made_for)
+    made = objects("%framework=tensorflow\n%ps=1\n%worker=1\n" + text, artifact)
+    for role in ("PS", "Worker"):
+        assert pod(made, role)["spec"].get("nodeSelector") == selected
+
+
+@pytest.mark.parametrize(
     ("policy", "operators"), [("running", "Running"), ("all", "Running"), ("none", "None")]
 )
 def test_the_clean_policy_is_spelt_as_the_operator_compares_it(policy: str, operators: str) -> None:
@@ -131,6 +187,19 @@ def test_the_image_is_the_cells_then_the_settings_then_the_frameworks() -> None:
     assert image("%image=mine:2\n", images=named) == "mine:2"
     assert image("", images=named) == "host/tf:1"
     assert image("").startswith("tensorflow/tensorflow:")
+
+
+def test_a_framework_without_a_known_image_asks_for_one() -> None:
+    text = "%framework=xgboost\n"
+    with pytest.raises(SpecError) as caught:
+        objects(text)
+    assert caught.value.directive == "framework"
+    assert "needs an image" in caught.value.message
+    assert "images=xgboost=" in caught.value.hint
+    for given, options in (("%image=i:1\n", {}), ("", {"images": {"xgboost": "i:1"}})):
+        made = pod(objects(text + given, **options), "Master")
+        assert made["spec"]["containers"][0]["image"] == "i:1"
+    objects(text + "%base=i:1\n")  # a builder makes it
 
 
 @pytest.mark.parametrize(
@@ -222,3 +291,23 @@ def test_a_users_python_path_does_not_hide_a_builders_packages() -> None:
     container = pod(objects(header, artifact), "Worker")["spec"]["containers"][0]
     env = {one["name"]: one.get("value") for one in container["env"]}
     assert env["PYTHONPATH"] == "/opt/ciao/site:/data/lib"
+
+
+def test_a_program_in_a_package_keeps_its_place_in_the_pod() -> None:
+    entry = SourceFile("pkg/train.py", b"print()\n", size=8)
+    first = SourceFile("pkg/__init__.py", b"", size=0)
+    artifact = build(Source(entry, (first,), module="pkg.train"))
+    paths = {mount["mountPath"] for mount in artifact.mounts}
+    assert paths == {"/ciao", "/ciao/pkg/train.py", "/ciao/pkg/__init__.py"}
+    made = objects("%framework=tensorflow\n%worker=1\n", artifact)
+    container = pod(made, "Worker")["spec"]["containers"][0]
+    assert container["workingDir"] == "/ciao"
+    assert container["command"][-2:] == ["-m", "pkg.train"]
+    packaged = Job("job", "kubernetes", "tensorflow", (), 1.0, "team", "/ciao/pkg/train.py")
+    packaged = replace(packaged, root="/ciao")
+    item = {"metadata": {"name": "job", "namespace": "team"}}
+    for one, annotated in ((packaged, True), (replace(packaged, root=""), False)):
+        notes = job_metadata.notes(one, "run", Replica("worker", 0), ())
+        assert ("ciao-kernel/workdir" in notes) is annotated
+        item["metadata"]["annotations"] = notes
+        assert job_metadata.job(item, 1.0).workdir == one.workdir

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.apis import operator_v1
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.model import Job, Notice, Replica, State
@@ -30,7 +31,7 @@ class Pods:
 
 
 def pod(uid: str, index: int, phase: str, second: int = 0, **state: Any) -> dict[str, Any]:
-    labels = {job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: str(index)}
+    labels = {operator_v1.ROLE_LABEL: "worker", operator_v1.INDEX_LABEL: str(index)}
     status: dict[str, Any] = {"phase": phase}
     if state:
         status["containerStatuses"] = [{"name": "c", "restartCount": 1, "state": state}]
@@ -76,9 +77,27 @@ def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     assert members.statuses()[ZERO].reason == "deleted"
 
 
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+
+
+def test_a_pod_that_was_evicted_and_whose_end_nobody_saw(tmp_path: Path) -> None:
+    pods = Pods()
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    one = pod("a", 0, "Running", running={})
+    one["status"]["conditions"] = [EVICTED]
+    one["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:40Z"
+    pods.items = {"a": one}
+    members.update(pods.items, "j")
+    pods.items = {}
+    members.update({"a": one}, "j")
+    status = members.statuses()[ZERO]
+    assert (status.state, status.reason) == (State.STOPPED, "evicted, as when its node is drained")
+
+
+@pytest.mark.parametrize("conditions", [[], [EVICTED]])
 @pytest.mark.parametrize("state", [{}, {"terminated": {"exitCode": 137}}])
 def test_the_last_word_of_a_deleted_pod_makes_no_failure_of_it(
-    tmp_path: Path, state: dict[str, Any]
+    tmp_path: Path, state: dict[str, Any], conditions: list[dict[str, str]]
 ) -> None:
     """A look at the list comes before each change, and the pod may be gone from it by then."""
     pods = Pods()
@@ -90,11 +109,13 @@ def test_the_last_word_of_a_deleted_pod_makes_no_failure_of_it(
         (pod("a", 0, "Failed", **state), False),
     ):
         one["metadata"] |= leaving
+        one["status"]["conditions"] = conditions
         pods.items = {"a": one} if listed else {}
         members.renew(pods)  # type: ignore[arg-type]
         members.update({"a": one}, "j")
         status = members.statuses()[ZERO]
-        assert (status.state, status.reason) == (State.STOPPED, "deleted")
+        why = "evicted, as when its node is drained" if conditions else "deleted"
+        assert (status.state, status.reason) == (State.STOPPED, why)
 
 
 def test_a_leaving_pod_does_not_hide_its_successor(tmp_path: Path) -> None:

@@ -35,18 +35,32 @@ class Server:
         return {"items": self.events}
 
 
-def look(*events: Any, waited: float) -> list[str]:
-    """What is said of a pod that was made so many seconds ago, and whose container waits."""
+def look(
+    *events: Any, waited: float, reason: str = "ContainerCreating", beside: Any = (), **more: Any
+) -> list[str]:
+    """What is said of a pod that was made so many seconds ago, and whose container waits.
+
+    Args:
+        events: Of the pod.
+        waited: Seconds.
+        reason: Why its container waits.
+        beside: Other containers.
+        more: Settings.
+    """
     made = {"name": "build", "uid": "1", "creationTimestamp": status.text(time.time() - waited)}
-    waiting = {"name": "build", "state": {"waiting": {"reason": "ContainerCreating"}}}
-    pod = {"metadata": made, "status": {"containerStatuses": [waiting]}}
+    waiting = {"name": "build", "state": {"waiting": {"reason": reason}}}
+    pod = {
+        "metadata": made,
+        "spec": {"containers": [{"name": "build"}]},
+        "status": {"containerStatuses": [*beside, waiting]},
+    }
     said: list[str] = []
 
     def emit(told: Any) -> None:
         assert isinstance(told, Notice)
         said.append(told.text)
 
-    one = SinglePod(Target(Server(*events), "team"), Settings(), pod, emit)  # type: ignore[arg-type]
+    one = SinglePod(Target(Server(*events), "team"), Settings(**more), pod, emit)  # type: ignore[arg-type]
     one._began -= waited
     asyncio.run(one._look(pod))
     return said
@@ -61,3 +75,9 @@ def test_a_volume_that_was_missing_for_a_moment_ends_no_build() -> None:
 def test_a_volume_that_stays_missing_ends_it() -> None:
     with pytest.raises(ClusterFault, match=r"cannot start: FailedMount.*not found"):
         look(mount(11.5, 4), waited=12)
+
+
+def test_a_container_that_was_added_to_the_pod_hides_no_image_that_is_missing() -> None:
+    proxy = {"name": "istio-proxy", "state": {"running": {}}}
+    with pytest.raises(ClusterFault, match="cannot start: ImagePullBackOff"):
+        look(waited=12, reason="ImagePullBackOff", beside=[proxy], hopeless_wait=0.0)

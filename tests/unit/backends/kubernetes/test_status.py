@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import job_metadata, job_status, status
+from ciao_kernel.backends.kubernetes.apis import operator_v1
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.replica_tracker import trimmed
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import DEFAULT_CONTAINER
@@ -116,6 +118,17 @@ def test_restarts_of_containers_add_up_where_none_is_known_as_the_program() -> N
     item["status"]["containerStatuses"] = [{"name": "a", "restartCount": n} for n in counts]
     one = status.of_pod(item, WORKER)
     assert (one.restarts, one.node) == (3, "node-1")
+
+
+@pytest.mark.parametrize(("code", "shown"), [(1, 1), (137, -9), (None, None), ("1", None)])
+def test_a_restarted_program_keeps_the_exit_code_of_the_run_before(code: Any, shown: Any) -> None:
+    item = pod("Running", RUNNING)
+    container = item["status"]["containerStatuses"][0]
+    container |= {"restartCount": 1, "lastState": {"terminated": {"exitCode": code}}}
+    assert (status.of_pod(item, WORKER).restarts, status.of_pod(item, WORKER).last_exit) == (
+        1,
+        shown,
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,6 +256,45 @@ def test_why_a_pod_does_not_run_yet(said: dict[str, Any], word: str, words: str)
     assert status.of_pod(item, WORKER).reason == words
 
 
+PULL = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+CREATING = {"waiting": {"reason": "PodInitializing"}}
+UP = {"running": {}}
+
+
+@pytest.mark.parametrize(
+    ("init", "program", "word", "words"),
+    [
+        # What runs beside the program keeps nobody waiting.
+        ({"mesh": UP}, PULL, "ImagePullBackOff", "ImagePullBackOff: Back-off"),
+        ({"mesh": UP, "logs": PULL}, CREATING, "ImagePullBackOff", "ImagePullBackOff: Back-off"),
+        ({"mesh": PULL}, CREATING, "ImagePullBackOff", "ImagePullBackOff: Back-off"),
+        ({"mesh": ended(1)}, PULL, "ImagePullBackOff", "ImagePullBackOff: Back-off"),
+        ({"mesh": {"waiting": {"reason": "CrashLoopBackOff"}}}, PULL, "ImagePullBackOff",
+         "ImagePullBackOff: Back-off"),
+        ({"mesh": {"waiting": {"reason": "CrashLoopBackOff"}}}, CREATING, "CrashLoopBackOff",
+         "CrashLoopBackOff"),
+        ({"mesh": UP}, CREATING, "", ""),
+        ({"mesh": UP, "fetch": UP}, CREATING, "", "its init container fetch runs"),
+        ({"late": UP}, CREATING, "", "its sidecar late is starting"),
+    ],
+)  # fmt: skip
+def test_a_native_sidecar_hides_no_reason(
+    init: dict[str, Any], program: dict[str, Any], word: str, words: str
+) -> None:
+    item = pod("Pending", program)
+    always = {"restartPolicy": "Always"}
+    item["spec"] = {
+        "containers": [{"name": "c"}],
+        "initContainers": [{"name": name} | (always if name != "fetch" else {}) for name in init],
+    }
+    item["status"]["initContainerStatuses"] = [
+        {"name": name, "state": state, "started": name != "late"} for name, state in init.items()
+    ]
+    assert status.waiting_reason(item) == (word, words)
+    # What follows a job keeps a part of each pod.
+    assert status.waiting_reason(trimmed(item)) == (word, words)
+
+
 @pytest.mark.parametrize(
     ("word", "given_up"),
     [
@@ -264,7 +316,7 @@ def test_a_job_is_given_up_for_what_does_not_come_by_waiting(word: str, given_up
     async def main() -> Status:
         reasons = PendingReasons(cast(Client, Server()), JOB, 0.0, lambda: None)
         item = pod("Pending", {"waiting": {"reason": word}})
-        now = status.of_job(JOB, job("Created"), {WORKER: status.of_pod(item, WORKER)})
+        now = job_status.of_job(JOB, job("Created"), {WORKER: status.of_pod(item, WORKER)})
         found = reasons.explain(now, {WORKER: item, Replica("ps", 0): None}, "j")
         await reasons.close()
         return found
@@ -298,13 +350,39 @@ def job(*conditions: str, **more: Any) -> dict[str, Any]:
 
 def test_a_jobs_condition_decides_whatever_its_pods_do() -> None:
     seen = {WORKER: ReplicaStatus(WORKER, State.RUNNING)}
-    assert status.of_job(JOB, job("Created"), {}).state is State.PENDING
-    assert status.of_job(JOB, job("Created"), seen).state is State.RUNNING
-    done = status.of_job(JOB, job("Created", "Running", "Succeeded"), seen)
+    assert job_status.of_job(JOB, job("Created"), {}).state is State.PENDING
+    assert job_status.of_job(JOB, job("Created"), seen).state is State.RUNNING
+    done = job_status.of_job(JOB, job("Created", "Running", "Succeeded"), seen)
     assert (done.state, done.decided_by) == (State.SUCCEEDED, WORKER)
-    assert status.of_job(JOB, job("Suspended"), seen).reason == "Suspended"
-    both = status.of_job(JOB, job("Succeeded", "Failed", message="why"), seen)
+    assert job_status.of_job(JOB, job("Suspended"), seen).reason == "Suspended"
+    both = job_status.of_job(JOB, job("Succeeded", "Failed", message="why"), seen)
     assert (both.state, both.message) == (State.FAILED, "why")
+
+
+AT = "2026-11-21T10:00:07Z"
+
+
+def test_a_deleted_job_has_ended_though_a_finalizer_keeps_it() -> None:
+    """And nothing of it waits: the operator makes no more pods for it."""
+    item = job("Created", "Running")
+    item["metadata"] |= {"deletionTimestamp": AT, "finalizers": ["example.com/hold"]}
+    seen = {WORKER: ReplicaStatus(WORKER, State.SUCCEEDED, 5.0, 0)}
+    now = job_status.of_job(JOB, item, seen)
+    assert (now.state, now.message, now.since) == (State.STOPPED, status.DELETED, status.stamp(AT))
+    assert [one.state for one in now.replicas] == [State.STOPPED, State.SUCCEEDED]
+    waits = ReplicaStatus(WORKER, State.PENDING, 5.0, None, "unschedulable")
+    (_, one) = job_status.of_job(JOB, item, {WORKER: waits}).replicas
+    assert (one.state, one.reason) == (State.STOPPED, "")
+    item["status"]["conditions"].append({"type": "Succeeded", "status": "True"})
+    assert job_status.of_job(JOB, item, seen).state is State.SUCCEEDED
+
+
+def test_a_job_whose_replicas_have_all_ended_waits_for_nothing() -> None:
+    """Its condition may come late, or never where another container keeps the pods."""
+    ends = [ReplicaStatus(one, State.SUCCEEDED, 5.0, 0) for one in JOB.replicas]
+    seen = {one.replica: one for one in ends}
+    assert job_status.of_job(JOB, job("Created"), seen).state is State.RUNNING
+    assert job_status.of_job(JOB, job("Created"), {WORKER: ends[1]}).state is State.PENDING
 
 
 @pytest.mark.parametrize(
@@ -325,13 +403,13 @@ def test_a_replica_that_ends_with_its_job_has_not_failed(
     since = status.stamp(f"2026-11-21T10:00:{second:02d}Z")
     worker = ReplicaStatus(WORKER, State.FAILED, since, 1, reason)
     first = replace(worker, replica=Replica("ps", 0), since=1.0)
-    found = status.of_job(JOB, over, {WORKER: worker, first.replica: first}).replicas[1]
+    found = job_status.of_job(JOB, over, {WORKER: worker, first.replica: first}).replicas[1]
     assert (found.state, found.exit_code) == (state, 1)
 
 
 def test_a_replica_that_succeeds_after_its_jobs_end_has_succeeded() -> None:
     late = ReplicaStatus(WORKER, State.SUCCEEDED, CREATED + 30, 0)
-    found = status.of_job(JOB, job("Succeeded"), {WORKER: late})
+    found = job_status.of_job(JOB, job("Succeeded"), {WORKER: late})
     assert found.replicas[1] == late
 
 
@@ -339,20 +417,22 @@ def test_who_failed_first_has_failed_whatever_its_nodes_clock_says() -> None:
     late = status.stamp("2026-11-21T10:00:30Z")
     seen = {WORKER: ReplicaStatus(WORKER, State.FAILED, late, 1)}
     said = "its operator's own words"
-    found = status.of_job(JOB, job("Failed", message=said), seen)
+    found = job_status.of_job(JOB, job("Failed", message=said), seen)
     assert (found.replicas[1].state, found.decided_by) == (State.FAILED, WORKER)
     assert found.message == ""
 
 
-@pytest.mark.parametrize("code", [None, 1])
-def test_replicas_that_the_operator_gives_up_are_not_to_blame(code: int | None) -> None:
+@pytest.mark.parametrize(("code", "second"), [(None, 0), (None, 2), (1, 0)])
+def test_replicas_that_the_operator_gives_up_are_not_to_blame(
+    code: int | None, second: int
+) -> None:
     """Asked to end, one is gone with a signal's code, and another makes 1 of it."""
     late = status.stamp("2026-11-21T10:00:11Z")
     one = ReplicaStatus(WORKER, State.FAILED, late, 1)
     if code is None:
-        one = ReplicaStatus(WORKER, State.STOPPED, late, None, status.DELETED)
+        one = ReplicaStatus(WORKER, State.STOPPED, late - second, None, status.DELETED)
     said = "Job job has failed because it has reached the specified backoff limit"
-    found = status.of_job(JOB, job("Failed", message=said), {WORKER: one})
+    found = job_status.of_job(JOB, job("Failed", message=said), {WORKER: one})
     assert (found.replicas[1].state, found.decided_by) == (State.STOPPED, None)
     assert found.message == said
 
@@ -360,8 +440,52 @@ def test_replicas_that_the_operator_gives_up_are_not_to_blame(code: int | None) 
 def test_a_pod_that_somebody_deleted_is_named() -> None:
     at = status.stamp("2026-11-21T10:00:09Z")
     one = ReplicaStatus(WORKER, State.STOPPED, at, None, status.DELETED)
-    found = status.of_job(JOB, job("Failed"), {WORKER: one})
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: one})
     assert found.message == "somebody deleted the pod of worker-0."
+
+
+def test_two_pods_that_were_deleted_in_the_second_of_the_jobs_end_are_both_named() -> None:
+    """The operator deletes the others when one is gone, and times have whole seconds."""
+    at = status.stamp("2026-11-21T10:00:09Z")
+    seen = {
+        one: ReplicaStatus(one, State.STOPPED, at, None, status.DELETED) for one in JOB.replicas
+    }
+    seen[WORKER] = replace(seen[WORKER], since=at + 0.7)  # its end was not seen
+    found = job_status.of_job(JOB, job("Failed"), seen)
+    assert found.message == "somebody deleted the pod of ps-0 or worker-0."
+
+
+def disrupted(reason: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]}
+
+
+@pytest.mark.parametrize(("code", "state"), [(143, State.STOPPED), (1, State.FAILED)])
+def test_an_evicted_pod_is_named_however_it_ended_and_whenever(code: int, state: State) -> None:
+    """The operator judges a pod that is told to end; its container ends seconds later."""
+    item = leaving(pod("Failed", ended(code), **disrupted("EvictionByEvictionAPI")), 4, None)
+    one = replace(status.of_pod(item, WORKER), since=status.stamp("2026-11-21T10:09:00Z"))
+    ps = ReplicaStatus(Replica("ps", 0), State.FAILED, one.since, 1)
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: one, ps.replica: ps})
+    assert one.state is state
+    assert found.message == "the pod of worker-0 was evicted, as when its node is drained."
+
+
+def test_an_eviction_after_the_programs_end_is_not_its_reason() -> None:
+    """As of a pod that a sidecar keeps until its node is drained."""
+    item = pod("Failed", ended(1), **disrupted("EvictionByEvictionAPI"))
+    at = status.get(status.program(item)[0], "state", "terminated", "finishedAt")
+    assert status.of_pod(item, WORKER).reason != ""
+    item["status"]["conditions"][0]["lastTransitionTime"] = "2036-01-01T00:00:00Z"
+    assert at < "2036"
+    assert status.of_pod(item, WORKER).reason == ""
+
+
+@pytest.mark.parametrize("reason", ["TerminationByKubelet", "New", ""])
+def test_a_disruption_of_which_the_pod_itself_says_more(reason: str) -> None:
+    words = {**disrupted(reason), "reason": "Evicted", "message": "low on memory"}
+    one = status.of_pod(pod("Failed", ended(137), **words), WORKER)
+    assert one.reason == "Evicted: low on memory"
+    assert status.disruption(pod("Failed", **words)) == ""
 
 
 def test_an_end_without_a_time_tells_nothing_of_who_was_stopped() -> None:
@@ -369,14 +493,14 @@ def test_an_end_without_a_time_tells_nothing_of_who_was_stopped() -> None:
     for one in over["status"]["conditions"]:
         del one["lastTransitionTime"]
     failed = [ReplicaStatus(one, State.FAILED, 5.0 + one.index, 1) for one in JOB.replicas]
-    found = status.of_job(JOB, over, {one.replica: one for one in failed})
+    found = job_status.of_job(JOB, over, {one.replica: one for one in failed})
     assert [one.state for one in found.replicas] == [State.FAILED] * 2
 
 
 def test_the_replica_that_failed_first_is_to_blame() -> None:
     first = ReplicaStatus(WORKER, State.FAILED, 5.0, 1)
     later = ReplicaStatus(Replica("ps", 0), State.FAILED, 6.0, 1)
-    found = status.of_job(JOB, job("Failed"), {WORKER: first, later.replica: later})
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: first, later.replica: later})
     assert found.decided_by == WORKER
 
 
@@ -384,21 +508,21 @@ def test_a_condition_that_holds_no_more_decides_nothing() -> None:
     item = job("Suspended", "Failed", "Succeeded")
     for one in item["status"]["conditions"]:
         one["status"] = "False"
-    assert status.of_job(JOB, item, {}).state is State.PENDING
+    assert job_status.of_job(JOB, item, {}).state is State.PENDING
 
 
 def test_the_end_of_a_job_is_told_with_its_time_and_the_operators_reason() -> None:
-    failed = status.of_job(JOB, job("Failed", reason="PodFailed"), {})
+    failed = job_status.of_job(JOB, job("Failed", reason="PodFailed"), {})
     assert (failed.since, failed.reason) == (CREATED + 9, "PodFailed")
-    unsaid = status.of_job(JOB, job("Failed"), {})
+    unsaid = job_status.of_job(JOB, job("Failed"), {})
     assert (unsaid.reason, unsaid.message) == ("", "")
-    assert status.of_job(JOB, job("Succeeded"), {}).since == CREATED + 9
+    assert job_status.of_job(JOB, job("Succeeded"), {}).since == CREATED + 9
 
 
 def test_a_suspended_job_says_who_suspended_it_if_anybody_said() -> None:
-    said = status.of_job(JOB, job("Suspended", message="the queue is full"), {})
+    said = job_status.of_job(JOB, job("Suspended", message="the queue is full"), {})
     assert (said.state, said.message) == (State.PENDING, "the queue is full")
-    assert status.of_job(JOB, job("Suspended"), {}).message == "someone suspended it"
+    assert job_status.of_job(JOB, job("Suspended"), {}).message == "someone suspended it"
 
 
 def test_a_job_is_as_old_as_the_oldest_of_its_replicas() -> None:
@@ -406,23 +530,23 @@ def test_a_job_is_as_old_as_the_oldest_of_its_replicas() -> None:
         WORKER: ReplicaStatus(WORKER, State.RUNNING, 7.0),
         Replica("ps", 0): ReplicaStatus(Replica("ps", 0), State.PENDING, 6.0),
     }
-    assert status.of_job(JOB, job("Running"), seen).since == 6.0
+    assert job_status.of_job(JOB, job("Running"), seen).since == 6.0
     seen[WORKER] = ReplicaStatus(WORKER)  # nothing is known of it
-    assert status.of_job(JOB, job("Created"), seen).since == 6.0
-    assert status.of_job(JOB, job("Created"), {}).since == 0.0
+    assert job_status.of_job(JOB, job("Created"), seen).since == 6.0
+    assert job_status.of_job(JOB, job("Created"), {}).since == 0.0
 
 
 def test_replicas_that_somebody_added_come_behind_the_jobs_own() -> None:
     added = [Replica("worker", index) for index in range(6, 0, -1)]
     seen = {one: ReplicaStatus(one, State.RUNNING) for one in added}
-    found = status.of_job(JOB, job("Running"), seen)
+    found = job_status.of_job(JOB, job("Running"), seen)
     assert [one.replica for one in found.replicas] == [*JOB.replicas, *reversed(added)]
 
 
 def test_what_still_runs_when_a_job_is_over_is_being_stopped() -> None:
     states = (State.RUNNING, State.FAILED)
     replicas = tuple(map(ReplicaStatus, JOB.replicas, states))
-    last = status.settled(Status(State.FAILED, replicas))
+    last = job_status.settled(Status(State.FAILED, replicas))
     assert last.settled
     assert [one.state for one in last.replicas] == [State.STOPPED, State.FAILED]
 
@@ -434,36 +558,39 @@ def test_pods_that_go_after_the_jobs_end_were_deleted_by_the_operator(
     second: int, told: str
 ) -> None:
     one = ReplicaStatus(WORKER, State.STOPPED, CREATED + second, None, status.DELETED)
-    found = status.of_job(JOB, job("Failed", message="the operator's"), {WORKER: one})
+    found = job_status.of_job(JOB, job("Failed", message="the operator's"), {WORKER: one})
     assert found.message == told
 
 
 def test_replicas_that_a_deadline_ends_are_not_to_blame() -> None:
     one = ReplicaStatus(WORKER, State.FAILED, CREATED + 10, 1)
     said = "Job job has failed because it was active longer than specified deadline"
-    found = status.of_job(JOB, job("Failed", message=said), {WORKER: one})
+    found = job_status.of_job(JOB, job("Failed", message=said), {WORKER: one})
     assert (found.replicas[1].state, found.decided_by) == (State.STOPPED, None)
 
 
 def test_a_deadline_is_named() -> None:
     failed = ReplicaStatus(WORKER, State.FAILED, 5.0, None, "DeadlineExceeded: too long")
-    found = status.of_job(JOB, job("Failed"), {WORKER: failed})
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: failed})
     assert found.message == "the job ran longer than its %deadline."
     said = "Job job has failed because it was active longer than specified deadline"
-    assert status.of_job(JOB, job("Failed", message=said), {}).message == found.message
-    assert status.of_job(JOB, job("Failed", reason="DeadlineExceeded"), {}).message == found.message
+    assert job_status.of_job(JOB, job("Failed", message=said), {}).message == found.message
+    assert (
+        job_status.of_job(JOB, job("Failed", reason="DeadlineExceeded"), {}).message
+        == found.message
+    )
 
 
 @pytest.mark.parametrize(
     ("labels", "found"),
     [
         (
-            {job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: "3"},
+            {operator_v1.ROLE_LABEL: "worker", operator_v1.INDEX_LABEL: "3"},
             Replica("worker", 3),
         ),
-        ({job_metadata.OPERATOR_ROLE: "launcher"}, Replica("launcher", 0)),
-        ({job_metadata.OPERATOR_ROLE: "worker"}, None),
-        ({job_metadata.OPERATOR_ROLE: "worker", job_metadata.OPERATOR_INDEX: "x"}, None),
+        ({operator_v1.ROLE_LABEL: "launcher"}, Replica("launcher", 0)),
+        ({operator_v1.ROLE_LABEL: "worker"}, None),
+        ({operator_v1.ROLE_LABEL: "worker", operator_v1.INDEX_LABEL: "x"}, None),
         ({}, None),
     ],
 )
@@ -492,4 +619,4 @@ def test_no_form_of_an_object_breaks_it() -> None:
         one = status.of_pod({**item, "status": broken}, WORKER)
         assert isinstance(one.state, State)
         whole = {**job("Failed"), "status": _broken(job("Created", "Failed")["status"], chance)}
-        assert isinstance(status.of_job(JOB, whole, {WORKER: one}).state, State)
+        assert isinstance(job_status.of_job(JOB, whole, {WORKER: one}).state, State)

@@ -1,0 +1,73 @@
+"""What ciao has to know of one kind of object that runs jobs on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ciao_kernel.backends.kubernetes.rights import Right
+from ciao_kernel.model import Manifest, Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API that runs jobs: how its objects are found, read and understood.
+
+    All functions are pure. Objects may come from anybody and from any version of the server, so a
+    field that is missing or has another type counts as unset.
+    """
+
+    name: str
+    """The value of ``%api``."""
+    group: str
+    version: str
+    plurals: tuple[str, ...]
+    """The kinds that the built-in frameworks use, as written in paths: ``tfjobs``."""
+    controller: str
+    """Who creates the pods of a job, as part of a sentence."""
+    for_each_replica: tuple[str, ...]
+    """Kinds of objects that the controller creates for each replica, for quotas."""
+    job_label: str
+    """Label of each pod with the name of its job."""
+    failed: tuple[str, ...]
+    """Conditions that tell that a job has failed, the earliest first."""
+    succeeded: tuple[str, ...]
+    """Conditions that tell that a job has succeeded, the earliest first."""
+    given_up: tuple[str, ...]
+    """Parts of messages about jobs that failed without a failed replica."""
+    rights: tuple[Right, ...]
+    """Rights that a job needs besides those of every job (:func:`.rights.needed`)."""
+    missing: str
+    """Reason for which the API may be missing on a cluster, as part of a sentence."""
+    install: str
+    """Remedy for that."""
+    labels: Callable[[str, Replica], Mapping[str, str]]
+    """Returns the labels of a replica's pods; takes the job's name and the replica."""
+    replica: Callable[[Manifest], Replica | None]
+    """Returns the replica of a pod; None if the pod does not name it."""
+    roles: Callable[[Manifest], Mapping[str, Manifest]]
+    """Returns ``replicas``, ``restartPolicy`` and ``template`` of each role of a job, with the role
+    as the kind spells it."""
+    templates: Callable[[Manifest], Mapping[str, Manifest]]
+    """Returns the pod templates of a job as parts of its object, each once."""
+    policy: Callable[[Manifest], Manifest]
+    """Returns the object with ``activeDeadlineSeconds``, ``backoffLimit``, ``suspend`` …"""
+    restart_policy: Callable[[Manifest, str], str]
+    """Returns the restart policy that alone decides what happens after a failure in a role of a
+    job; "" if more than that decides. ``Never`` means: the failure fails the job."""
+    needs_all_workers: Callable[[Manifest], bool]
+    """Returns whether a job succeeds only with all its replicas that end by themselves."""
+
+    @property
+    def path(self) -> str:
+        """The path of the API: ``/apis/GROUP/VERSION``."""
+        return f"/apis/{self.group}/{self.version}"
+
+    def condition(self, holds: Mapping[str, Manifest], names: tuple[str, ...]) -> Manifest | None:
+        """Return the first of some conditions that holds.
+
+        Args:
+            holds: The conditions of a job that are true, by type.
+            names: :attr:`failed` or :attr:`succeeded`.
+        """
+        return next((holds[name] for name in names if name in holds), None)

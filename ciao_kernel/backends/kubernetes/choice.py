@@ -1,0 +1,99 @@
+"""Chooses the API that runs a job: the training operator's if possible, else Indexed Jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ciao_kernel.backends.kubernetes import indexed_manifest, manifest
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.model import ApiName, Manifest
+from ciao_kernel.plugins import OperatorKind, Plan
+
+_OLDEST = (1, 31)
+"""The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The API of a job."""
+
+    api: Api
+    why: str = ""
+    """Why it is not the operator's, as part of a sentence; "" if it is."""
+
+    @property
+    def notice(self) -> str:
+        """Return the sentence that a cell shows; "" if there is nothing to tell."""
+        return self.why and f"the job runs as an Indexed Job of Kubernetes: {self.why}."
+
+
+async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
+    """Return the API for a cell: its own, else the setting's; "auto" asks the cluster.
+
+    Args:
+        plan: The program to run, with its options.
+        target: Cluster and namespace.
+        settings: Used if the cell names no API.
+
+    Raises:
+        SpecError: A directive does not fit to the only possible API.
+        ClusterFault: The cluster is too old for Indexed Jobs.
+        Refused: From the client.
+    """
+    asked = plan.spec.cluster.api or settings.api
+    choice = await _choice(asked, plan, target, named=plan.spec.cluster.api is not None)
+    if choice.api is JOB:
+        version = await server_version(target)
+        if version and not at_least(version, *_OLDEST):
+            with_operator = isinstance(plan.framework, OperatorKind)
+            if asked is ApiName.AUTO and with_operator:
+                return Choice(OPERATOR_V1)  # which an administrator can install
+            raise ClusterFault(
+                f"Indexed Jobs need Kubernetes 1.31 or newer, and {target.client.access.source} "
+                f"has {version.get('major')}.{version.get('minor')}.",
+                "Write %api=v1: the training operator runs the job where it is installed."
+                if with_operator
+                else "Name another cluster with %context=…, or run the cell on this machine with "
+                "%backend=local: the training operator cannot run it.",
+            )
+        indexed_manifest.check(plan, settings)
+    return choice
+
+
+async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
+    framework = plan.framework
+    if asked is ApiName.JOB:
+        return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
+    if not isinstance(framework, OperatorKind):
+        if asked is ApiName.V1 and named:
+            raise SpecError(
+                f"the training operator has no kind for {framework.name} jobs.",
+                "Leave out %api.",
+                directive="api",
+            )
+        return Choice(JOB, f"the training operator has no kind for {framework.name} jobs")
+    if asked is ApiName.V1:
+        return Choice(OPERATOR_V1)
+    kind = manifest.kind_of(plan)
+    if kind.plural in await target.kinds(f"/apis/{kind.api_version}"):
+        return Choice(OPERATOR_V1)
+    return Choice(JOB, f"{target.client.access.source} does not support {kind.kind}")
+
+
+async def server_version(target: Target) -> Manifest:
+    """Return the server's version; {} if it is refused, which only disables new features."""
+    try:
+        return await target.client.known("/version")
+    except Refused:
+        return {}
+
+
+def at_least(version: Manifest, major: int, minor: int) -> bool:
+    """Compare a server's version, such as ``1.30+``, with a minimum version."""
+    digits = [
+        "".join(c for c in str(version.get(key, "")) if c.isdigit()) for key in ("major", "minor")
+    ]
+    return all(digits) and (int(digits[0]), int(digits[1])) >= (major, minor)

@@ -1,0 +1,289 @@
+"""A cell as an Indexed Job with its headless Service: pure functions that return dicts.
+
+One Job has all replicas of all roles, so that its controller alone stops everything after the first
+failure or after the success of the deciding replica, even if nobody follows the job. Its pods have
+one template, so a pod learns its role from its index: a ConfigMap has the variables of all
+replicas, and a short program in front of the framework's command takes those of its index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+from ciao_kernel.backends.kubernetes import replica_list, shell_start
+from ciao_kernel.backends.kubernetes.apis import JOB
+from ciao_kernel.backends.kubernetes.pod_template import literal
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import (
+    Address,
+    CleanPolicy,
+    Job,
+    Manifest,
+    Replica,
+    RestartPolicy,
+    SuccessPolicy,
+)
+from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, JobManifest, Plan
+
+KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
+"""The kind of every Indexed Job; its spec is made by :func:`spec`."""
+
+_PORT = 23456
+"""Port of every replica: each pod has an address of its own, so no other job uses the port."""
+_FOLDER, _FILE = "/ciao-replicas", "replicas.json"
+_LONGEST_LABEL = 63
+"""Characters of a label of a host name (RFC 1123)."""
+_MOST_BYTES = 1_000_000
+"""Size of the variables; a ConfigMap holds 1 MiB."""
+_UNLIMITED = 2**31 - 1
+_PATIENCE = 600
+"""Seconds that a replica waits for the name of the deciding replica, at most."""
+_SHORT_PATIENCE = 60
+"""The same in a job that may outlive its first replica: the name ends with that replica's pod, so a
+replica that starts or restarts after it would wait in vain."""
+START = f"""\
+import json, os, socket, sys, time
+index = int(os.environ["JOB_COMPLETION_INDEX"])
+with open("{_FOLDER}/{_FILE}") as file:
+    told = json.load(file)
+os.environ.update(told["replicas"][index])
+until = time.monotonic() + told["patience"]
+while told["first"] and time.monotonic() < until:
+    try:
+        socket.getaddrinfo(told["first"], None)
+        break
+    except OSError:
+        time.sleep(0.2)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs in the replica before the framework's command. The Job controller sets the index.
+
+The name of the first replica exists as soon as its pod has an address. Programs that connect to it
+at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
+
+
+def check(plan: Plan, settings: Settings) -> None:
+    """Check that an Indexed Job can run a cell.
+
+    Raises:
+        SpecError: A directive needs the training operator.
+    """
+    spec, cluster = plan.spec, plan.spec.cluster
+    groups = [group for group in spec.groups if group.count]
+    for name in ("cpu", "memory", "gpu"):
+        asked = {group.role: getattr(spec.asks(group.role), name) for group in groups}
+        if len(set(asked.values())) > 1:
+            raise SpecError(
+                f"%{name} differs between {' and '.join(asked)}, but the replicas of an Indexed "
+                "Job all have the same resources.",
+                f"Write %{name} on a line of its own, for all roles; or use a cluster with the "
+                "training operator.",
+                directive=name,
+            )
+    if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
+        raise SpecError(
+            f"an Indexed Job has no restart policy {cluster.restart_policy}.",
+            "Write %restartPolicy=OnFailure or Never; or use a cluster with the training operator.",
+            directive="restartPolicy",
+        )
+    if (spec.clean_policy or settings.clean_policy) is CleanPolicy.NONE:
+        raise SpecError(
+            "Kubernetes stops all replicas when an Indexed Job ends, so %cleanPolicy=none is not "
+            "possible.",
+            "Write %cleanPolicy=running; or use a cluster with the training operator.",
+            directive="cleanPolicy",
+        )
+    longest = f"{plan.name or plan.framework.name + '-xxxxx'}-999-{len(spec.replicas()) - 1}"
+    if len(longest) > _LONGEST_LABEL:
+        raise SpecError(
+            f"the host names of the replicas, such as {longest}, would have more than "
+            f"{_LONGEST_LABEL} characters.",
+            "Choose a shorter %name.",
+            directive="name",
+        )
+    # All replicas have about the same variables; :func:`config_map` counts them exactly.
+    last = spec.replicas()[-1]
+    known = addresses(longest.rpartition("-")[0], spec.replicas())
+    _check_size(len(json.dumps(_own(plan, last, known))) * len(known))
+
+
+def spec(
+    plan: Plan,
+    job: Job,
+    pod: Manifest,
+    settings: Settings,
+    variables: Manifest,
+    python: str,
+) -> Manifest:
+    """Return the spec of the Job.
+
+    Args:
+        plan: The program to run, with its options.
+        job: Name and place of the job.
+        pod: Its pod, as :func:`~.pod_template.pod_template` returns it.
+        settings: Time to live.
+        variables: The result of :func:`config_map`.
+        python: The interpreter in the image; "" if the framework needs none.
+    """
+    cluster, count = plan.spec.cluster, len(job.replicas)
+    never = (cluster.restart_policy or RestartPolicy.NEVER) is RestartPolicy.NEVER
+    limit = _UNLIMITED if cluster.backoff_limit is None else cluster.backoff_limit
+    start: tuple[str, ...] = (python, "-I", "-S", "-c", START)
+    if isinstance(plan.framework, AnyLanguage):
+        start = shell_start.command(_FOLDER)
+    found: Manifest = {
+        "completions": count,
+        "parallelism": count,
+        "completionMode": "Indexed",
+        # With Never any failure is for good, as with the operator.
+        "backoffLimit": 0 if never else limit,
+        # Two pods of one index at a time would have the same host name.
+        "podReplacementPolicy": "Failed",
+        "successPolicy": {"rules": [{"succeededIndexes": _deciding(plan, job.replicas)}]},
+        "ttlSecondsAfterFinished": (cluster.ttl if cluster.ttl is not None else int(settings.ttl)),
+        "template": _template(job, pod, variables, start, never=never),
+    }
+    if plan.spec.deadline is not None:
+        found["activeDeadlineSeconds"] = plan.spec.deadline
+    return found
+
+
+def config_map(plan: Plan, job: str) -> Manifest:
+    """Return the ConfigMap with the variables of all replicas; metadata has only its name.
+
+    Raises:
+        SpecError: They are too large.
+    """
+    data = _data(plan, job)
+    text = "".join(data.values())
+    _check_size(len(text.encode()))
+    # For a ConfigMap that is created again under an old name, a kubelet may still serve the old
+    # content from its cache, so the name depends on the content.
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{job}-replicas-{digest}"},
+        "immutable": True,
+        "data": data,
+    }
+
+
+def services(job: Job) -> tuple[Manifest, ...]:
+    """Return the headless Service that gives each replica a host name: ``JOB-0.JOB``.
+
+    A single replica needs none.
+    """
+    if len(job.replicas) == 1:
+        return ()
+    made: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": job.name},
+        "spec": {
+            "clusterIP": "None",
+            # A replica connects to others before they are ready.
+            "publishNotReadyAddresses": True,
+            "selector": {JOB.job_label: job.name},
+        },
+    }
+    return (made,)
+
+
+def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
+    """Return the address of each replica; a single one needs no name."""
+    found = tuple(replicas)
+    if len(found) == 1:
+        return {found[0]: Address("127.0.0.1", _PORT)}
+    return {one: Address(f"{job}-{index}.{job}", _PORT) for index, one in enumerate(found)}
+
+
+def _data(plan: Plan, job: str) -> dict[str, str]:
+    """Return the variables as files: for a shell if the image need not have Python."""
+    replicas = plan.spec.replicas()
+    known = addresses(job, replicas)
+    if isinstance(plan.framework, AnyLanguage):
+        return shell_start.files(_own(plan, one, known) for one in replicas)
+    decider = plan.framework.decider(plan.spec)
+    outlives = decider is None or _needs_all_workers(plan)
+    told = {
+        "first": known[decider or replicas[0]].host if len(replicas) > 1 else "",
+        "patience": _SHORT_PATIENCE if outlives else _PATIENCE,
+        "replicas": [_own(plan, one, known) for one in replicas],
+    }
+    return {_FILE: json.dumps(told)}
+
+
+def _own(plan: Plan, replica: Replica, known: Mapping[Replica, Address]) -> dict[str, str]:
+    """Return the variables of a replica; those of the user win, as on this machine."""
+    made, users = plan.framework.environment(plan.spec, replica, known), dict(plan.spec.env)
+    return {
+        **{name: value for name, value in made.items() if name not in users},
+        "CIAO_ROLE": replica.role,
+        "CIAO_INDEX": str(replica.index),
+        "CIAO_REPLICA": str(replica),
+    }
+
+
+def _check_size(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise SpecError(
+            f"the variables of all replicas have {size / 2**20:,.1f} MiB, and an "
+            "Indexed Job takes them from a ConfigMap, which holds 1 MiB.",
+            "Ask for fewer replicas; or use a cluster with the training operator.",
+            directive="worker",
+        )
+
+
+def _deciding(plan: Plan, replicas: tuple[Replica, ...]) -> str:
+    """Return the indexes whose success is the success of the job: ``1`` or ``1-3``."""
+    decider = plan.framework.decider(plan.spec)
+    if decider is None:
+        ends = [replica.role not in plan.framework.endless for replica in replicas]
+        return ",".join(str(index) for index, one in enumerate(ends) if one)
+    first = last = replicas.index(decider)
+    if _needs_all_workers(plan) and decider.role == "worker":
+        last += plan.spec.count("worker") - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _needs_all_workers(plan: Plan) -> bool:
+    return plan.spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS
+
+
+def _template(
+    job: Job, pod: Manifest, variables: Manifest, start: tuple[str, ...], *, never: bool
+) -> Manifest:
+    container, *others = pod["spec"]["containers"]
+    program = {
+        "name": KIND.container,
+        **container,
+        # Neither the packages nor the variables of the program can affect these few lines.
+        "command": [*map(literal, start), *container["command"]],
+        "volumeMounts": [
+            *container["volumeMounts"],
+            {"name": "replicas", "mountPath": _FOLDER, "readOnly": True},
+        ],
+    }
+    source = {"name": "replicas", "configMap": {"name": variables["metadata"]["name"]}}
+    return {
+        "metadata": {
+            **pod["metadata"],
+            "annotations": {
+                **pod["metadata"]["annotations"],
+                # By it and its index anybody can tell which replica a pod is.
+                replica_list.ANNOTATION: replica_list.render(job.replicas),
+                DEFAULT_CONTAINER: KIND.container,
+            },
+        },
+        "spec": {
+            **pod["spec"],
+            "containers": [program, *others],
+            "volumes": [*pod["spec"]["volumes"], source],
+            "restartPolicy": "Never" if never else "OnFailure",
+            "subdomain": job.name,
+        },
+    }

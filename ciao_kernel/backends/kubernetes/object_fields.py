@@ -1,0 +1,26 @@
+"""Access to the fields of Kubernetes objects: pure functions.
+
+The server may be older or newer than this code: a field that is missing or has another type counts
+as unset, never as an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ciao_kernel.model import Manifest
+
+
+def get(item: Any, *path: str) -> Any:
+    """Return the value at a path of keys, or None."""
+    for key in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(key)
+    return item
+
+
+def many(item: Any, *path: str) -> list[Manifest]:
+    """Return the objects of a list at a path; an empty list if there is none."""
+    found = get(item, *path)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

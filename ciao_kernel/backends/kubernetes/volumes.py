@@ -1,0 +1,75 @@
+"""Volumes of the cell in the pods of a job: pure functions that return manifests."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Manifest
+from ciao_kernel.model.volume import Volume, VolumeKind
+from ciao_kernel.plugins import Plan
+
+FS_GROUP = 1000
+"""Group of the files on claims in namespaces that restrict pods.
+
+Such a pod does not run as root, so without a group it could not write to a new disk. Kubernetes
+applies it to volumes of CSI drivers that support it; NFS and hostPath keep their owners
+(Kubernetes, "Configure a Security Context for a Pod")."""
+
+
+def check(plan: Plan) -> None:
+    """Raise SpecError if a volume would hide files of the program."""
+    paths = [file.path for file in plan.source.all()]
+    for one in plan.spec.volumes:
+        if hidden := one.hides(paths):
+            raise SpecError(
+                f"the volume {one} and the program's file {hidden} are at the same place.",
+                "Name another folder in %volume.",
+                directive="volume",
+            )
+
+
+def sources(volumes: Sequence[Volume]) -> list[Manifest]:
+    """Return the entries of a pod's ``volumes``."""
+    return [{"name": _name(number), **_source(one)} for number, one in enumerate(volumes)]
+
+
+def mounts(volumes: Sequence[Volume], workdir: str) -> list[Manifest]:
+    """Return the entries of a container's ``volumeMounts``.
+
+    Args:
+        volumes: The volumes, in the order of :func:`sources`.
+        workdir: The program's folder, to which paths are relative.
+    """
+    return [_mount(_name(number), one, workdir) for number, one in enumerate(volumes)]
+
+
+def group(pod: Manifest) -> Manifest:
+    """Return what the security context of a restricted pod needs to write to its claims."""
+    if not any("persistentVolumeClaim" in one for one in pod.get("volumes", ())):
+        return {}
+    # OnRootMismatch: otherwise the kubelet visits each file of a large disk at each start.
+    return {"fsGroup": FS_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+
+
+def _name(number: int) -> str:
+    return f"volume-{number}"
+
+
+def _source(one: Volume) -> Manifest:
+    # readOnly here too: the mount's alone would still attach the disk for writing.
+    closed = {"readOnly": True} if one.read_only else {}
+    if one.kind is VolumeKind.CLAIM:
+        return {"persistentVolumeClaim": {"claimName": one.source, **closed}}
+    if one.kind is VolumeKind.NFS:
+        return {"nfs": {"server": one.source, "path": one.path, **closed}}
+    medium = {"medium": "Memory"} if one.kind is VolumeKind.MEMORY else {}
+    return {"emptyDir": {**medium, **({"sizeLimit": one.size} if one.size else {})}}
+
+
+def _mount(name: str, one: Volume, workdir: str) -> Manifest:
+    found: Manifest = {"name": name, "mountPath": posixpath.join(workdir, one.where)}
+    if one.kind is VolumeKind.CLAIM and one.path:
+        found["subPath"] = one.path
+    return found | ({"readOnly": True} if one.read_only else {})

@@ -1,0 +1,103 @@
+"""Which API runs a cell."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import choice
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1
+from ciao_kernel.backends.kubernetes.choice import Choice
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.model import ApiName
+from ciao_kernel.plugins import Plan
+from tests.unit.backends.kubernetes.test_indexed_manifest import TF, plan_of
+
+
+class Client:
+    """A server that serves some kinds of the operator."""
+
+    class access:
+        source = "context c"
+
+    def __init__(self, *kinds: str, minor: str = "34") -> None:
+        self.kinds, self.minor = kinds, minor
+
+    async def known(self, path: str) -> Any:
+        if path == "/version":
+            return {"major": "1", "minor": self.minor}
+        if not self.kinds:
+            raise Refused("not found", code=404)
+        return {"resources": [{"name": kind} for kind in self.kinds]}
+
+
+class WithoutOperator:
+    """A framework that has no kind of the operator."""
+
+    def __init__(self, like: Any) -> None:
+        self.name, self.decider, self.environment = "plain", like.decider, like.environment
+
+
+def choose(text: str, client: Client, *, plain: bool = False, **settings: Any) -> Choice:
+    plan: Plan = plan_of(text)
+    if plain:
+        plan = replace(plan, framework=cast("Any", WithoutOperator(plan.framework)))
+    target = Target(cast("Any", client), "team")
+    return asyncio.run(choice.choose(plan, target, Settings(**settings)))
+
+
+def test_the_operators_kind_is_taken_where_it_is_served() -> None:
+    assert choose(TF, Client("tfjobs")) == Choice(OPERATOR_V1)
+    assert choose(TF, Client("tfjobs"), api=ApiName.V1).notice == ""
+
+
+@pytest.mark.parametrize("kinds", [(), ("pytorchjobs",)])
+def test_an_indexed_job_takes_the_place_of_a_missing_kind(kinds: tuple[str, ...]) -> None:
+    made = choose(TF, Client(*kinds))
+    assert made.api is JOB
+    assert made.notice == (
+        "the job runs as an Indexed Job of Kubernetes: context c does not support TFJob."
+    )
+
+
+def test_a_cell_wins_over_the_settings_and_both_over_the_cluster() -> None:
+    served = Client("tfjobs")
+    assert choose(TF + "%api=job\n", served).notice.endswith(": %api=job asks for it.")
+    assert choose(TF, served, api=ApiName.JOB).notice.endswith(": the setting api is job.")
+    assert choose(TF + "%api=v1\n", Client(), api=ApiName.JOB) == Choice(OPERATOR_V1)
+    assert choose(TF + "%api=auto\n", served, api=ApiName.JOB) == Choice(OPERATOR_V1)
+
+
+def test_a_framework_without_a_kind_of_the_operator_runs_as_an_indexed_job() -> None:
+    served = Client("tfjobs")
+    why = "the training operator has no kind for plain jobs"
+    assert choose(TF, served, plain=True) == Choice(JOB, why)
+    assert choose(TF, served, plain=True, api=ApiName.V1) == Choice(JOB, why)
+    with pytest.raises(SpecError, match=f"{why}.") as caught:
+        choose(TF + "%api=v1\n", served, plain=True)
+    assert caught.value.directive == "api"
+
+
+def test_an_old_cluster_needs_the_operator() -> None:
+    old = Client(minor="30")
+    assert choose(TF, old) == Choice(OPERATOR_V1)  # whose absence the check reports
+    with pytest.raises(
+        ClusterFault, match=r"need Kubernetes 1\.31 or newer, and context c has 1\.30"
+    ) as asked:
+        choose(TF + "%api=job\n", old)
+    assert "%api=v1" in asked.value.hint
+    with pytest.raises(ClusterFault, match=r"1\.31") as never:
+        choose(TF, old, plain=True)
+    assert "cannot run it" in never.value.hint  # an operator would not help
+
+
+def test_what_an_indexed_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:
+    cell = "%framework=tensorflow\n%ps=1\n%worker=2;%gpu=1\n"
+    assert choose(cell, Client("tfjobs")) == Choice(OPERATOR_V1)
+    with pytest.raises(SpecError, match="%gpu differs"):
+        choose(cell, Client())

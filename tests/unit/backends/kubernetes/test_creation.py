@@ -1,0 +1,247 @@
+"""A job is created as a whole or not at all, whichever request fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import creation, job_metadata
+from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.model import Event
+from tests.helpers.api_objects import ApiObjects, Object
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+MAPS = "/api/v1/namespaces/team/configmaps"
+WHOLE = ["configmaps/mnist-1", "configmaps/mnist-2", "tfjobs/mnist"]
+ROLE = (
+    {"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]},
+)
+"""Without the optional rights."""
+ORDERS = pytest.mark.parametrize("rules", [(), ROLE], ids=["source-first", "job-first"])
+
+
+def made(sources: int = 2, run: str = "run-1") -> Objects:
+    """A job and its sources."""
+    meta = {"namespace": "team", "annotations": {job_metadata.RUN: run}}
+    labels = {"labels": job_metadata.labels("mnist")}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "mnist", **meta}}
+    beside = tuple(
+        {"apiVersion": "v1", "kind": "ConfigMap",
+         "metadata": {"name": f"mnist-{number + 1}", **labels, **meta}}
+        for number in range(sources)
+    )  # fmt: skip
+    return Objects(beside, {**job, "spec": {}}, JOBS)
+
+
+class Client:
+    """A client without a network.
+
+    Args:
+        server: its objects.
+        before: called before each request with its method and path; it may raise.
+        after: the same after each request, whose answer is then lost.
+    """
+
+    Hook = Callable[[str, str], Any]
+
+    def __init__(
+        self,
+        server: ApiObjects,
+        before: Hook = lambda method, path: None,
+        after: Hook = lambda method, path: None,
+    ) -> None:
+        self.server, self.before, self.after = server, before, after
+        self.retry_reason = ""
+        self.asked: list[str] = []
+
+    async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
+        self.asked.append(f"{method} {path.rpartition('/')[2]}")
+        await asyncio.sleep(0)
+        self.before(method, path)
+        code, found = self.server.answer(method, path, {}, body)
+        self.after(method, path)
+        if code >= 300:
+            raise Refused(found["message"], code=code, reason=found["reason"])
+        return found
+
+    async def create(self, path: str, body: Object) -> Object:
+        return await self._call("POST", path, body)
+
+    async def known(self, path: str, body: Object) -> Object:
+        return self.server.answer("POST", path, {}, body)[1]
+
+    async def patch(self, path: str, body: Object) -> Object:
+        return await self._call("PATCH", path, body)
+
+    async def find(self, path: str) -> Object | None:
+        try:
+            return await self._call("GET", path)
+        except Refused as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def delete(self, path: str, *, uid: str) -> None:
+        await self._call("DELETE", path, {"preconditions": {"uid": uid}})
+
+
+def created(client: Client, what: Objects, shown: list[Event] | None = None) -> str:
+    target = Target(client, "team")  # type: ignore[arg-type]
+    emit = (shown if shown is not None else []).append
+    return asyncio.run(creation.create(target, what, emit))
+
+
+def owned(server: ApiObjects) -> bool:
+    """Whether the job owns all its sources, and no source is marked as without an owner."""
+    uid = server.objects[f"{JOBS}/mnist"]["metadata"]["uid"]
+    metas = [item["metadata"] for path, item in server.objects.items() if MAPS in path]
+    marked = any(job_metadata.UNOWNED in meta["labels"] for meta in metas)
+    return not marked and all(meta["ownerReferences"][0]["uid"] == uid for meta in metas)
+
+
+@ORDERS
+@pytest.mark.parametrize("sources", [0, 1, 2])
+def test_the_job_owns_its_sources(rules: tuple[Object, ...], sources: int) -> None:
+    server = ApiObjects(*rules)
+    assert (
+        created(Client(server), made(sources))
+        == (server.objects[f"{JOBS}/mnist"]["metadata"]["uid"])
+    )
+    assert len(server.names()) == 1 + sources
+    assert owned(server)
+
+
+def with_service() -> Objects:
+    """An Indexed Job: a source, and the Service of its replicas' names."""
+    what = made(1)
+    service = {**what.beside[0], "kind": "Service"}
+    service["metadata"] = {**service["metadata"], "name": "mnist"}
+    return Objects((*what.beside, service), what.job, what.path)
+
+
+@ORDERS
+def test_a_service_belongs_to_the_job_without_a_right_to_change_it(
+    rules: tuple[Object, ...],
+) -> None:
+    more = {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get"]}
+    server = ApiObjects(*rules, *([more] if rules else []))
+    client = Client(server)
+    created(client, with_service())
+    order = [one for one in client.asked if one.startswith("POST")]
+    assert order.index("POST services") < order.index(
+        "POST tfjobs" if not rules else "POST configmaps"
+    )
+    assert "PATCH mnist" not in client.asked
+    assert owned(server)
+    server.answer("DELETE", f"{JOBS}/mnist", {}, None)
+    assert server.names() == []
+
+
+@pytest.mark.parametrize("failing", ["services", "tfjobs"])
+def test_a_refused_part_leaves_no_service(failing: str) -> None:
+    def refuse(method: str, path: str) -> None:
+        if method == "POST" and path.endswith(failing):
+            raise Refused("no", code=403)
+
+    server = ApiObjects()
+    with pytest.raises(Refused):
+        created(Client(server, refuse), with_service())
+    assert server.names() == []
+
+
+def test_pods_never_wait_for_a_source_that_is_not_there_yet() -> None:
+    client = Client(ApiObjects())
+    created(client, made(1))
+    assert client.asked == ["POST configmaps", "POST tfjobs", "PATCH mnist-1"]
+
+
+def test_a_right_that_is_missing_changes_the_order_only() -> None:
+    client = Client(ApiObjects(*ROLE))
+    created(client, made(1))
+    assert client.asked == ["POST tfjobs", "POST configmaps"]
+
+
+def test_what_nobody_would_look_for_is_created_after_the_job() -> None:
+    what, server = made(1), ApiObjects()
+    what.beside[0]["kind"] = "Secret"
+    client = Client(server)
+    created(client, what)
+    assert client.asked == ["POST tfjobs", "POST secrets"]
+
+
+FAULTS = [Refused("no", code=403), ClusterFault("away"), asyncio.CancelledError()]
+
+
+@ORDERS
+@pytest.mark.parametrize("lost", [False, True], ids=["not done", "answer lost"])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("number", range(5))
+def test_whatever_fails_nothing_is_left(
+    rules: tuple[Object, ...], fault: BaseException, lost: bool, number: int
+) -> None:
+    """Each request fails once: before it reached the server, or before its answer came."""
+    server, shown, count = ApiObjects(*rules), list[Event](), iter(range(99))
+
+    def fail(method: str, path: str) -> None:
+        if method in ("POST", "PATCH") and next(count) == number:
+            raise fault
+
+    client = Client(server, **{"after" if lost else "before": fail})
+    if number >= (3 if rules else 5):
+        created(client, made())
+        assert server.names() == WHOLE
+        return
+    with pytest.raises(type(fault)):
+        created(client, made(), shown)
+    assert server.names() == []
+    assert shown == []
+
+
+@ORDERS
+@pytest.mark.parametrize("number", range(5))
+def test_an_interrupt_leaves_nothing(rules: tuple[Object, ...], number: int) -> None:
+    """The cell is cancelled while a request is on its way, which nothing takes back."""
+    server, count = ApiObjects(*rules), iter(range(99))
+
+    async def main() -> None:
+        def interrupt(method: str, path: str) -> None:
+            if method in ("POST", "PATCH") and next(count) == number:
+                work.cancel()
+
+        target = Target(Client(server, interrupt), "team")  # type: ignore[arg-type]
+        work = asyncio.ensure_future(creation.create(target, made(), print))
+        await asyncio.wait({work})
+        # The last request may be answered before the interrupt is noticed.
+        assert work.cancelled() or server.names() == WHOLE
+
+    asyncio.run(main())
+    assert server.names() in ([], WHOLE)
+    if number < (2 if rules else 4):
+        assert server.names() == []
+
+
+def test_a_job_of_somebody_else_keeps_its_name_and_its_source() -> None:
+    server = ApiObjects()
+    created(Client(server), made(1, "theirs"))
+    with pytest.raises(Refused, match="already exists"):
+        created(Client(server), made(1, "ours"))
+    assert server.names() == ["configmaps/mnist-1", "tfjobs/mnist"]
+    assert owned(server)
+
+
+def test_a_source_that_cannot_be_removed_is_named() -> None:
+    def refuse(method: str, path: str) -> None:
+        if method == "DELETE" or path == JOBS:
+            raise Refused("you may not", code=403)
+
+    shown: list[Event] = []
+    with pytest.raises(Refused):
+        created(Client(ApiObjects(), refuse), made(1), shown)
+    assert "the ConfigMap mnist-1 could not be removed" in str(shown)
+    assert "kubectl delete configmap mnist-1 -n team" in str(shown)

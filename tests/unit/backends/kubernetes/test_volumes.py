@@ -1,0 +1,50 @@
+"""Volumes of a cell in the objects of its job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import manifest, volumes
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, Owner, Source, SourceFile, Volume, VolumeKind
+from ciao_kernel.plugins import Plan
+from tests.unit.backends.kubernetes.test_manifest import REGISTRY, objects, pod
+
+HEAD = "%framework=tensorflow\n%worker=1\n"
+ALL = "data/a:in:ro nfs://h/e:/nfs tmp:1Gi:t memory:2Gi:m"
+
+
+def test_each_source_has_its_volume_and_its_mount() -> None:
+    spec = pod(objects(f"{HEAD}%volume={ALL}\n"), "Worker")["spec"]
+    assert [one for one in spec["volumes"] if one["name"].startswith("volume-")] == [
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "volume-1", "nfs": {"server": "h", "path": "/e"}},
+        {"name": "volume-2", "emptyDir": {"sizeLimit": "1Gi"}},
+        {"name": "volume-3", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
+    ]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert [one for one in mounts if one["name"].startswith("volume-")] == [
+        {"name": "volume-0", "mountPath": "/ciao/in", "subPath": "a", "readOnly": True},
+        {"name": "volume-1", "mountPath": "/nfs"},
+        {"name": "volume-2", "mountPath": "/ciao/t"},
+        {"name": "volume-3", "mountPath": "/ciao/m"},
+    ]
+
+
+def test_a_restricted_pod_has_a_group_only_for_claims() -> None:
+    context = pod(manifest.secured(objects(f"{HEAD}%volume=data:x\n")), "Worker")["spec"]
+    assert context["securityContext"]["fsGroup"] == volumes.FS_GROUP
+    assert context["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+    other = pod(manifest.secured(objects(f"{HEAD}%volume=tmp:x\n")), "Worker")["spec"]
+    assert "fsGroup" not in other["securityContext"]
+
+
+def test_a_volume_cannot_hide_the_program() -> None:
+    spec = JobSpec("tensorflow", volumes=(Volume(VolumeKind.TMP, "ciao_cell.py"),))
+    source = Source(SourceFile("ciao_cell.py", b"", size=0), (), ())
+    framework = REGISTRY.framework("tensorflow")
+    plan = Plan(None, spec, framework, source, Path("/"), "", Owner("ada"))
+    with pytest.raises(SpecError, match=r"tmp:ciao_cell\.py and the program's file ciao_cell\.py"):
+        volumes.check(plan)
