@@ -6,6 +6,7 @@ import re
 
 from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CiaoError, JobFailed, describe
+from ciao_kernel.visible_text import visible_lines
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 _BADGE = "\x1b[48;5;124m\x1b[38;5;231m"
@@ -26,7 +27,7 @@ def uncolored(error: CiaoError) -> list[str]:
 
     A traceback comes from a job, and its last line may contain anything.
     """
-    return [plain(line) for text in describe(error) for line in text.split("\n")]
+    return [visible_lines(plain(line)) for text in describe(error) for line in text.split("\n")]
 
 
 def colored(error: CiaoError, *, page: bool = False) -> list[str]:

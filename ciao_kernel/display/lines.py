@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.model import Output, Replica
+from ciao_kernel.model.replica_colors import color_of
+from ciao_kernel.visible_text import visible
 
-_COLORS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
-"""SGR codes for terminals, whose users choose the actual colours; red is for errors."""
-FIXED_COLORS = tuple(f"38;5;{number}" for number in (31, 130, 133, 64, 98, 29, 132, 30, 63, 131))
-"""SGR codes for pages: contrast above 4 on white and on JupyterLab's dark background. JupyterLab's
-own yellow and cyan have 2 on white. No colour has more than 4.35 on both."""
 _RESET = "\x1b[0m"
 _BURST = 0.5
 """Seconds whose bytes may be sent at once. Jupyter Server counts over 3 s: this leaves room."""
@@ -31,12 +28,16 @@ _ESCAPES = re.compile(
     r"|\x1b(?!\[[0-9;:]*m)"  # cut off
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
 )
+_LINE_ENDS = {"\u2028": r"\u2028", "\u2029": r"\u2029"}
+"""Line ends for a page, but not for a log: what follows could look like another replica's line."""
 _CUT_OFF = re.compile(r"\x1b[^m]*\Z")
 
 
 def clean(line: str) -> str:
     """Return a line as a terminal would show it, with colours but without other commands."""
     line = _ESCAPES.sub("", line.removesuffix("\r"))
+    for end, shown in _LINE_ENDS.items():
+        line = line.replace(end, shown)
     if "\r" in line:
         # A progress bar overwrites itself: only its last text is visible.
         parts = line.split("\r")
@@ -49,11 +50,6 @@ def plain(line: str) -> str:
     return _SGR.sub("", clean(line))
 
 
-def plain_text(text: str) -> str:
-    """Return a text with parts from untrusted sources, without escape sequences."""
-    return text if text.isprintable() else "\n".join(map(plain, text.split("\n")))
-
-
 NO_LIMIT = 10**9
 """Line limit for terminals and pipes, which accept lines of any length."""
 
@@ -64,31 +60,19 @@ class Prefixer:
     Args:
         color: Colour the names.
         limit: Maximum number of characters shown of one line.
-        replicas: Replicas of the job; each gets its own colour, as long as there are colours.
-        colors: SGR codes to choose from.
     """
 
-    def __init__(
-        self,
-        *,
-        color: bool,
-        limit: int,
-        replicas: tuple[Replica, ...] = (),
-        colors: Sequence[str] = _COLORS,
-    ) -> None:
+    def __init__(self, *, color: bool, limit: int) -> None:
         self._color = color
-        self._colors = colors
         self.limit = limit
-        self._places = {replica: number for number, replica in enumerate(replicas)}
         self._prefixes: dict[Replica, str] = {}
 
     def prefix(self, replica: Replica) -> str:
         """Return ``[worker-0] `` with its colour, which is the same wherever the job is shown."""
         if replica not in self._prefixes:
-            text = f"[{replica}] "
+            text = f"[{visible(str(replica))}] "
             if self._color:
-                place = self._places.get(replica, replica.index)
-                text = f"\x1b[{self._colors[place % len(self._colors)]}m{text}{_RESET}"
+                text = f"\x1b[{color_of(replica).sgr}m{text}{_RESET}"
             self._prefixes[replica] = text
         return self._prefixes[replica]
 

@@ -1,7 +1,6 @@
 """Renderer for Jupyter: a live table that stays, curves on request, and lines below.
 
-The only module that creates HTML. It sends through a publisher, so that both the kernel and the
-IPython extension can use it.
+It sends through a publisher, so that both the kernel and the IPython extension can use it.
 """
 
 from __future__ import annotations
@@ -10,16 +9,19 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Callable
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.lines import FIXED_COLORS, Batcher, Prefixer, plain_text
+from ciao_kernel.display.excerpt import Excerpt, left_out_text
+from ciao_kernel.display.html_table import Links, table_html
+from ciao_kernel.display.lines import Batcher, Prefixer
+from ciao_kernel.display.live_lines import LiveLines
 from ciao_kernel.display.plot_output import PlotOutput
 from ciao_kernel.display.plotting import plot_of
 from ciao_kernel.display.publisher import Publisher
-from ciao_kernel.display.table import Row, Table, columns
-from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.display.table import Table, columns
+from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +40,20 @@ class NotebookDisplay:
     Args:
         publisher: Sends the output.
         settings: Rates, limits and colour.
+        links: Links to files of the job; None if the page has no server that opens them.
     """
 
-    def __init__(self, publisher: Publisher, settings: Settings) -> None:
+    def __init__(
+        self, publisher: Publisher, settings: Settings, links: Links | None = None
+    ) -> None:
         self._publisher = publisher
+        self._links = links
         self._settings = settings
         self._redraw_rate = min(_REDRAWN, settings.output_rate * _SHARE)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._ended: Table | None = None
-        self._batcher = self._new_batcher(())
+        self._batcher = self._new_batcher()
         self._display_id = ""
         self._dirty = False
         self._unsent = ""
@@ -57,14 +63,20 @@ class NotebookDisplay:
         self._draw_pause = _TABLE_TICK
         self._ticker: asyncio.Task[None] | None = None
         self._picture: PlotOutput | None = None
+        self._excerpt = Excerpt(settings.lines, 0)
+        self._live: LiveLines | None = None
+        self._left_out = 0
+        self._released = False
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
         self._table, self._ended, self._follow = Table(job), None, follow
-        self._batcher = self._new_batcher(job.replicas)
+        self._batcher = self._new_batcher()
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
         self._picture = None
+        self._excerpt = Excerpt(job.lines or self._settings.lines, len(job.replicas))
+        self._live, self._left_out, self._released = self._new_live(job), 0, False
         if (plot := plot_of(job)) is not None:
             name = f"{self._display_id}-plot"
             self._picture = PlotOutput(plot, self._publisher, name, self._redraw_rate)
@@ -75,7 +87,7 @@ class NotebookDisplay:
         """Show an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
             # Earlier lines come first.
-            self._unsent += self._batcher.take() + f"{plain_text(event.text)}\n"
+            self._unsent += self._batcher.take() + f"{visible_lines(event.text)}\n"
             if self._table is None:
                 self._send()  # No end() follows that could report a fault.
             else:
@@ -93,12 +105,17 @@ class NotebookDisplay:
             if self._shown(event):
                 if (picture := self._picture) is not None:
                     self._safely(lambda: picture.plot.output(event))
-                self._batcher.add(event)
-                if time.monotonic() - self._sent > _TICK:
-                    self._safely(self._send)
+                if (first := self._excerpt.add(event)) is not None:
+                    self._batcher.add(first)
+                    if time.monotonic() - self._sent > _TICK:
+                        self._safely(self._send)
         elif isinstance(event, Status):
             ends = event.state.over and not (self._table.status and self._table.status.state.over)
             self._table.status = event
+            if (event.decided or event.state is State.STOPPED) and not self._released:
+                # The cell may end now, and some front ends take no text after its end.
+                self._released = True
+                self._safely(self._send_held)
             if ends:  # The page may be saved before the next draw.
                 self._safely(lambda: self._draw(update=True))
 
@@ -113,12 +130,15 @@ class NotebookDisplay:
             return
         self._safely(lambda: self._draw(update=True))
         name = self._table.job.name
+        self._take_held()
         self._table, self._ended = None, self._table
         self._unsent += self._batcher.take(last=True) + self._closing_text(name)
         picture, self._picture = self._picture, None
         if picture is not None:
             self._unsent += picture.closing_text()
         self._send()
+        if self._live is not None:
+            self._safely(self._live.clear)
         if picture is not None:
             try:
                 await picture.keep()
@@ -133,7 +153,7 @@ class NotebookDisplay:
         fault, self._fault = self._fault, None
         words = ""
         if left_out:
-            shown = lines - left_out
+            shown, lines = lines - left_out, lines + self._left_out
             words += f"{shown:,} of {lines:,} lines are shown; all are in the log files.\n"
         if fault:
             words += (
@@ -149,6 +169,7 @@ class NotebookDisplay:
             if time.monotonic() - self._sent >= _TICK:
                 self._safely(self._send)
             self._safely(self._draw_if_due)
+            self._safely(self._draw_live)
             if self._picture is not None:
                 self._safely(self._draw_picture)
 
@@ -163,8 +184,11 @@ class NotebookDisplay:
 
     def _draw_if_due(self) -> None:
         assert self._table is not None
-        stale = self._dirty or self._table.is_changing()
-        pause = self._draw_pause if self._dirty else max(self._draw_pause, 1.0)
+        elapsed = self._table.elapsed()
+        stale = self._dirty or self._table.is_changing() or elapsed is not None
+        pause = self._draw_pause
+        if not self._dirty:
+            pause = max(pause, _quiet_pause(elapsed, changing=self._table.is_changing()))
         if stale and time.monotonic() - self._drawn >= pause:
             self._draw(update=True)
 
@@ -175,11 +199,44 @@ class NotebookDisplay:
             self._publisher.stream(self._unsent)
             self._unsent, self._sent = "", time.monotonic()
 
+    def _take_held(self) -> None:
+        """Move the newest lines that the excerpt holds to the text, below the lines before them."""
+        table = self._table
+        if not self._excerpt or table is None:
+            return
+        self._unsent += self._batcher.take(last=True)
+        left_out, newest = self._excerpt.close()
+        self._left_out += sum(left_out.values())
+        if text := left_out_text(table.job, table.status, left_out):
+            self._unsent += f"{text}\n"
+        for event in newest:
+            self._batcher.add(event)
+        self._unsent += self._batcher.take(last=True)
+
+    def _send_held(self) -> None:
+        self._take_held()
+        self._send()
+        assert self._live is not None
+        assert self._table is not None
+        self._live.clear()
+        self._live = self._new_live(self._table.job)
+
+    def _draw_live(self) -> None:
+        """Show the newest of the held lines, below all lines that came before them."""
+        live = self._live
+        if live is not None and self._excerpt and not (self._batcher or self._unsent):
+            self._batcher.charge(live.draw_if_due(self._excerpt))
+
+    def _new_live(self, job: Job) -> LiveLines:
+        name = f"ciao-{secrets.token_hex(8)}"
+        most = job.lines or self._settings.lines
+        return LiveLines(job, self._publisher, name, most, self._redraw_rate)
+
     def _draw(self, *, update: bool) -> None:
         table = self._table or self._ended
         assert table is not None
         text = _text(table) if update else _first_text(table)
-        data = {"text/plain": text, "text/html": _html(table)}
+        data = {"text/plain": text, "text/html": table_html(table, self._links)}
         size = sum(map(len, data.values()))
         self._batcher.charge(size)
         self._draw_pause = max(_TABLE_TICK, size / self._redraw_rate)
@@ -193,30 +250,25 @@ class NotebookDisplay:
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)
 
-    def _new_batcher(self, replicas: tuple[Replica, ...]) -> Batcher:
+    def _new_batcher(self) -> Batcher:
         settings = self._settings
         prefixer = Prefixer(
             color=settings.color != "never",
             limit=int(settings.line_limit),
-            replicas=replicas,
-            colors=FIXED_COLORS,
         )
         return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)
 
 
-# JupyterLab's theme colours, mixed with the text colour: JupyterLab's orange alone has a contrast
-# of 2.7 on white. A front end that cannot mix colours keeps the text colour.
-_STATE_COLORS = {
-    state: f"color-mix(in srgb, {color} 70%, currentColor)"
-    for state, color in {
-        State.SUCCEEDED: "var(--jp-success-color1, #388e3c)",
-        State.FAILED: "var(--jp-error-color1, #d32f2f)",
-        State.LOST: "var(--jp-error-color1, #d32f2f)",
-        State.STOPPED: "var(--jp-warn-color1, #b26a00)",
-        State.RUNNING: "var(--jp-info-color1, #1976d2)",
-    }.items()
-}
-_LEFT = 'style="text-align:left"'
+def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
+    """Return the seconds between two redraws of a table whose job writes nothing.
+
+    The elapsed time counts seconds at first. Later it is redrawn less often, because each redraw is
+    a message, which the page also saves: every ten seconds, and every minute after an hour, when
+    the text has no seconds.
+    """
+    if changing or elapsed is None or elapsed < 60:
+        return 1.0
+    return 10.0 if elapsed < 3600 else 60.0
 
 
 def _text(table: Table) -> str:
@@ -230,38 +282,3 @@ def _first_text(table: Table) -> str:
     job, count = table.job, len(table.job.replicas)
     of = "1 replica" if count == 1 else f"{count} replicas"
     return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows its status."
-
-
-def _html(table: Table) -> str:
-    """Return the table as HTML. Everything that comes from a job is escaped."""
-    state = table.status.state if table.status else State.PENDING
-    headings = table.headings()
-    heads = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in headings)
-    body = "".join(_html_row(row, headings) for row in table.rows())
-    places = "".join(
-        f"<div>{escape(name)}: <code>{escape(place)}</code></div>" for name, place in table.places()
-    )
-    color = _STATE_COLORS.get(state, "inherit")
-    return (
-        f'<div><b style="color:{color}">{escape(table.title())}</b>'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-        f"{places}</div>"
-    )
-
-
-def _html_row(row: Row, headings: Sequence[str]) -> str:
-    cells = zip(headings, row.cells(headings), strict=True)
-    drawn = (_html_cell(heading, text, row) for heading, text in cells)
-    return "<tr>" + "".join(f"<td {_LEFT}>{cell}</td>" for cell in drawn) + "</tr>"
-
-
-def _html_cell(heading: str, text: str, row: Row) -> str:
-    if heading == "state":
-        return (
-            f'<span style="color:{_STATE_COLORS.get(row.state, "inherit")}">{escape(text)}</span>'
-        )
-    if heading == "log":
-        return f'<span title="{escape(text)}">{escape(text.rsplit("/", 1)[-1])}</span>'
-    if heading == "last line" and text:
-        return f"<code>{escape(text)}</code>"
-    return escape(text)

@@ -1,4 +1,4 @@
-"""All that displays know of ``%plot``: a protocol, and the function that returns an implementation.
+"""All that other modules know of ``%plot``: a protocol, and functions that return its results.
 
 The package ``plot`` implements it. Nothing else imports that package, and it imports nothing of the
 displays: it could become a package of its own.
@@ -6,7 +6,8 @@ displays: it could become a package of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ciao_kernel.model import Job, Output
@@ -47,3 +48,58 @@ def plot_of(job: Job) -> Plot | None:
     from ciao_kernel.display.plot import Curves  # Only jobs with %plot spend time on its import.
 
     return Curves(job, job.plot)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of one metric of one replica; iteration yields pairs of step and value."""
+
+    axis: str
+    """What the steps count: ``step``, ``epoch`` or ``line``."""
+    steps: tuple[float, ...]
+    """In ascending order."""
+    values: tuple[float, ...]
+    """As many as :attr:`steps`; they may be NaN or infinite."""
+
+    @property
+    def last(self) -> float:
+        """The newest value."""
+        return self.values[-1]
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return zip(self.steps, self.values, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def read_curves(data: bytes) -> dict[str, Curve]:
+    """Return a curve for each number in the log of one replica, by its name.
+
+    Args:
+        data: The whole output of the replica so far.
+    """
+    from ciao_kernel.display.plot import log_curves
+
+    return {
+        name: Curve(series.axis, tuple(series.x), tuple(series.y))
+        for name, series in log_curves.read_all(data).items()
+    }
+
+
+def metric_name(name: str) -> str:
+    """Return the name of :func:`read_curves` for a name as users write it: ``val_loss``."""
+    from ciao_kernel.display.plot import log_curves
+
+    return log_curves.normalize(name)
+
+
+def newest_metric(data: bytes) -> str:
+    """Return the newest number in the end of a log with its name, the loss if possible, or "".
+
+    Args:
+        data: The last lines of a log; the first of them may be cut.
+    """
+    from ciao_kernel.display.plot import log_curves
+
+    return log_curves.newest(data)

@@ -12,23 +12,27 @@ from dataclasses import dataclass
 
 from ciao_kernel.display.lines import plain
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
-from ciao_kernel.model.times import clock_time
+from ciao_kernel.model.times import clock_time, span
+from ciao_kernel.visible_text import short, visible
 
 _COLUMNS = {
     "replica": "replica",
     "state": "detail",
-    "since": "since",
+    "time": "time",
     "node": "node",
     "restarts": "restarts",
-    "last line": "last_line",
     "lines/s": "rate",
     "log": "log",
+    "last line": "last_line",
 }
-"""Headings, and the field of a row below each heading."""
+"""Headings, and the field of a row below each heading. The last line is at the end: it has the
+width that the other columns leave, so its changes move none of them."""
 _ON_CLUSTERS = ("node", "restarts")
 _MOST = 100
 """Maximum number of rows; a page with a thousand rows no longer scrolls."""
 _WIDTH = 80
+_FULL = 400
+"""Maximum length of a last line in a tooltip; each redraw sends it again."""
 _EMPTY = "–"
 
 
@@ -40,12 +44,21 @@ class Row:
     state: State
     detail: str
     """The state with its explanation, ``Failed (exit code 1)``."""
-    since: str = ""
+    time: str = ""
+    """Time since the job's submission, ``1m 20s``, or how long it took, ``took 1m 20s``."""
+    moment: str = ""
+    """Date of the last change of the state, ``Running since Nov 21 14:02:11``; "" if unknown."""
     node: str = ""
     restarts: str = ""
     last_line: str = ""
+    full_line: str = ""
+    """The last line at its full length, up to a limit."""
     rate: str = ""
     log: str = ""
+    who: Replica | None = None
+    """The replica; None for a row that stands for several."""
+    expected: bool = False
+    """The replica was stopped because its job has succeeded, so its state is no warning."""
 
     def cells(self, headings: Iterable[str]) -> tuple[str, ...]:
         """Return the texts below some headings."""
@@ -58,16 +71,25 @@ class Table:
     Args:
         job: The job.
         clock: Seconds, monotonic.
+        now: Seconds since the epoch.
     """
 
-    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        job: Job,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.job = job
         self.status: Status | None = None
         self._clock = clock
+        self._now = now
         self._last: dict[Replica, bytes] = {}
         self._rates: dict[Replica, _Rate] = {}
         self._drawn: list[_Rate] = []
         """Rates of the rows that were drawn last."""
+        self._grows = False
+        """Whether a row that was drawn last shows a time that still grows."""
 
     def output(self, event: Output) -> None:
         """Note the last line of a replica, finished or not, and the number of new lines."""
@@ -82,10 +104,16 @@ class Table:
         text = f"{self.job.name}: {status.state if status else State.PENDING}"
         if status and status.message:
             text += f" ({status.message.rstrip('.')})"
-        return text
+        return visible(text)
 
-    def headings(self) -> tuple[str, ...]:
-        """Return the column headings; nodes and restarts only if there are any."""
+    def headings(self, *, fixed: bool = False) -> tuple[str, ...]:
+        """Return the column headings; nodes and restarts only if there are any.
+
+        Args:
+            fixed: Return the columns of a cluster's job from the start, so that none appears later.
+        """
+        if fixed and self.job.on_cluster:
+            return tuple(_COLUMNS)
         known = self.status.replicas if self.status else ()
         empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
         return tuple(heading for heading in _COLUMNS if heading not in empty)
@@ -93,6 +121,7 @@ class Table:
     def rows(self) -> list[Row]:
         """Return one row per replica, in the job's order; of many replicas, the most important."""
         self._drawn.clear()
+        self._grows = False
         known = {one.replica: one for one in self.status.replicas} if self.status else {}
         all_of_them = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
         all_of_them += known.values()  # replicas that someone has added
@@ -115,30 +144,55 @@ class Table:
         """Return the locations of the job's files and logs, for a reader."""
         known = self.status.replicas if self.status else ()
         logs = sorted({one.log.rpartition("/")[0] for one in known if one.log})
-        return [(self.job.kind_of_place, self.job.place), *(("logs", place) for place in logs)]
+        all_of_them = [(self.job.kind_of_place, self.job.place), *(("logs", one) for one in logs)]
+        return [(visible(kind), visible(place)) for kind, place in all_of_them]
 
     def is_changing(self) -> bool:
         """Return whether a displayed rate would change even without new lines."""
         return any(rate.is_changing for rate in self._drawn)
+
+    def elapsed(self) -> float | None:
+        """Return the seconds since the job's submission; None if no time that was drawn grows."""
+        return max(0.0, self._now() - self.job.created) if self._grows else None
+
+    def _time(self, one: ReplicaStatus) -> str:
+        """Describe how long a replica has run, or took, from the job's submission.
+
+        The submission is known wherever the job is shown, also after a restart of the replica.
+        """
+        if one.state.over:
+            known = self.job.created and one.since
+            return f"took {span(one.since - self.job.created)}" if known else _EMPTY
+        began = self.job.created or one.since
+        return span(self._now() - began) if began else _EMPTY
+
+    @property
+    def _has_succeeded(self) -> bool:
+        return self.status is not None and self.status.state is State.SUCCEEDED
 
     def _rate(self, replica: Replica) -> _Rate:
         return self._rates.setdefault(replica, _Rate(self._clock))
 
     def _row(self, one: ReplicaStatus) -> Row:
         last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
-        text = plain(last.decode("utf-8", "replace")).strip()
+        text = visible(plain(last.decode("utf-8", "replace")).strip().expandtabs(1))
         self._drawn.append(self._rate(one.replica))
         rate = self._drawn[-1].value()
+        self._grows |= bool(self.job.created) and not one.state.over
         return Row(
-            replica=str(one.replica),
+            replica=visible(str(one.replica)),
             state=one.state,
             detail=str(one.state) + (f" ({why})" if (why := _why(one)) else ""),
-            since=clock_time(one.since),
-            node=one.node,
+            time=self._time(one),
+            moment=f"{one.state} since {clock_time(one.since)}" if one.since else "",
+            node=visible(one.node),
             restarts=str(one.restarts or ""),
             last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
+            full_line=short(text, _FULL),
             rate=f"{rate:,.0f}" if rate >= 0.5 and not one.state.over else _EMPTY,
-            log=one.log,
+            log=visible(one.log),
+            who=one.replica,
+            expected=one.state is State.STOPPED and self._has_succeeded,
         )
 
 
@@ -184,7 +238,7 @@ def _why(one: ReplicaStatus) -> str:
     ended = ending(one)
     said = one.reason if one.state in (State.PENDING, State.FAILED) else ""
     text = f"{said}, {ended}" if said and ended else said or ended
-    return plain(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…")
+    return visible(short(text, _WIDTH))
 
 
 def ending(one: ReplicaStatus) -> str:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
-from ciao_kernel.display.lines import NO_LIMIT, Prefixer, plain_text
+from ciao_kernel.display.excerpt import Excerpt, left_out_text
+from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.plotting import Plot, plot_of
-from ciao_kernel.display.table import Table, columns
+from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, State, Status
+from ciao_kernel.model.replica_colors import color_of
+from ciao_kernel.visible_text import visible_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +33,7 @@ _TICK = 0.1
 _TABLE_TICK = 0.25
 _NARROW = 72
 """Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
-_WIDE = ("since", "node", "restarts", "lines/s", "log")
+_WIDE = ("time", "node", "restarts", "lines/s", "log")
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -69,6 +72,7 @@ class TerminalDisplay:
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
         self._plot: Plot | None = None
+        self._excerpt = Excerpt(ALL_LINES, 0)
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._pending: list[str] = []
@@ -80,7 +84,7 @@ class TerminalDisplay:
         """Open the live table if the stream is a terminal."""
         self._table, self._follow = Table(job), follow
         self._plot = plot_of(job)
-        self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT, replicas=job.replicas)
+        self._excerpt = Excerpt(job.lines or ALL_LINES, len(job.replicas))
         if self._stream.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -95,19 +99,15 @@ class TerminalDisplay:
     def show(self, event: Event) -> None:
         """Show an event. Lines are written at once, or in a terminal with the next few lines."""
         if isinstance(event, Notice):
-            text = f"{plain_text(for_terminal(event.text))}\n"
-            if self._stream.isatty():
-                self._print(text)
-            else:
-                print(text, end="", file=sys.stderr, flush=True)
+            self._notice(event.text)
         elif self._table is None:
             return
         elif isinstance(event, Output):
             self._table.output(event)
             if self._plot is not None and event.replica.chosen(self._follow):
                 self._plot.output(event)
-            if event.data and event.replica.chosen(self._follow):
-                self._print(self._prefixer.format(event.replica, event.data))
+            if event.replica.chosen(self._follow) and (first := self._excerpt.add(event)):
+                self._print_lines(first)
         elif isinstance(event, Status):
             self._table.status = event
 
@@ -119,6 +119,8 @@ class TerminalDisplay:
             self._ticker = None
         table, self._table = self._table, None
         plot, self._plot = self._plot, None
+        if table is not None and not self._unread:
+            self._print_held(table)
         if table is None or self._unread:
             return
         if self._live is not None:
@@ -127,13 +129,13 @@ class TerminalDisplay:
             self._live.update(_drawing(table, _lines(plot), width, last=True), refresh=True)
             self.close()
             places = _places(table) + (plot.closing_text() if plot else "")
-            self._stream.write(plain_text(places))
+            self._stream.write(visible_lines(places))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
             lines = [table.title(), columns(table.grid()), place]
             lines += [*_lines(plot), *([plot.closing_text()] if plot else [])]
-            text = plain_text("\n".join(lines).rstrip("\n"))
+            text = visible_lines("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -141,6 +143,25 @@ class TerminalDisplay:
         if self._live is not None:
             live, self._live = self._live, None
             live.stop()
+
+    def _notice(self, text: str) -> None:
+        text = f"{visible_lines(for_terminal(text))}\n"
+        if self._stream.isatty():
+            self._print(text)
+        else:
+            print(text, end="", file=sys.stderr, flush=True)
+
+    def _print_lines(self, event: Output) -> None:
+        if event.data:
+            self._print(self._prefixer.format(event.replica, event.data))
+
+    def _print_held(self, table: Table) -> None:
+        """Print the last lines of a job with %lines, which ends now."""
+        left_out, newest = self._excerpt.close()
+        if text := left_out_text(table.job, table.status, left_out):
+            self._notice(text)
+        for event in newest:
+            self._print_lines(event)
 
     def _print(self, text: str) -> None:
         if self._live is None:
@@ -185,7 +206,7 @@ def _drawing(
     from rich.text import Text
 
     def line(text: str, style: str = "") -> Text:
-        return Text(plain_text(text), style=style, no_wrap=True, overflow="ellipsis")
+        return Text(visible_lines(text), style=style, no_wrap=True, overflow="ellipsis")
 
     left_out = _WIDE if width < _NARROW else ("log",)  # the whole path is shown below
     shown = [heading for heading in table.headings() if heading not in left_out]
@@ -194,12 +215,20 @@ def _drawing(
         # In a narrow window, only the column that may wrap is shortened.
         drawn.add_column(heading, no_wrap=heading != "last line", overflow="ellipsis")
     for row in table.rows():
-        styles = [_STYLES.get(row.state, "") if heading == "state" else "" for heading in shown]
-        drawn.add_row(*map(line, row.cells(shown), styles))
+        drawn.add_row(*map(line, row.cells(shown), (_style(row, heading) for heading in shown)))
     state = table.status.state if table.status else State.PENDING
     title = line(table.title(), _STYLES.get(state, ""))
     place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
     return Group(title, drawn, *map(line, below), *place)
+
+
+def _style(row: Row, heading: str) -> str:
+    """Return rich's style of a cell: the colour of the replica, or of its state."""
+    if heading == "replica" and row.who is not None:
+        return f"color({color_of(row.who).code})"
+    if heading == "state":
+        return "dim" if row.expected else _STYLES.get(row.state, "")
+    return ""
 
 
 def _lines(plot: Plot | None) -> Sequence[str]:

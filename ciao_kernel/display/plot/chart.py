@@ -10,15 +10,17 @@ from ciao_kernel.display.plot.axes import Axis, fits, linear, linear_or_log, num
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.stroke_font import length
 from ciao_kernel.display.plot.svg import Area, Line, Picture, Point, Shape, Text
+from ciao_kernel.model import Replica
+from ciao_kernel.model.replica_colors import ReplicaColor, color_of
 
 WIDTH = 720
 _PANEL = 200
 """Height of the area between the axes of one metric."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 28, 38, 44
 _ROW = 18
-_COLORS = ("#2f86c6", "#d55e00", "#009e73", "#c46a9b", "#a8780a", "#7a6fd0")
-"""Contrast of at least 3:1 on white and on black; distinguishable for colour-blind readers."""
-_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4))
+_DASH = (6, 4)
+_SUMMARY = color_of(Replica("worker", 0)).html
+"""Colour of the median and the range of many replicas."""
 PANELS = 12
 """Maximum number of metrics that are drawn; the others are described as text."""
 _POINTS = 12_000
@@ -81,7 +83,8 @@ class _Panel:
             else [f"{who} {number(series.y[-1])}" for who, series in curves.items()]
         )
         start = max(left, 10.0 * len(name) + 24)
-        legend, rows = _legend(entries, top + 18, start, many=many)
+        colors = [] if many else [color_of(who) for who in curves]
+        legend, rows = _legend(entries, top + 18, start, colors)
         above = top + _TOP + rows * _ROW
         frame = _Frame(across, self._up, above, left)
         shapes += [Text(2, top + 18, name, size=14, bold=True), *legend]
@@ -104,9 +107,16 @@ def _length(label: str) -> float:
 
 
 def _legend(
-    entries: Sequence[str], first: float, start: float, *, many: bool
+    entries: Sequence[str], first: float, start: float, colors: Sequence[ReplicaColor]
 ) -> tuple[list[Shape], int]:
-    """Return each entry with a sample of its line, and the number of extra rows."""
+    """Return each entry with a sample of its line, and the number of extra rows.
+
+    Args:
+        entries: Texts.
+        first: Base line of the first row.
+        start: Left edge.
+        colors: Colours of the entries' replicas; empty for the median and the range of many.
+    """
     shapes: list[Shape] = []
     left, row = start, 0
     for place, entry in enumerate(entries):
@@ -115,10 +125,12 @@ def _legend(
             left, row = start, row + 1
         y = first + row * _ROW
         sample = ((left, y - 4), (left + 20, y - 4))
-        if many and place:
-            shapes.append(Area(_moved(sample, -4), _moved(sample, 4), _COLORS[0], 0.25))
+        if colors:
+            shapes.append(Line(sample, colors[place].html, 2, _dash(colors[place])))
+        elif place:
+            shapes.append(Area(_moved(sample, -4), _moved(sample, 4), _SUMMARY, 0.25))
         else:
-            shapes.append(Line(sample, _color(place), 2, _dash(place)))
+            shapes.append(Line(sample, _SUMMARY, 2))
         shapes.append(Text(left + 26, y, entry))
         left += width
     return shapes, row
@@ -155,8 +167,8 @@ class _Frame:
 
     def lines(self, curves: CurvesByReplica) -> Iterator[Shape]:
         """Yield a curve for each replica, broken at NaN and infinity, with a dot at its end."""
-        for place, series in enumerate(curves.values()):
-            color = _color(place)
+        for who, series in curves.items():
+            color, dash = color_of(who).html, _dash(color_of(who))
             piece: list[Point] = []
             odd = 0
             for x, y in zip((*series.x, math.nan), (*series.y, math.nan), strict=True):
@@ -165,7 +177,7 @@ class _Frame:
                     continue
                 if piece:
                     width = 1.8 if len(piece) > 1 else 4
-                    yield Line(tuple(piece), color, width, _dash(place) if piece[1:] else ())
+                    yield Line(tuple(piece), color, width, dash if piece[1:] else ())
                     last, piece = piece[-1], []
                     if x != x:
                         yield Line((last,), color, 6)
@@ -181,9 +193,9 @@ class _Frame:
         if not points:
             return []
         return [
-            Area(top, bottom, _COLORS[0], 0.25),
-            Line(middle, _COLORS[0], 2),
-            Line(middle[-1:], _COLORS[0], 6),
+            Area(top, bottom, _SUMMARY, 0.25),
+            Line(middle, _SUMMARY, 2),
+            Line(middle[-1:], _SUMMARY, 6),
         ]
 
     def _cross(self, x: float, color: str) -> Iterator[Shape]:
@@ -199,9 +211,5 @@ class _Frame:
         return self._bottom - self._up.at(value) * _PANEL
 
 
-def _color(place: int) -> str:
-    return _COLORS[place % len(_COLORS)]
-
-
-def _dash(place: int) -> tuple[int, ...]:
-    return _DASHES[place // len(_COLORS) % len(_DASHES)]
+def _dash(color: ReplicaColor) -> tuple[int, ...]:
+    return _DASH if color.repeated else ()

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
-from ciao_kernel.display.plot.series import Series, StepAxis
+from ciao_kernel.display.plot.series import MAX_POINTS, Series, StepAxis
 from ciao_kernel.model import Replica
 
 _LONGEST = 8_000  # maximum number of characters read of a line
@@ -30,9 +30,11 @@ class Metrics:
 
     Args:
         wishes: Names of metrics, as the user writes them.
+        points: Maximum number of points of a curve.
     """
 
-    def __init__(self, wishes: tuple[str, ...]) -> None:
+    def __init__(self, wishes: tuple[str, ...], points: int = MAX_POINTS) -> None:
+        self._points = points
         self.wishes = tuple(dict.fromkeys(map(normalize_name, wishes)))
         self.curves: dict[str, dict[Replica, Series]] = {wish: {} for wish in self.wishes}
         self._names: Counter[str] = Counter()
@@ -143,7 +145,7 @@ class Metrics:
 
         With ``fills``, an existing point of the same step is kept.
         """
-        series = self.curves[wish].setdefault(replica, Series())
+        series = self.curves[wish].setdefault(replica, Series(self._points))
         axis, x = place
         if series.name != name:
             # One line of prose may have the wrong name, and so may a summary at the end.

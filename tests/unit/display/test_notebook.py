@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from dataclasses import replace
@@ -12,8 +13,17 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.notebook import NotebookDisplay
-from ciao_kernel.model import Job, Notice, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.display.notebook import NotebookDisplay, _quiet_pause
+from ciao_kernel.model import (
+    ALL_LINES,
+    Job,
+    Notice,
+    Output,
+    Replica,
+    ReplicaStatus,
+    State,
+    Status,
+)
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, "/jobs/mnist/work")
@@ -119,7 +129,7 @@ def test_the_first_line_is_shown_at_once() -> None:
 
 def test_messages_and_bytes_stay_within_jupyters_limits() -> None:
     async def main() -> None:
-        display, recorder = made()
+        display, recorder = made(lines=ALL_LINES)
         display.begin(JOB, ())
         display.show(status(State.RUNNING))
         started = time.monotonic()
@@ -200,9 +210,20 @@ class _Tags(HTMLParser):
         self.data += data
 
 
+class EvilLinks:
+    """Links that contain the path unchanged."""
+
+    def file(self, path: str) -> str:
+        return path
+
+    def directory(self, path: str) -> str:
+        return path
+
+
 def test_nothing_from_a_job_becomes_html() -> None:
     async def main() -> None:
-        display, recorder = made()
+        recorder = Recorder()
+        display = NotebookDisplay(recorder, Settings(color="never"), EvilLinks())
         job = Job(EVIL, "local", EVIL, (Replica(EVIL, 0),), 0.0, EVIL)
         display.begin(job, ())
         replica = job.replicas[0]
@@ -223,8 +244,11 @@ def test_nothing_from_a_job_becomes_html() -> None:
             "td",
             "span",
             "code",
+            "style",
+            "i",
+            "a",
         }
-        assert seen.attributes <= {"style", "title"}
+        assert seen.attributes <= {"style", "title", "class", "href", "target", "rel"}
         assert seen.data.count(EVIL[:40]) >= 4
 
     asyncio.run(main())
@@ -332,6 +356,25 @@ def test_an_end_takes_no_interrupt_for_its_own() -> None:
     asyncio.run(main())
 
 
+def test_elapsed_time_is_drawn_at_most_once_a_second_and_later_less_often() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(replace(JOB, created=time.time()), ())
+        display.show(status(State.RUNNING))
+        display._draw(update=True)  # which leaves nothing but the time to draw
+        before = len(recorder.tables)
+        while len(recorder.tables) < before + 2:
+            await asyncio.sleep(0.05)
+        moments = [table[0] for table in recorder.tables[before - 1 :]]
+        assert all(b - a >= 1.0 for a, b in itertools.pairwise(moments))
+        await display.end()
+
+    asyncio.run(main())
+    pauses = [_quiet_pause(age, changing=False) for age in (5, 600, 7200)]
+    assert pauses == [1.0, 10.0, 60.0]
+    assert _quiet_pause(7200, changing=True) == 1.0  # a rate must fall to zero
+
+
 def test_a_table_at_rest_is_not_drawn_again() -> None:
     async def main() -> None:
         display, recorder = made()
@@ -371,5 +414,138 @@ def test_lines_are_coloured_by_replica() -> None:
         await display.end()
         # A fixed colour: the front end's own yellow cannot be read on white.
         assert re.fullmatch(r"\x1b\[38;5;\d+m\[worker-0\] \x1b\[0mx\n", recorder.text)
+
+    asyncio.run(main())
+
+
+def test_a_long_log_keeps_its_ends_and_shows_the_newest_lines_meanwhile() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=3)
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        display.show(output(ONE, *(f"line {n} {EVIL}" for n in range(10))))
+        assert recorder.text == "".join(f"[worker-0] line {n} {EVIL}\n" for n in range(3))
+        mine = recorder.tables[0][2]
+        while not (live := [one for one in recorder.tables if one[2] != mine and one[3]]):
+            await asyncio.sleep(0.01)
+        announced = next(one for one in recorder.tables if one[2] != mine)
+        assert not announced[3]
+        assert announced[1] == {
+            "text/plain": "… more lines; the newest of them follow at the end. "
+            "`%ciao logs mnist` shows all …"
+        }
+        parser = _Tags()
+        parser.feed(live[0][1]["text/html"])
+        assert parser.tags == {"div", "pre"}
+        assert [line.split(" <")[0] for line in parser.data.splitlines()] == [
+            "[worker-0] line 7",
+            "[worker-0] line 8",
+            "[worker-0] line 9",
+        ]
+        assert f"[worker-0] line 9 {EVIL}" in live[0][1]["text/plain"]
+        display.show(output(ONE, "the last one"))
+        await display.end()
+        assert recorder.text.splitlines()[3:] == [
+            "… 5 lines of worker-0 are left out here: `%ciao logs mnist --replica worker-0` shows "
+            "them; all are in /l/worker-0.log …",
+            f"[worker-0] line 8 {EVIL}",
+            f"[worker-0] line 9 {EVIL}",
+            "[worker-0] the last one",
+        ]
+        # The lines stand there as text now.
+        assert recorder.tables[-1][1:] == ({"text/plain": "", "text/html": ""}, live[0][2], True)
+
+    asyncio.run(main())
+
+
+def test_the_place_of_newest_lines_names_no_command_that_will_find_nothing() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=1)
+        display.begin(replace(JOB, logs_kept=False), ())
+        display.show(output(ONE, "a", "b", "c"))
+        while len({one[2] for one in recorder.tables}) < 2:
+            await asyncio.sleep(0.01)
+        mine = recorder.tables[0][2]
+        announced = next(one for one in recorder.tables if one[2] != mine)
+        assert announced[1] == {
+            "text/plain": "… more lines; the newest of them follow at the end …"
+        }
+        await display.end()
+
+    asyncio.run(main())
+
+
+def test_held_lines_stay_within_jupyters_limits() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(status(State.RUNNING))
+        started = time.monotonic()
+        while time.monotonic() - started < 2.0:
+            for replica in (ONE, TWO):
+                display.show(output(replica, *("x" * 90 for _ in range(500))))
+            await asyncio.sleep(0.005)
+        await display.end()
+        times = sorted([t for t, _ in recorder.texts] + [table[0] for table in recorder.tables])
+        for start in times:
+            assert sum(start <= t < start + 1.0 for t in times) <= 20
+        drawn = [data for _, data, *_ in recorder.tables]
+        assert max(sum(map(len, data.values())) for data in drawn) < 40_000
+        assert recorder.text.count("[worker-0]") == recorder.text.count("[worker-1]") == 400
+
+    asyncio.run(main())
+
+
+def test_the_header_of_the_job_decides_how_many_lines_stay() -> None:
+    async def main() -> None:
+        for lines, shown in ((ALL_LINES, 10), (2, 4), (None, 6)):
+            display, recorder = made(lines=3)
+            display.begin(replace(JOB, lines=lines), ())
+            display.show(output(ONE, *(f"line {n}" for n in range(10))))
+            await display.end()
+            assert recorder.text.count("[worker-0]") == shown
+            assert ("left out here" in recorder.text) == (shown < 10)
+
+    asyncio.run(main())
+
+
+def test_the_last_lines_of_a_failed_job_stand_before_its_error() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=1)
+        display.begin(JOB, ())
+        display.show(output(ONE, "a", "b", "why"))
+        display.show(status(State.FAILED, State.FAILED, decided=True))
+        assert recorder.text.splitlines()[-1] == "[worker-0] why"  # the cell may end now
+        display.show(output(TWO, "behind"))
+        await display.end()
+        assert recorder.text.splitlines()[-1] == "[worker-1] behind"
+
+    asyncio.run(main())
+
+
+def test_the_newest_lines_of_a_stopped_job_do_not_wait_for_its_last_replica() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=1)
+        display.begin(JOB, ())
+        display.show(output(ONE, "a", "b", "step 99"))
+        display.show(status(State.STOPPED))  # the cell may end while replicas are still ending
+        assert recorder.text.splitlines()[-1] == "[worker-0] step 99"
+        display.show(output(ONE, "checkpoint saved"))
+        await display.end()
+        assert recorder.text.splitlines()[-1] == "[worker-0] checkpoint saved"
+        assert recorder.text.count("[worker-0] step 99") == 1
+
+    asyncio.run(main())
+
+
+def test_lines_left_out_in_both_ways_are_counted_once() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=50, output_rate=1000, output_limit=1000)
+        display.begin(JOB, ())
+        display.show(output(ONE, *(f"line {n} " + "x" * 50 for n in range(200))))
+        await display.end()
+        shown = recorder.text.count("[worker-0] line")
+        assert 0 < shown < 100
+        assert f"{shown} of 200 lines are shown; all are in the log files." in recorder.text
 
     asyncio.run(main())

@@ -189,7 +189,7 @@ def test_a_terminal_shows_any_plot(
     monkeypatch.setattr(terminal, "plot_of", lambda job: flowers)
     piped("roses")
     *_, lines, closing = capsys.readouterr().err.splitlines()
-    assert lines == "1 flowers"  # without escape sequences
+    assert lines == r"1 flowers\x1b[2J"  # an escape sequence is text
     assert closing == "one is missing"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import replace
 from datetime import datetime
 
 from ciao_kernel.display.table import Table, columns, ending
@@ -29,9 +30,9 @@ def test_before_anything_is_known() -> None:
     table = Table(JOB)
     assert table.title() == "mnist: Pending"
     first, second = table.rows()
-    headings = ("replica", "state", "since", "last line", "lines/s", "log")
+    headings = ("replica", "state", "time", "lines/s", "log", "last line")
     assert table.headings() == headings
-    assert first.cells(headings) == ("worker-0", "Pending", "–", "", "–", "")
+    assert first.cells(headings) == ("worker-0", "Pending", "–", "–", "", "")
     assert second.replica == "worker-1"
     assert not table.is_changing()
 
@@ -48,7 +49,7 @@ def test_states_are_shown_with_what_explains_them() -> None:
     first, second = table.rows()
     assert first.detail == "Failed (exit code 1)"
     assert first.log == "/l/worker-0.log"
-    assert first.since in (clock_time(time.time()), clock_time(time.time() - 1))
+    assert first.moment in [f"Failed since {clock_time(time.time() - ago)}" for ago in range(60)]
     assert second.detail == "Stopped"
 
 
@@ -183,9 +184,41 @@ def test_a_moment_has_its_date_for_who_reads_it_on_another_day() -> None:
     assert clock_time(0.0) == "–"
     table = Table(JOB)
     table.status = status(State.FAILED, ReplicaStatus(ONE, State.FAILED, moment, 1))
-    _, first, second = columns(row[:4] for row in table.grid()).splitlines()
-    assert first == "worker-0  Failed (exit code 1)  Nov 05 14:02:11"
-    assert second == "worker-1  Pending               –"
+    first, second = table.rows()
+    assert first.moment == "Failed since Nov 05 14:02:11"
+    assert second.moment == ""
+
+
+def test_time_is_counted_from_the_jobs_submission() -> None:
+    """Also where the job is attached to hours later: the table's own start is no part of it."""
+    table = Table(replace(JOB, created=1000.0), now=lambda: 1080.0)
+    assert [row.time for row in table.rows()] == ["1m 20s", "1m 20s"]
+    table.status = status(
+        State.RUNNING,
+        ReplicaStatus(ONE, State.SUCCEEDED, 1012.0, 0),
+        ReplicaStatus(TWO, State.RUNNING, 1070.0, restarts=1),
+    )
+    assert [row.time for row in table.rows()] == ["took 12s", "1m 20s"]
+    assert table.elapsed() == 80.0
+    ended = ReplicaStatus(TWO, State.STOPPED, 1079.0)
+    table.status = status(State.SUCCEEDED, ReplicaStatus(ONE, State.SUCCEEDED, 1012.0, 0), ended)
+    assert [row.time for row in table.rows()] == ["took 12s", "took 1m 19s"]
+    assert table.elapsed() is None
+
+
+def test_a_stop_after_success_is_expected_and_any_other_stop_is_not() -> None:
+    table = Table(JOB)
+    one = ReplicaStatus(ONE, State.SUCCEEDED, 1.0, 0)
+    for state, expected in ((State.SUCCEEDED, True), (State.FAILED, False), (State.STOPPED, False)):
+        table.status = status(state, one, ReplicaStatus(TWO, State.STOPPED, 2.0, -15))
+        assert [row.expected for row in table.rows()] == [False, expected]
+
+
+def test_columns_of_a_clusters_job_are_there_from_the_start() -> None:
+    table = Table(replace(JOB, kind_of_place="namespace"))
+    assert {"node", "restarts"} <= set(table.headings(fixed=True))
+    assert not {"node", "restarts"} & set(table.headings())
+    assert "node" not in Table(JOB).headings(fixed=True)
 
 
 def test_columns() -> None:

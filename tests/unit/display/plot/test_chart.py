@@ -19,6 +19,7 @@ from ciao_kernel.display.plot.stroke_font import length, strokes
 from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Text, svg
 from ciao_kernel.magics import plots
 from ciao_kernel.model import Job, Output, Replica
+from ciao_kernel.model.replica_colors import color_of
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -266,8 +267,26 @@ def test_colours_read_on_white_and_on_black(ground: str) -> None:
 
     assert contrast(INK) >= 4.2
     colors = {line.color for line in drawn(chart.draw(metrics(8), ""))}
-    assert len(colors) == 6
+    assert len(colors) == 8
     assert all(contrast(color) >= 3 for color in colors)
+
+
+def test_a_curve_has_the_colour_of_its_replica_and_so_has_its_sample() -> None:
+    made = Metrics(("loss",))
+    written = (Replica("ps", 0), Replica("worker", 1), Replica("worker", 9))
+    for replica in written:
+        for step in range(5):
+            made.add(replica, f"step {step} loss {1 / (step + 1)}\n".encode())
+    picture = chart.draw(made, "")
+    expected = [color_of(one).html for one in written]
+    assert [line.color for line in drawn(picture)] == expected
+    samples = [
+        line
+        for line in picture.shapes
+        if isinstance(line, Line) and line.width == 2 and len(line.points) == 2
+    ]
+    assert [line.color for line in samples] == expected
+    assert [bool(line.dash) for line in samples] == [False, False, True]
 
 
 def dots(image: bytes) -> tuple[int, int, list[bytes], bytes]:

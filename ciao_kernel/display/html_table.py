@@ -1,0 +1,150 @@
+"""The live table as HTML. Everything that comes from a job is escaped.
+
+Nothing moves while a job runs: each column has a fixed width, each row has one height, and a text
+that is too long is cut with an ellipsis; its tooltip has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Protocol
+
+from ciao_kernel.display.table import Row, Table
+from ciao_kernel.model import Job, State, Status
+from ciao_kernel.model.replica_colors import color_of
+
+# JupyterLab's theme colours, mixed with the text colour: JupyterLab's orange alone has a contrast
+# of 2.7 on white. A front end that cannot mix colours keeps the text colour.
+_STATE_COLORS = {
+    state: f"color-mix(in srgb, {color} 70%, currentColor)"
+    for state, color in {
+        State.SUCCEEDED: "var(--jp-success-color1, #388e3c)",
+        State.FAILED: "var(--jp-error-color1, #d32f2f)",
+        State.LOST: "var(--jp-error-color1, #d32f2f)",
+        State.STOPPED: "var(--jp-warn-color1, #b26a00)",
+        State.RUNNING: "var(--jp-info-color1, #1976d2)",
+    }.items()
+}
+_NEUTRAL = "color-mix(in srgb, currentColor 75%, transparent)"
+# A style sheet, since styles in each cell would double the size of each redraw. Front ends that
+# remove it, as for a notebook that is not trusted, show a plain table.
+# The repeated class outranks the rules of the page.
+_STYLE = (
+    "<style>.ciao{overflow-x:auto}"
+    ".ciao>*,.ciao.ciao.ciao :is(th,td,td>code)"
+    "{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
+    ".ciao>*{display:block}"
+    ".ciao>div>code{user-select:all}"
+    ".ciao>table{display:table;table-layout:fixed;width:100%}"
+    ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
+    ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
+    ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
+    "@media(max-width:800px){.ciao :is(th,td):nth-last-child(3){display:none}}"  # lines/s
+    "</style>"
+)
+_WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
+"""Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
+_LONGEST_NAME = 30
+_LAST_LINE = 8
+"""Minimum width of the last line; a narrower page scrolls the table."""
+_SURE_TO_FIT = 9
+"""A text up to this length is never cut, so it needs no tooltip."""
+
+
+class Links(Protocol):
+    """Links to files and folders, for pages that can open them."""
+
+    def file(self, path: str) -> str:
+        """Return a link to a file, or "" if the page cannot open it."""
+
+    def directory(self, path: str) -> str:
+        """Return a link to a folder, or "" if the page cannot open it."""
+
+
+def job_html(job: Job, status: Status) -> str:
+    """Return the table of a job at one moment, for objects that Jupyter shows."""
+    table = Table(job)
+    table.status = status
+    return table_html(table)
+
+
+def table_html(table: Table, links: Links | None = None) -> str:
+    """Return the table, with the line of the job above it and the job's locations below it.
+
+    Args:
+        table: The content.
+        links: Links to log files and folders; None if the page has no server that opens them.
+    """
+    state = table.status.state if table.status else State.PENDING
+    headings = table.headings(fixed=True)
+    rows = table.rows()
+    widths = _widths(headings, rows)
+    heads = "".join(
+        f'<th style="width:{widths[heading]}ch">{heading}</th>'
+        if heading in widths
+        else f"<th>{heading}</th>"
+        for heading in headings
+    )
+    # A narrow page does not show the rate. The padding of a column, one em, is under two digits.
+    least = sum(widths.values()) - widths["lines/s"] + 2 * (len(headings) - 1) + _LAST_LINE
+    body = "".join(_row(row, headings, links) for row in rows)
+    places = "".join(
+        f'<div title="{escape(place)}">{escape(name)}: <code>'
+        f"{_link(place, links.directory(place) if links else '', new_tab=True)}</code></div>"
+        for name, place in table.places()
+    )
+    title = escape(table.title())
+    return (
+        f'{_STYLE}<div class="ciao">'
+        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>'
+        f'<table style="min-width:{least}ch"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+        f"{places}</div>"
+    )
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
+    """Return the fixed widths, which depend on nothing that changes while the job runs."""
+    longest = min(_LONGEST_NAME, max((len(row.replica) for row in rows), default=0))
+    # Letters are narrower than digits. The name of a log file is the replica's, with `.log`.
+    widths = {**_WIDTHS, "replica": longest + 2, "log": longest + 3}
+    return {heading: widths[heading] for heading in headings if heading in widths}
+
+
+def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
+    cells = zip(headings, row.cells(headings), strict=True)
+    return "<tr>" + "".join(_cell(heading, text, row, links) for heading, text in cells) + "</tr>"
+
+
+def _cell(heading: str, text: str, row: Row, links: Links | None) -> str:
+    if heading == "replica":
+        mark = f'<i style="background:{color_of(row.who).html}"></i>' if row.who else ""
+        return f"<td{_tooltip(text, _LONGEST_NAME)}>{mark}{escape(text)}</td>"
+    if heading == "state":
+        color = _NEUTRAL if row.expected else _STATE_COLORS.get(row.state, "inherit")
+        tooltip = _tooltip(text, _SURE_TO_FIT)
+        return f'<td{tooltip}><span style="color:{color}">{escape(text)}</span></td>'
+    if heading == "time":
+        return f"<td{_tooltip(row.moment)}>{escape(text)}</td>"
+    if heading == "log":
+        target = links.file(text) if links else ""
+        return f"<td{_tooltip(text)}>{_link(text.rsplit('/', 1)[-1], target)}</td>"
+    if heading == "last line":
+        # A replica without lines has room for the reason why it waits, which is often long.
+        shown = text or (row.detail if len(row.detail) > _WIDTHS["state"] else "")
+        full = row.full_line or shown
+        return f"<td{_tooltip(full, _SURE_TO_FIT)}><code>{escape(shown)}</code></td>"
+    return f"<td{_tooltip(text, _SURE_TO_FIT)}>{escape(text)}</td>"
+
+
+def _link(text: str, target: str, *, new_tab: bool = False) -> str:
+    if not target:
+        return escape(text)
+    tab = ' target="_blank" rel="noopener"' if new_tab else ""
+    return f'<a href="{escape(target)}"{tab}>{escape(text)}</a>'
+
+
+def _tooltip(text: str, fits: int = 0) -> str:
+    """Return the attribute for a text that may be cut: one longer than ``fits``."""
+    return f' title="{escape(text)}"' if len(text) > fits else ""

@@ -1,0 +1,104 @@
+"""Place in a cell where the newest lines of a long log are seen while the job runs.
+
+It is one output that is updated in place, in a box of fixed height. It is empty in the end: the
+lines that stay follow as text, which every front end shows, also one that never updates outputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ciao_kernel.display.excerpt import Excerpt
+from ciao_kernel.display.lines import Prefixer
+from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.model import Job, Output
+
+_TICK = 0.25
+"""Seconds between two updates; together with the table and the text ten messages a second."""
+_MOST_BYTES = 20_000
+"""Maximum bytes of the lines in the box."""
+_PLAIN_LINES = 10
+_LIMIT = 500
+"""Maximum characters of one line in the box."""
+# A reversed column keeps its scroll position at its end, where the newest line is.
+_BOX = (
+    "max-height:18em;overflow:auto;display:flex;flex-direction:column-reverse;"
+    "border-left:3px solid var(--jp-border-color2, #bdbdbd);padding-left:.5em"
+)
+
+
+class LiveLines:
+    """One output of a cell with the newest lines.
+
+    Args:
+        job: The job.
+        publisher: Sends the output.
+        display_id: ID of the output.
+        most: Maximum number of lines.
+        rate: Maximum number of bytes per second.
+    """
+
+    def __init__(
+        self, job: Job, publisher: Publisher, display_id: str, most: int, rate: float
+    ) -> None:
+        self._job = job
+        self._publisher = publisher
+        self._display_id = display_id
+        self._most = most
+        self._rate = rate
+        self._prefixer = Prefixer(color=False, limit=_LIMIT)
+        self._begun = False
+        self._count = 0
+        self._drawn = 0.0
+        self._pause = 0.0
+
+    def draw_if_due(self, held: Excerpt) -> int:
+        """Show the newest held lines, from time to time; return the number of bytes sent."""
+        if held.count == self._count or time.monotonic() - self._drawn < self._pause:
+            return 0
+        self._count = held.count
+        if not self._begun:
+            # A front end that never updates an output keeps this text.
+            self._show({"text/plain": self._announcement()})
+            self._begun = True
+        lines = self._newest_lines(held.newest())
+        text = escape("\n".join(lines))
+        html = f'<div style="{_BOX}"><pre style="margin:0">{text}</pre></div>'
+        plain = "\n".join(["…", *lines[-_PLAIN_LINES:]])
+        self._show({"text/plain": plain, "text/html": html}, update=True)
+        size = len(plain) + len(html)
+        self._drawn, self._pause = time.monotonic(), max(_TICK, size / self._rate)
+        return size
+
+    def clear(self) -> None:
+        """Empty the output: its lines have become text."""
+        if self._begun:
+            self._show({"text/plain": "", "text/html": ""}, update=True)
+
+    def _newest_lines(self, newest: Sequence[Output]) -> Sequence[str]:
+        # One update may cost at most two seconds of the rate.
+        room = min(_MOST_BYTES, int(2 * self._rate))
+        found: list[str] = []
+        for line in self._backwards(reversed(newest)):
+            room -= len(line.encode("utf-8", "replace")) + 1
+            if len(found) == self._most or (found and room < 0):
+                break
+            found.append(line)
+        return found[::-1]
+
+    def _backwards(self, newest: Iterable[Output]) -> Iterable[str]:
+        for event in newest:
+            kept = event.data.removesuffix(b"\n").rsplit(b"\n", self._most)[-self._most :]
+            for line in reversed(kept):
+                yield self._prefixer.format(event.replica, line).removesuffix("\n")
+
+    def _announcement(self) -> str:
+        text = "… more lines; the newest of them follow at the end"
+        if not self._job.logs_kept:  # the command would soon find nothing
+            return f"{text} …"
+        return f"{text}. `%ciao logs {self._job.reference}` shows all …"
+
+    def _show(self, data: dict[str, str], *, update: bool = False) -> None:
+        self._publisher.display(data, self._display_id, update=update)

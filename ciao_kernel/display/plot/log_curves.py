@@ -1,0 +1,60 @@
+"""Curves from the whole logs of an existing job, for Python code instead of a picture."""
+
+from __future__ import annotations
+
+import re
+
+from ciao_kernel.display.plot.log_line import normalize_name, read
+from ciao_kernel.display.plot.metrics import Metrics
+from ciao_kernel.display.plot.series import Series
+from ciao_kernel.model import Replica
+
+_POINTS = 1_000_000
+"""Maximum number of points of a curve: more than a picture needs, but not without limit."""
+_NAMES = 200
+_LAST_LINES = 4000
+"""Lines at the end of a log whose names count; at the start Metrics has a limit of its own."""
+_PIECE = 1 << 20
+"""Bytes that are read at a time."""
+_LOSS = re.compile("loss")
+
+
+def read_all(data: bytes) -> dict[str, Series]:
+    """Return a curve for each number that a replica has logged, the most frequent name first.
+
+    The names are those of the first and the last thousands of lines.
+
+    Args:
+        data: The whole output of one replica.
+    """
+    one = Replica("", 0)
+    first, last = Metrics(()), Metrics(())
+    first.add(one, data[:_PIECE])
+    if len(data) > _PIECE:
+        last.add(one, b"\n".join(data[-_PIECE:].split(b"\n")[-_LAST_LINES:]))
+    names = tuple(dict.fromkeys((*first.seen(_NAMES), *last.seen(_NAMES))))
+    metrics = Metrics(names, points=_POINTS)
+    start = 0
+    while (end := data.rfind(b"\n", start, start + _PIECE) + 1) or (
+        end := data.find(b"\n", start) + 1
+    ):
+        metrics.add(one, data[start:end])
+        start = end
+    metrics.peek(one, data[start:])
+    return {name: curves[one] for name, curves in metrics.curves.items() if one in curves}
+
+
+def normalize(name: str) -> str:
+    """Return the name of a metric in the form of :func:`read_all`."""
+    return normalize_name(name)
+
+
+def newest(data: bytes) -> str:
+    """Return the newest number in the end of a log: ``loss 0.31``; "" if there is none."""
+    _, _, whole = data.partition(b"\n") if data.count(b"\n") > 1 else (b"", b"", data)
+    for line in reversed(re.split(r"[\r\n]+", whole.decode("utf-8", "replace"))):
+        found = read(line)
+        if found.values and (found.marked or found.step is not None or found.epoch is not None):
+            names = [*filter(_LOSS.search, found.values), *found.values]
+            return f"{names[0]} {found.values[names[0]]:.4g}"
+    return ""

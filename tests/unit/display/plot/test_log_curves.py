@@ -1,0 +1,39 @@
+"""Curves from whole logs, for Python code."""
+
+from __future__ import annotations
+
+import math
+
+from ciao_kernel.display.plotting import newest_metric, read_curves
+
+
+def test_each_point_is_kept() -> None:
+    text = "".join(f"step {step} loss {step / 2}\n" for step in range(1, 5001)).encode()
+    curves = read_curves(text)
+    assert list(curves) == ["loss"]
+    assert len(curves["loss"]) == 5000  # a picture has room for 500
+    assert list(curves["loss"])[-1] == (5000, 2500)
+    assert curves["loss"].last == 2500
+    assert curves["loss"].axis == "step"
+
+
+def test_an_unfinished_line_counts() -> None:
+    bar = b"Epoch 1/2\n\r 1/10 - loss: 3.0\r 2/10 - loss: 2.0\r 3/10 - lo"
+    assert read_curves(bar)["loss"].last == 2.0
+    assert math.isnan(read_curves(b"step 1 loss nan\n")["loss"].last)
+
+
+def test_a_name_at_the_end_of_a_long_log_is_found() -> None:
+    steps = "".join(f"step {step} loss {step / 2} {'x' * 60}\n" for step in range(40_000))
+    curves = read_curves(f"{steps}step 40000 val_loss 0.5\n".encode())
+    assert sorted(curves) == ["loss", "val_loss"]
+    assert len(curves["loss"]) == 40_000
+    assert read_curves(b"") == {}
+
+
+def test_the_newest_number_is_the_loss_if_there_is_one() -> None:
+    assert newest_metric(b"cut lo\nstep 1 loss 2\nstep 2 lr 0.1 val_loss 0.51234\nbye\n") == (
+        "val_loss 0.5123"
+    )
+    assert newest_metric(b"step 2 acc: 1\n") == "acc 1"
+    assert newest_metric(b"hello\n") == ""

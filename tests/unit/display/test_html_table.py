@@ -1,0 +1,72 @@
+"""The table of a cell: what is cut, what its tooltips hold, and its colours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ciao_kernel.display.html_table import table_html
+from ciao_kernel.display.table import Table
+from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.replica_colors import color_of
+
+PS, WORKER = Replica("ps", 0), Replica("worker", 0)
+JOB = Job("mnist", "local", "tensorflow", (PS, WORKER), 1000.0, "/jobs/mnist/work")
+LONG = "step 17 " * 20
+
+
+def table(state: State, *replicas: ReplicaStatus, job: Job = JOB) -> Table:
+    made = Table(job, now=lambda: 1080.0)
+    made.status = Status(state, replicas)
+    return made
+
+
+def widths(html: str) -> list[str]:
+    return re.findall(r"<th[^>]*>|min-width:[^;\"]+", html)
+
+
+def test_the_widths_depend_on_nothing_that_changes() -> None:
+    for job in (JOB, replace(JOB, kind_of_place="namespace")):
+        before = table_html(table(State.PENDING, job=job))
+        node, reason = "gpu-pool-with-a-long-name-17", "FailedScheduling: " + LONG
+        during = table(
+            State.RUNNING,
+            ReplicaStatus(PS, State.PENDING, 1010.0, reason=reason),
+            ReplicaStatus(WORKER, State.RUNNING, 1010.0, log="/logs/worker-0.log"),
+            job=job,
+        )
+        during.output(Output(WORKER, LONG.encode() + b"\n", 1))
+        if job.on_cluster:
+            assert during.status is not None
+            rows = tuple(replace(one, node=node, restarts=3) for one in during.status.replicas)
+            during.status = replace(during.status, replicas=rows)
+        assert widths(table_html(during)) == widths(before)
+
+
+def test_what_may_be_cut_is_in_a_tooltip() -> None:
+    reason = "FailedScheduling: no node has enough memory"
+    live = table(
+        State.RUNNING,
+        ReplicaStatus(PS, State.PENDING, 0.0, reason=reason),
+        ReplicaStatus(WORKER, State.RUNNING, 1010.0, log="/logs/worker-0.log"),
+    )
+    live.output(Output(WORKER, LONG.encode() + b"\n", 1))
+    html = table_html(live)
+    assert f'title="{LONG.strip()}"' in html
+    assert f'title="Pending ({reason})"' in html
+    assert f"<code>Pending ({reason})</code>" in html  # in the room of the line that is missing
+    assert 'title="/logs/worker-0.log">worker-0.log<' in html
+    assert re.search(r'<td title="Running since \w+ \d+ [\d:]+">1m 20s</td>', html)
+
+
+def test_a_planned_stop_looks_neutral_under_a_job_that_succeeded() -> None:
+    ended = ReplicaStatus(WORKER, State.SUCCEEDED, 1020.0, 0)
+    stopped = ReplicaStatus(PS, State.STOPPED, 1021.0, -15)
+    assert "warn" not in table_html(table(State.SUCCEEDED, stopped, ended))
+    assert "warn" in table_html(table(State.FAILED, stopped, ended))
+
+
+def test_each_replica_has_the_mark_of_its_colour() -> None:
+    html = table_html(table(State.PENDING))
+    for replica in (PS, WORKER):
+        assert f'<i style="background:{color_of(replica).html}"></i>{replica}<' in html
