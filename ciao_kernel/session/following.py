@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 
 from ciao_kernel.background import start_background
-from ciao_kernel.errors import JobLost
-from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.errors import CiaoError, JobLost
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session.turns import Restarts
 
 _LAST_LINES = 2.0
 """Maximum seconds of reading after the last replica has ended."""
@@ -47,7 +48,9 @@ class Following:
         self.job, self.backend, self.display = job, backend, display
         self._follow, self._since = follow, since
         self._tails = Tails(len(job.replicas))
+        self._restarts = Restarts()
         self._status: Status | None = None
+        self._decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self._task = start_background(self._run())
 
     @property
@@ -57,8 +60,12 @@ class Following:
 
     @property
     def ended(self) -> Status | None:
-        """Final status of the job, None until received; the last plot may not be drawn yet."""
-        return self._status if self._status and self._status.state.over else None
+        """Final status of the job, None until received; the last plot may not be drawn yet.
+
+        A foreseen failure is none: the job can still be stopped.
+        """
+        now = self._status
+        return now if now and now.state.over and not now.foreseen else None
 
     async def wait_until_shown(self) -> Status:
         """Wait until everything is shown; return the job's last status.
@@ -70,6 +77,36 @@ class Following:
             BackendError, JobError: See the backend's ``follow``.
         """
         return await asyncio.shield(self._task)
+
+    async def wait_until_decided(self) -> Status:
+        """Wait as :meth:`wait_until_shown` does, but not for the job's last lines if it fails.
+
+        Returns:
+            The job's last status, or that of a failed job whose other replicas are ending: their
+            lines are still shown.
+
+        Raises:
+            JobLost, BackendError, JobError: See :meth:`wait_until_shown`.
+        """
+        await asyncio.wait({self._task, self._decided}, return_when=asyncio.FIRST_COMPLETED)
+        if self._decided.done() and not self._task.done():
+            return self._decided.result()
+        return await self.wait_until_shown()
+
+    async def show_rest(self) -> None:
+        """Show the rest of a job whose cell has ended, and report what no cell reports any more."""
+        try:
+            last = await self.wait_until_shown()
+        except CiaoError as error:
+            self.display.show(Notice(f"{error.message} {error.hint}".rstrip()))
+            return
+        if last.state is State.SUCCEEDED:
+            self.display.show(
+                Notice(
+                    f"{last.decided_by} ended well at the same time, so the cluster counts "
+                    f"{self.job.name} as succeeded."
+                )
+            )
 
     async def end(self, within: float = _LAST_LINES) -> None:
         """Stop showing events, unless following ends by itself within this many seconds."""
@@ -104,9 +141,14 @@ class Following:
                 async for event in events:
                     if isinstance(event, Status):
                         self._status = event
+                        # One message: a node's failure restarts hundreds of replicas at once.
+                        if text := "\n".join(self._restarts.sentences(event)):
+                            self.display.show(Notice(text))
                     elif isinstance(event, Output):
                         self._tails.add(event)
                     self.display.show(event)
+                    if isinstance(event, Status) and event.decided and not self._decided.done():
+                        self._decided.set_result(event)  # the cell may end, and shows its status
             finally:
                 await self.display.end()
         if self._status is None:

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Sequence
 
-from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
+from ciao_kernel.errors import BackendError, Incomplete, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.plugins import Backend
@@ -19,15 +19,24 @@ async def jobs(
     backends: Sequence[Backend], where: Where, faults: list[BackendError] | None
 ) -> list[tuple[Job, Status]]:
     """Return all jobs, oldest first; the arguments are those of :meth:`Session.jobs`."""
-    found = []
+    found: list[tuple[Job, Status]] = []
+    lacking: list[Incomplete] = []
     for backend in _asked(backends, where):
         try:
             found += await backend.jobs(where)
+        except Incomplete as error:
+            found += error.found
+            lacking.append(error)
         except BackendError as error:
             if faults is None:
                 raise
             faults.append(error)
-    return sorted(found, key=lambda pair: pair[0].created)
+    found.sort(key=lambda pair: pair[0].created)
+    if faults is None and lacking:
+        raise Incomplete(lacking[0].message, lacking[0].hint, found)
+    if faults is not None:
+        faults += lacking
+    return found
 
 
 def _asked(backends: Sequence[Backend], where: Where) -> list[Backend]:

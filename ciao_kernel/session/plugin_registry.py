@@ -16,10 +16,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ciao_kernel.errors import PluginError
+from ciao_kernel.magics import build_spec
 from ciao_kernel.magics import table as magics_table
 from ciao_kernel.magics.directive import Scope
 from ciao_kernel.magics.table import Names, Table
-from ciao_kernel.plugins import Backend, Builder, Framework
+from ciao_kernel.plugins import AnyLanguage, Backend, Builder, Framework, OperatorKind
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
@@ -32,6 +33,11 @@ _ROLE = re.compile(r"[a-z][a-z0-9]*")
 _FRAMEWORKS = {
     "tensorflow": "ciao_kernel.frameworks.tensorflow:TensorFlow",
     "pytorch": "ciao_kernel.frameworks.pytorch:PyTorch",
+    "jax": "ciao_kernel.frameworks.jax:Jax",
+    "xgboost": "ciao_kernel.frameworks.xgboost:XGBoost",
+    "paddle": "ciao_kernel.frameworks.paddle:Paddle",
+    "python": "ciao_kernel.frameworks.python:Python",
+    "custom": "ciao_kernel.frameworks.custom:Custom",
 }
 _BUILDERS = {
     "folder": "ciao_kernel.builders.folder:FolderBuilder",
@@ -62,10 +68,12 @@ class Registry:
     @functools.cached_property
     def table(self) -> Table:
         """Table of the directives, with the names of all plug-ins."""
-        roles = {one.name: one.roles for one in self._loadable("frameworks", self.framework)}
+        frameworks = self._loadable("frameworks", self.framework)
+        roles = {one.name: one.roles for one in frameworks}
+        free = frozenset(one.name for one in frameworks if isinstance(one, AnyLanguage))
         # For the others, names are enough: an unused plug-in is not imported.
         builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
-        return magics_table.build(Names(roles, builders, backends))
+        return magics_table.build(Names(roles, builders, backends, free))
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.
@@ -157,7 +165,8 @@ class Registry:
         target = self._names(kind).get(name)
         if target is None:
             known = ", ".join(sorted(self._names(kind)))
-            raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.")
+            more = f" {build_spec.ADD_A_FRAMEWORK}" if kind == "frameworks" else ""
+            raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.{more}")
         try:
             if isinstance(target, EntryPoint):
                 return _checked(target.load()(*arguments), _CONTRACTS[kind], name)
@@ -192,9 +201,13 @@ def _checked(plugin: Any, contract: type, name: str) -> Any:
     missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
     if missing:
         raise TypeError(f"it lacks {', '.join(missing)}")
-    for attribute, method in vars(contract).items():
-        if inspect.isfunction(method) and not attribute.startswith("_"):
-            _check_call(getattr(plugin, attribute), method)
+    contracts = [contract]
+    if contract is Framework and isinstance(plugin, OperatorKind):
+        contracts.append(OperatorKind)
+    for one in contracts:
+        for attribute, method in vars(one).items():
+            if inspect.isfunction(method) and not attribute.startswith("_"):
+                _check_call(getattr(plugin, attribute), method)
     if plugin.name != name:
         raise TypeError(f"its name is {plugin.name!r}, but its entry point is named {name!r}")
     if contract is Framework:

@@ -66,6 +66,11 @@ class Stopper:
     def __init__(self, lifetime: Lifetime) -> None:
         self._lifetime = lifetime
 
+    @property
+    def outlasts_cells(self) -> bool:
+        """Whether lines can be shown in a cell after its end; in a terminal nothing is after it."""
+        return not isinstance(self._lifetime, NoShutdown)
+
     async def stop(
         self, following: Following, reason: str, *, wait: float | None, delete: bool
     ) -> None:
@@ -123,6 +128,12 @@ class Stopper:
                 await work
 
         await asyncio.shield(start_background(delay_shutdown()))
+
+    def finish_behind(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work that goes on behind its cell's end, and that a shutdown waits for."""
+        hold = contextlib.ExitStack()
+        hold.enter_context(self._lifetime.delay_shutdown())
+        start_background(work).add_done_callback(lambda _: hold.close())
 
     async def _stop(
         self,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from ciao_kernel.delivery.imports import CELL, entry_name
+from ciao_kernel.delivery.imports import CELL, TEXT, entry_name
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.session.failure import hints, tracebacks
+from ciao_kernel.session.failure.image_hint import image_hint
 from ciao_kernel.session.failure.tracebacks import Trace
 
 # Maximum number of lines after the traceback that a replica ended with. Python exits with code 1
@@ -21,7 +23,13 @@ _MOST_LINES = 100
 _WIDEST = 1000
 
 
-def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Path) -> JobFailed:
+def explain(
+    job: Job,
+    status: Status,
+    tails: Mapping[Replica, bytes],
+    folder: Path,
+    variables: Mapping[str, Any] | None = None,
+) -> JobFailed:
     """Return the error that the cell ends with.
 
     Args:
@@ -29,6 +37,7 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
         status: Its last status.
         tails: End of each replica's log.
         folder: The user's working folder, to find files that the job missed.
+        variables: The notebook's variables, to find those that the job missed.
     """
     ended = {one.replica: one for one in status.replicas}
     texts = {replica: tracebacks.log_lines(data) for replica, data in tails.items()}
@@ -41,7 +50,7 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
     if replica is None or replica not in ended:
         return JobFailed(status.message or "the job failed.", job=job.name)
     trace, lines = found.get(replica), texts.get(replica, [])
-    message = status.message or f"{replica} {_how(ended[replica])}" + (
+    message = status.message or f"{replica} {_how(ended[replica])}{_after(ended[replica])}" + (
         f": {_short(trace.error)}" if trace else "."
     )
     if trace:
@@ -52,8 +61,28 @@ def explain(job: Job, status: Status, tails: Mapping[Replica, bytes], folder: Pa
     if same:
         names = ", ".join(map(str, same))
         shown.append(f"The same error came from {names} ({len(same) + 1} replicas in all).")
-    hint = hints.hint(lines, trace, ended[replica], folder, job)
+    hint = image_hint(status.reason, message, job) or hints.hint(
+        lines, trace, ended[replica], folder, job, variables or {}
+    )
     return JobFailed(message, hint, job=job.name, traceback=tuple(shown))
+
+
+def is_consequence(status: Status, tails: Mapping[Replica, bytes]) -> bool:
+    """Return whether the replica to blame seems to have failed because of another one.
+
+    Then the last lines of the others are worth waiting for: they may name the cause.
+
+    Args:
+        status: A status of the failed job.
+        tails: End of each replica's log.
+    """
+    found = {
+        one.replica: trace
+        for one in status.replicas
+        if (trace := _trace(one, tracebacks.log_lines(tails.get(one.replica, b""))))
+    }
+    replica = _failing_replica(status, found)
+    return replica in found and found[replica].consequence
 
 
 def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
@@ -96,11 +125,16 @@ def _how(one: ReplicaStatus) -> str:
     return f"ended with {exit_text(one.exit_code)}"
 
 
+def _after(one: ReplicaStatus) -> str:
+    count = "1 restart" if one.restarts == 1 else f"{one.restarts} restarts"
+    return f" after {count}" if one.restarts else ""
+
+
 def _show_user_file(line: str, job: Job) -> str:
     """Name the cell, not the file made from it: ``Cell, line 14, in train``."""
-    name = Path(job.program).name
+    name = job.program.removeprefix(f"{job.workdir}/")
     line = line.replace(
-        f'File "{job.program}"', "Cell" if name == CELL else f'File "{_users_name(name)}"'
+        f'File "{job.program}"', "Cell" if name in (CELL, TEXT) else f'File "{_users_name(name)}"'
     )
     return line.replace(f'File "{job.workdir}/', 'File "')
 

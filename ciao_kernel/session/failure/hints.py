@@ -6,11 +6,16 @@ import contextlib
 import re
 import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ciao_kernel.delivery.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
+from ciao_kernel.session.failure.distributions import distribution
 from ciao_kernel.session.failure.tracebacks import Trace
+from ciao_kernel.session.keras_note import REMEDY
 
 _MISSING = re.compile(
     r"No such file or directory:? (?:'([^'\n]+)'|\"([^\"\n]+)\")|(?<![^\s;])([^\s;]+); No such file"
@@ -21,12 +26,21 @@ _TAKEN_BESIDE = re.compile(rf"{_TAKEN.pattern}|No address added out of total")
 _NETWORK = re.compile(
     r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|\bDist\w*Error"
 )
+_NAME = re.compile(r"NameError: (?:global )?name '([^'\n]+)' is not defined")
+_KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
 _LINES = 200
 _LAST_LINES = 10
 _LINES_BEFORE = 20
 
 
-def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path, job: Job) -> str:
+def hint(
+    lines: list[str],
+    trace: Trace | None,
+    one: ReplicaStatus,
+    folder: Path,
+    job: Job,
+    variables: Mapping[str, Any],
+) -> str:
     """Return a possible fix, else the location of the whole log.
 
     Args:
@@ -35,6 +49,7 @@ def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path
         one: Status of that replica.
         folder: The user's working folder, to find files that the job missed.
         job: The job that failed.
+        variables: The notebook's variables.
     """
     text = "\n".join(lines[-_LINES:])
     # Programs try a module or a port and continue without it: only the end shows what was needed.
@@ -42,6 +57,8 @@ def hint(lines: list[str], trace: Trace | None, one: ReplicaStatus, folder: Path
     found = (
         _missing_file(text, folder, job)
         or _missing_module(end, folder, job)
+        or _missing_name(end, variables)
+        or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or _disk(text, job)
         or _memory(text, one, job)
@@ -70,14 +87,25 @@ def _missing_module(text: str, folder: Path, job: Job) -> str:
     for path in (f"{top}.py", top):
         if _beside(path, folder):
             return _send(path)
+    known = distribution(names[-1])
+    package = known or top
+    unsure = "" if known else ", if that is the name of its package"
     if job.on_cluster:
-        return (
-            f"Add %packages={top}, if that is the name of its package, or choose an image that has "
-            "it with %image."
-        )
+        return f"Add %packages={package}{unsure}, or choose an image that has it with %image."
     return (
-        "Install the package that provides it for the replicas' Python (pip install "
-        f"{top}, if that is its name), or name another Python with %python."
+        f"Add %packages={package}{unsure}, which installs it for this job, or name a Python that "
+        "has it with %python."
+    )
+
+
+def _missing_name(text: str, variables: Mapping[str, Any]) -> str:
+    names = _NAME.findall(text)
+    if not names or names[-1] not in storable_names(variables):
+        return ""
+    name = names[-1]
+    return (
+        f"{name} is a variable of the notebook, and a job is a program of its own: "
+        f"add %input={name} and `from ciao_input import {name}`."
     )
 
 
@@ -90,6 +118,12 @@ def _beside(name: str, folder: Path) -> bool:
 
 def _send(name: str) -> str:
     return f"{name} is next to your code; add a line %files={quote(name)} to send it to the job."
+
+
+def _keras(text: str) -> str:
+    if "distribut" not in text.lower() or not _KERAS_3.search(text):
+        return ""
+    return f"Keras 3 does not train by `fit` under this strategy. Use Keras 2: {REMEDY}"
 
 
 def _port(end: str, beside: list[str], job: Job) -> str:
@@ -126,7 +160,11 @@ def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
     if not job.on_cluster:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
     if limit := _memory_limit(job, one.replica.role):
-        return f"Its limit was %memory={limit}: set a higher %memory, or try smaller batches."
+        more = _double(limit)
+        return (
+            f"The limit of {one.replica} is %memory={limit}, and it used all of it: try "
+            f"{f'%memory={more}' if more else 'a higher %memory'}, or smaller batches."
+        )
     return (
         "The cell has no %memory, so a limit of the namespace or the node's memory applied: set "
         "%memory, or try smaller batches."
@@ -147,3 +185,9 @@ def _memory_limit(job: Job, role: str) -> str:
             if piece is first:
                 common = value
     return common
+
+
+def _double(quantity: str) -> str:
+    """Return twice a quantity of Kubernetes with its unit, "" if it cannot be read."""
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", quantity.strip("'\""))
+    return f"{2 * float(match[1]):.12g}{match[2]}" if match else ""

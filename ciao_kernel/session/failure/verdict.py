@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ciao_kernel.errors import JobError, JobStopped
 from ciao_kernel.model import Job, Replica, State, Status
@@ -17,6 +18,7 @@ def judge(
     tails: Mapping[Replica, bytes],
     folder: Path,
     describe_leftovers: Callable[[Job], str] | None,
+    variables: Mapping[str, Any] | None = None,
 ) -> JobError | None:
     """Return the error that a cell ends with, or None if its job succeeded.
 
@@ -27,6 +29,7 @@ def judge(
         folder: The user's working folder, to find files that the job missed.
         describe_leftovers: Describes what is left of the job; None: the job and its logs are
             removed next.
+        variables: The notebook's variables, which the job may have missed.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""
@@ -37,4 +40,4 @@ def judge(
         return None
     if describe_leftovers is None:
         status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
-    return explain(job, status, tails, folder)
+    return explain(job, status, tails, folder, variables)

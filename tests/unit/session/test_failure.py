@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,7 @@ def failed(
     message: str = "",
     job: Job = JOB,
     log: str = "/jobs/mnist/logs/worker-0.log",
+    variables: dict[str, Any] | None = None,
 ) -> JobFailed:
     """Explain a job of which ``by`` failed first; the others had succeeded or were stopped."""
     codes = {by: 1, **(codes or {})}
@@ -81,7 +83,7 @@ def failed(
         replica(name): text.encode() if isinstance(text, str) else text
         for name, text in logs.items()
     }
-    return explain(job, status, tails, folder)
+    return explain(job, status, tails, folder, variables)
 
 
 def python(code: str) -> str:
@@ -949,7 +951,7 @@ def test_a_deadline_needs_no_replica() -> None:
         ("ModuleNotFoundError: No module named 'pkg.sub'", "%files=pkg"),
         (
             "ModuleNotFoundError: No module named 'seaborn'",
-            "for the replicas' Python (pip install seaborn,",
+            "Add %packages=seaborn, which installs it for this job, or name a Python",
         ),
         ("OSError: [Errno 98] Address already in use", "get new ports"),
         ("torch.distributed.DistNetworkError: EADDRINUSE, message", "get new ports"),
@@ -985,6 +987,34 @@ LISTEN = (
     "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
     "network address. port: 40011, useIpv6: false, code: -98, name: EADDRINUSE, message: address"
 )
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("NameError: name 'lr' is not defined", "add %input=lr and `from ciao_input import lr`."),
+        ("NameError: name 'helper' is not defined", "%input=helper"),
+        ("NameError: name 'lr' is not defined. Did you mean: 'lo'?", "%input=lr"),
+        ("NameError: name 'other' is not defined", "The whole log"),
+        ("NameError: name '_secret' is not defined", "The whole log"),
+        ("NameError: name 'socket' is not defined", "The whole log"),
+    ],
+)
+def test_a_variable_of_the_notebook_is_offered(said: str, hint: str) -> None:
+    def helper() -> None: ...
+
+    helper.__module__ = "__main__"
+    variables = {"lr": 0.1, "helper": helper, "_secret": 1, "socket": open, "In": []}
+    assert hint in failed({"worker-0": VICTIM.format(said)}, variables=variables).hint
+
+
+PER_REPLICA = (
+    "ValueError: Attempt to convert a value (PerReplica:{0: <tf.Tensor>}) with an unsupported type "
+    "(<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor."
+)
+PER_WORKER = (
+    "NotImplementedError: use `create_per_worker_dataset` of ClusterCoordinator, distributed"
+)
 NO_APEX = "ModuleNotFoundError: No module named 'apex'"
 TENSORBOARD = "tensorboard: Address already in use, trying 6007\n"
 
@@ -1010,20 +1040,29 @@ def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
+        (VICTIM.format(PER_REPLICA), "%packages=tf_keras and %envvar=TF_USE_LEGACY_KERAS=1"),
+        (VICTIM.format(PER_WORKER), "%packages=tf_keras and %envvar=TF_USE_LEGACY_KERAS=1"),
+        (VICTIM.format("ValueError: unsupported type PerReplica"), WHOLE_LOG),
         (GRPC + VICTIM.format(GRPC_ERROR), "get new ports"),
         (VICTIM.format(GRPC_ERROR) + GRPC, "get new ports"),
         (NCCL + ranked(0, "x").replace("[rank0]: x\n", NCCL_ERROR), "get new ports"),
         (ranked(0, LISTEN) + TORCHRUN[TORCHRUN.index("E1121") :], "get new ports"),
         (ranked(0, LISTEN) + ranked(1, "torch.distributed.DistNetworkError: x"), "get new ports"),
         ("step\n" * 20 + "F1121 bind: Address already in use\n", "get new ports"),
-        ("step\n" * 20 + f"Error while finding spec ({NO_APEX})\n", "pip install apex,"),
+        (
+            "step\n" * 20 + f"Error while finding spec ({NO_APEX})\n",
+            "Add %packages=apex, if that is",
+        ),
         (
             VICTIM.format(NO_APEX)
             + "\nThe above exception was the direct cause of the following exception:\n\n"
             + VICTIM.format("RuntimeError: Failed to import fast.optim"),
-            "pip install apex,",
+            "Add %packages=apex, if that is",
         ),
-        (VICTIM.format(LOADER.replace("ValueError: bad sample 7", NO_APEX)), "pip install apex,"),
+        (
+            VICTIM.format(LOADER.replace("ValueError: bad sample 7", NO_APEX)),
+            "Add %packages=apex, if that is",
+        ),
         (python(f"raise ExceptionGroup('g', [ModuleNotFoundError({NO_APEX[21:]!r})])"), "apex,"),
         (
             ranked(1, "torch.OutOfMemoryError: CUDA out of memory. Tried")
@@ -1076,7 +1115,7 @@ def test_the_module_that_was_missing_last_is_named(tmp_path: Path) -> None:
     missing = "ModuleNotFoundError: No module named '{}'"
     link = "\nThe above exception was the direct cause of the following exception:\n\n"
     said = link.join(VICTIM.format(missing.format(name)) for name in ("speedups", "pkg"))
-    assert "pip install pkg," in failed({"worker-0": said}, folder=tmp_path).hint
+    assert "Add %packages=pkg, if" in failed({"worker-0": said}, folder=tmp_path).hint
 
 
 ON_CLUSTER = replace(
@@ -1094,7 +1133,12 @@ ON_CLUSTER = replace(
         ("ModuleNotFoundError: No module named 'einops'", "with %image."),
         ("OSError: [Errno 28] No space left on device: 'x'", "The pod's disk is full."),
         ("OSError: [Errno 98] Address already in use", "the operator fixes the port"),
-        ("MemoryError", "Its limit was %memory=2Gi:"),
+        ("ModuleNotFoundError: No module named 'sklearn.svm'", "Add %packages=scikit-learn, or"),
+        ("ModuleNotFoundError: No module named 'apex'", "=apex, if that is the name of its"),
+        (
+            "MemoryError",
+            "The limit of worker-0 is %memory=2Gi, and it used all of it: try %memory=4Gi, or",
+        ),
     ],
 )
 def test_hints_on_a_cluster_are_about_pods(said: str, hint: str) -> None:
@@ -1106,10 +1150,16 @@ def test_hints_on_a_cluster_are_about_pods(said: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("by", "header", "hint"),
     [
-        ("worker-0", ON_CLUSTER.header, "%memory=2Gi: set a higher %memory"),
-        ("ps-0", ON_CLUSTER.header, "%memory=512Mi: set a higher %memory"),
+        (
+            "worker-0",
+            ON_CLUSTER.header,
+            "The limit of worker-0 is %memory=2Gi, and it used all of it: try %memory=4Gi",
+        ),
+        ("ps-0", ON_CLUSTER.header, "try %memory=1024Mi, or smaller batches"),
         ("worker-0", "%framework=pytorch\n%worker=2\n", "The cell has no %memory,"),
         ("worker-0", "%args=%memory=9Gi\n", "The cell has no %memory,"),
+        ("worker-0", "%worker=1;%memory=1.5Gi\n", "try %memory=3Gi, or"),
+        ("worker-0", "%memory=1e9\n", "try a higher %memory, or"),
     ],
 )
 def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint: str) -> None:
@@ -1118,6 +1168,35 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
     error = explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))
     assert "OOMKilled" in error.message
     assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("header", "why", "hint"),
+    [
+        ("", "x: not found", "add %image=IMAGE, or set it for all cells with `ciao config images="),
+        ("", "x: not found", "`ciao config images=tensorflow=IMAGE`."),
+        ("", "pull access denied for x", "IMAGE`. %imagePullSecret=NAME names a Secret"),
+        ("%image=x\n", "x: not found", "Correct %image, or make the image available"),
+        ("%image=x\n", "x: not found", "%imagePullSecret=NAME"),
+        ("%packages=einops\n%image=x\n", "x: not found", "The image was built for this cell;"),
+        ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "names no %image"),
+    ],
+)
+@pytest.mark.parametrize("word", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_an_image_that_cannot_be_pulled_has_a_remedy(
+    word: str, header: str, why: str, hint: str
+) -> None:
+    one = ReplicaStatus(replica("worker-0"), State.PENDING, reason=f"Failed: {why}")
+    message = f"worker-0 cannot start: {one.reason}"
+    status = Status(
+        State.FAILED, (one,), reason=word, message=message, decided_by=one.replica, hopeless=True
+    )
+    header = f"%framework=tensorflow\n{header}"
+    error = explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))
+    assert error.message == message
+    assert hint in error.hint
+    missing = replace(status, reason="CreateContainerConfigError")  # a Secret, for example
+    assert "%image" not in explain(ON_CLUSTER, missing, {}, Path("/nowhere")).hint
 
 
 def test_an_evicted_pod_is_no_matter_of_memory() -> None:

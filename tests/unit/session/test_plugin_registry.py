@@ -13,14 +13,17 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import PluginError
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
-from ciao_kernel.model import Job
+from ciao_kernel.model import Job, JobSpec
+from ciao_kernel.plugins import JobManifest, OperatorKind
 from ciao_kernel.session.plugin_registry import Registry
 
+BUILT_IN = set(Registry({}).table.names.frameworks)
 
-class Jax(TensorFlow):
+
+class Mesh(TensorFlow):
     """A third party's framework, of one role of its own."""
 
-    name = "jax"
+    name = "mesh"
     roles = ("host",)
 
 
@@ -50,6 +53,30 @@ def leave() -> None:
     sys.exit("not today")
 
 
+class Bare:
+    """A third party's framework that has no kind of the training operator."""
+
+    name = "bare"
+    roles = ("worker",)
+    package = requirement = image = "bare"
+    endless = frozenset[str]()
+    complete = TensorFlow.complete
+    decider = TensorFlow.decider
+    needs_package = TensorFlow.needs_package
+    command = TensorFlow.command
+    environment = TensorFlow.environment
+
+
+class Old(TensorFlow):
+    """A framework whose manifest takes less than its contract says."""
+
+    name = "old"
+
+    def manifest(self, spec: JobSpec) -> JobManifest:  # type: ignore[override]
+        """Nothing calls it."""
+        raise NotImplementedError
+
+
 def _entry(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, value, "ciao.frameworks")
 
@@ -68,19 +95,28 @@ def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
         Registry({}).framework("keras")
 
     assert "keras" in caught.value.message
-    assert "pytorch, tensorflow" in caught.value.hint
+    assert ", ".join(sorted(BUILT_IN)) in caught.value.hint
 
 
 def test_an_entry_point_adds_a_framework_with_its_roles() -> None:
-    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+    registry = Registry({"frameworks": {"mesh": _entry("mesh", f"{__name__}:Mesh")}})
 
-    spec = parse.parse("%framework=jax\n%host=3\nx = 1\n", registry.table).spec
+    spec = parse.parse("%framework=mesh\n%host=3\nx = 1\n", registry.table).spec
 
-    assert (spec.framework, spec.count("host")) == ("jax", 3)
+    assert (spec.framework, spec.count("host")) == ("mesh", 3)
+
+
+def test_a_framework_needs_no_kind_of_the_operator_but_has_it_as_the_contract_says() -> None:
+    points = {name: _entry(name.lower(), f"{__name__}:{name}") for name in ("Bare", "Old")}
+    registry = Registry({"frameworks": {name.lower(): one for name, one in points.items()}})
+    assert registry.framework("bare").roles == ("worker",)
+    assert not isinstance(registry.framework("bare"), OperatorKind)
+    with pytest.raises(PluginError, match=r"its manifest\(spec, pods\): "):
+        registry.framework("old")
 
 
 def test_a_built_in_name_cannot_be_taken_over() -> None:
-    registry = Registry({"frameworks": {"tensorflow": _entry("tensorflow", f"{__name__}:Jax")}})
+    registry = Registry({"frameworks": {"tensorflow": _entry("tensorflow", f"{__name__}:Mesh")}})
 
     assert isinstance(registry.framework("tensorflow"), TensorFlow)
 
@@ -92,7 +128,7 @@ def test_a_built_in_name_cannot_be_taken_over() -> None:
 def test_a_broken_entry_point_harms_nobody_else(kind: str, target: str, why: str) -> None:
     registry = Registry({kind: {"broken": _entry("broken", target)}})
 
-    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    assert set(registry.table.names.frameworks) == BUILT_IN
     assert registry.builder_for("local", Settings()).name == "folder"
     assert [backend.name for backend in registry.backends(Settings())] == ["kubernetes", "local"]
     (fault,) = registry.faults(Settings())
@@ -112,29 +148,29 @@ def test_a_backend_that_cannot_be_called_as_its_contract_says_is_found_out_at_on
 @pytest.mark.parametrize(
     ("name", "roles", "why"),
     [
-        ("jax", ("Worker",), "role 'Worker' is not written in lower-case letters"),
-        ("jax", ("host", "a-b"), "role 'a-b' is not"),
-        ("jax", ("host", 3), "role 3 is not"),
-        ("jax", ("image",), "role 'image' is the name of the directive %image"),
-        ("jax", ("labels", "host"), "role 'labels' is the name"),
-        ("jax", None, "roles are None"),
-        ("jax", "host", "roles are 'host'"),
-        ("jax", (), "roles are ()"),
-        ("JAX", ("host",), "its name is 'JAX', but its entry point is named 'jax'"),
+        ("mesh", ("Worker",), "role 'Worker' is not written in lower-case letters"),
+        ("mesh", ("host", "a-b"), "role 'a-b' is not"),
+        ("mesh", ("host", 3), "role 3 is not"),
+        ("mesh", ("image",), "role 'image' is the name of the directive %image"),
+        ("mesh", ("labels", "host"), "role 'labels' is the name"),
+        ("mesh", None, "roles are None"),
+        ("mesh", "host", "roles are 'host'"),
+        ("mesh", (), "roles are ()"),
+        ("MESH", ("host",), "its name is 'MESH', but its entry point is named 'mesh'"),
         ("tensorflow", ("host",), "its name is 'tensorflow'"),
     ],
 )
 def test_a_framework_that_would_harm_others_is_left_out(
     monkeypatch: pytest.MonkeyPatch, name: str, roles: object, why: str
 ) -> None:
-    monkeypatch.setattr(Jax, "name", name)
-    monkeypatch.setattr(Jax, "roles", roles)
-    registry = Registry({"frameworks": {"jax": _entry("jax", f"{__name__}:Jax")}})
+    monkeypatch.setattr(Mesh, "name", name)
+    monkeypatch.setattr(Mesh, "roles", roles)
+    registry = Registry({"frameworks": {"mesh": _entry("mesh", f"{__name__}:Mesh")}})
 
     spec = parse.parse("%framework=tensorflow\n%worker=2\nx = 1\n", registry.table).spec
 
     assert spec.count("worker") == 2
-    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    assert set(registry.table.names.frameworks) == BUILT_IN
     (fault,) = registry.faults(Settings())
     assert why in fault.message
 
@@ -142,7 +178,7 @@ def test_a_framework_that_would_harm_others_is_left_out(
 def test_a_plugin_that_exits_when_it_is_loaded_is_left_out() -> None:
     registry = Registry({"frameworks": {"leaver": _entry("leaver", f"{__name__}:leave")}})
 
-    assert set(registry.table.names.frameworks) == {"tensorflow", "pytorch"}
+    assert set(registry.table.names.frameworks) == BUILT_IN
     (fault,) = registry.faults(Settings())
     assert "not today" in fault.message
 

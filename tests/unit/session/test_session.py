@@ -221,6 +221,9 @@ def test_a_dry_run_shows_what_a_shell_would_run(tmp_path: Path) -> None:
         "  python -u '/a b/c.py'",
         "    K='two words'",
     ]
+    long = replace(one, command=("python", "-c", "a\nb"), env=())
+    shown = text(plan, (long, replace(long, replica=Replica("worker", 1))), "local")
+    assert shown.endswith("worker-0:\n  python -c 'a\nb'\n\nworker-1:\n  # the command of worker-0")
 
 
 @pytest.mark.parametrize(
@@ -321,3 +324,30 @@ def test_what_lists_show_of_a_job_holds_no_secret_and_no_dry_run(tmp_path: Path)
     header = shown[-1].text.partition("files:")[0]
     assert "  %envvar=A=… B=…\n" in header
     assert "dryrun" not in header
+
+
+@pytest.mark.parametrize("set_here", [False, True])
+def test_what_keras_3_refuses_is_a_note_before_the_start(
+    set_here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    class Shown:
+        def begin(self, job: Job, follow: tuple[str, ...]) -> None: ...
+
+        def show(self, event: Event) -> None:
+            assert isinstance(event, Notice)
+            shown.append(event.text)
+
+        async def end(self) -> None: ...
+
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    if set_here:  # the replicas of this machine have it too
+        monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    cell = (
+        "%framework=tensorflow\n%worker=2\n%backend=local\n%dryrun\n"
+        "from keras import Model\nMultiWorkerMirroredStrategy()\nModel().fit()\n"
+    )
+    assert asyncio.run(session().run(cell, Shown(), tmp_path)) is None
+    notes = [text for text in shown if "Keras 3" in text]
+    assert len(notes) == (0 if set_here else 1)
