@@ -12,9 +12,47 @@ TYPE_CHECKING = False  # not from typing: that import would cost more than all t
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from ciao_kernel.api import JobHandle, JobList
+
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register ``%%ciao`` and ``%ciao``; IPython calls it on ``%load_ext ciao_kernel``."""
     from ciao_kernel.jupyter.extension import register
 
     register(shell)
+
+
+def job(name: str, *, namespace: str = "", context: str = "") -> JobHandle:
+    """Return an existing job by its name, for Python code.
+
+    Args:
+        name: Name of the job, as `%ciao jobs` lists it.
+        namespace: Namespace of a job on a cluster; "" means the one of the settings.
+        context: Context of the kubeconfig; "" means the one of the settings.
+
+    Raises:
+        NoSuchJob: No job has that name; the hint suggests the closest name.
+        UsageError: Several jobs in different places have that name.
+    """
+    from ciao_kernel.api import client, job_handle
+    from ciao_kernel.model.queries import Where
+
+    return job_handle.find(client.default(), name, Where(context=context, namespace=namespace))
+
+
+def jobs(*, mine: bool = True, namespace: str = "", context: str = "") -> JobList:
+    """Return existing jobs, oldest first, for Python code.
+
+    Args:
+        mine: Leave out the jobs of other users of a namespace.
+        namespace: Namespace of jobs on a cluster; "" means the one of the settings.
+        context: Context of the kubeconfig; "" means the one of the settings.
+
+    Raises:
+        BackendError: A backend does not answer.
+    """
+    from ciao_kernel.api import client, job_handle
+    from ciao_kernel.model.queries import Where
+
+    where = Where(context=context, namespace=namespace)
+    return job_handle.find_all(client.default(), where, mine=mine)

@@ -1,0 +1,346 @@
+"""One job as a Python object: ``_job`` in a notebook, and the result of ``ciao_kernel.job(…)``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from ciao_kernel.api.client import Client, NoDisplay
+from ciao_kernel.api.job_metrics import JobMetrics
+from ciao_kernel.display.plotting import read_curves
+from ciao_kernel.errors import BackendError, CiaoError, Incomplete, NoSuchJob
+from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
+from ciao_kernel.model.times import age
+from ciao_kernel.session.session import Session
+
+_AT_ONCE = 16
+"""Number of logs that are requested at a time."""
+_SOON = 2.0
+"""Seconds in which a status must come to be shown: a notebook waits for the text of an object."""
+
+
+class JobHandle:
+    """A job, from its submission until it is deleted. Made by the kernel and by :mod:`.api`.
+
+    Attributes that may change ask this machine or the cluster until the job is over. They then
+    raise a :class:`~ciao_kernel.errors.CiaoError` if there is no answer or no such job.
+
+    Args:
+        job: The job.
+        status: Its last known status.
+        client: Asks for newer ones.
+    """
+
+    def __init__(self, job: Job, status: Status, client: Client) -> None:
+        self._job, self._status, self._client = job, status, client
+        self._following: Future[JobResult] | None = None
+        self._metrics: JobMetrics | None = None
+        """The metrics of an ended job, whose logs do not change."""
+
+    # -------------------------------------------------------------------- what never changes
+
+    @property
+    def name(self) -> str:
+        """Name of the job, for ``%ciao attach NAME``."""
+        return self._job.name
+
+    @property
+    def framework(self) -> str:
+        """Name of its framework."""
+        return self._job.framework
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend that runs it: ``local`` or ``kubernetes``."""
+        return self._job.backend
+
+    @property
+    def header(self) -> str:
+        """The directives of its cell, one per line, without secret values."""
+        return self._job.header
+
+    @property
+    def dryrun(self) -> str:
+        """Always "": a dry run makes no job."""
+        return ""
+
+    @property
+    def place(self) -> str:
+        """Where it runs: the folder of its files, or a namespace."""
+        return self._job.place
+
+    @property
+    def folder(self) -> Path:
+        """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
+        return Path(self._job.files)
+
+    @property
+    def created(self) -> float:
+        """Time of its submission, in seconds since the epoch."""
+        return self._job.created
+
+    # ------------------------------------------------------------------------ what may change
+
+    @property
+    def state(self) -> State:
+        """State now: Pending, Running, Succeeded, Failed, Stopped or Lost."""
+        return self._refreshed().state
+
+    @property
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        """Its replicas now: state, exit code, restarts, node, and the path of each log."""
+        return self._refreshed().replicas
+
+    @property
+    def duration(self) -> float:
+        """Seconds from its submission to its end, or until now."""
+        return _duration(self._job, self._refreshed())
+
+    @property
+    def metrics(self) -> JobMetrics:
+        """Numbers that its replicas have logged: ``_job.metrics["loss"]["worker-0"].last``.
+
+        They are read from the logs in the way of ``%plot``, whether or not the cell has one.
+        """
+        if self._metrics is not None:
+            return self._metrics
+        over = _is_final(self._refreshed())
+        self._confirm()
+        # One log at a time: each may have gigabytes.
+        curves = {str(one): read_curves(self._read([one])[0]) for one in self._job.replicas}
+        metrics = JobMetrics(curves)
+        if over:
+            self._metrics = metrics
+        return metrics
+
+    def logs(self, replica: str | Replica = "", *, tail: int | None = None) -> str:
+        """Return the output of one replica, or of all with the prefix ``[worker-0]``.
+
+        Args:
+            replica: A replica such as ``worker-0`` or a role such as ``worker``; "" means all.
+            tail: Number of lines from the end of each log; None means all lines.
+
+        Raises:
+            ValueError: The job has no such replica, or ``tail`` is negative.
+            BackendError: No log can be read.
+        """
+        if tail is not None and tail < 0:
+            raise ValueError(f"tail cannot be {tail}: it is a number of lines from 0 up.")
+        named = str(replica)
+        chosen = [one for one in self._job.replicas if one.chosen([named] if named else [])]
+        if not chosen:
+            known = ", ".join(map(str, self._job.replicas))
+            raise ValueError(f"{self.name} has no replica {named}. There are: {known}.")
+        self._confirm()
+        texts = [
+            data.decode("utf-8", "replace") for data in self._read(chosen, LogOptions(tail=tail))
+        ]
+        if named == str(chosen[0]):
+            return texts[0]
+        return "".join(
+            f"[{one}] {line}\n"
+            for one, text in zip(chosen, texts, strict=True)
+            for line in text.removesuffix("\n").split("\n")
+            if text
+        )
+
+    # ---------------------------------------------------------------------------- what it does
+
+    def wait(self, timeout: float | None = None, *, check: bool = True) -> State:
+        """Wait until the job is over; return its final state.
+
+        An interrupt or a timeout ends only the wait; the job keeps running.
+
+        Args:
+            timeout: Maximum number of seconds; None waits for ever.
+            check: Raise the error of a failed job, as its own cell would.
+
+        Raises:
+            JobFailed: The job has failed, with the traceback of the replica (if ``check``).
+            JobStopped: Somebody has stopped or deleted it (if ``check``).
+            TimeoutError: It still runs.
+            BackendError: Its state cannot be read.
+        """
+        if self._following is None or self._following.done():
+            self._following = self._client.start(self._follow)
+        try:
+            # The future stays when a wait ends: the next wait does not read all lines again.
+            self._status = self._client.result(self._following, timeout).status
+        except TimeoutError:
+            if self._following.done():
+                raise
+            raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
+        except BackendError:
+            raise
+        except CiaoError:
+            self._end_known()
+            if check:
+                raise
+        return self._status.state
+
+    def stop(self) -> State:
+        """Stop all replicas; return when they have ended. Its folder and logs stay."""
+
+        async def stop(session: Session) -> None:
+            backend, job, _ = await session.find(self.name, _where(self._job))
+            self._check(job)
+            await backend.stop(job, "stopped from Python")
+
+        if not _is_final(self._refreshed()):
+            self._client.run(stop)
+            self._end_known()
+        return self._status.state
+
+    # ---------------------------------------------------------------------------- how it looks
+
+    def __repr__(self) -> str:
+        count = len(self._job.replicas)
+        replicas = "1 replica" if count == 1 else f"{count} replicas"
+        status = self._shown()
+        taken = age(_duration(self._job, status))
+        return f"<job {self.name}: {status.state}, {self.framework}, {replicas}, {taken}>"
+
+    def _repr_html_(self) -> str:
+        from ciao_kernel.display.html_table import job_html
+
+        return job_html(self._job, self._shown())
+
+    def _shown(self) -> Status:
+        """Return the newest status; the last known one if there is no answer soon."""
+        if not _is_final(self._status):
+            asked = self._client.start(self._now)
+            try:
+                self._status = self._client.result(asked, _SOON)
+            except (CiaoError, TimeoutError):
+                asked.cancel()
+        return self._status
+
+    # ----------------------------------------------------------------------------------- inside
+
+    def _refreshed(self) -> Status:
+        if not _is_final(self._status):
+            try:
+                self._status = self._client.run(self._now)
+            except NoSuchJob:
+                if not self._status.state.over:
+                    raise
+                self._status = replace(self._status, settled=True)  # deleted after its end
+        return self._status
+
+    async def _now(self, session: Session) -> Status:
+        _, job, status = await session.find(self.name, _where(self._job))
+        self._check(job)
+        return status
+
+    async def _follow(self, session: Session) -> JobResult:
+        await self._now(session)  # a later job may have the name
+        where = _where(self._job)
+        return await session.attach(self.name, NoDisplay(), where=where, folder=Path.cwd())
+
+    def _end_known(self) -> None:
+        """Note the state of a job that has ended; a deleted one counts as stopped."""
+        try:
+            self._status = self._client.run(self._now)
+        except NoSuchJob:
+            self._status = Status(State.STOPPED, (), since=time.time(), settled=True)
+
+    def _check(self, found: Job) -> None:
+        """Raise NoSuchJob if another job has taken the name."""
+        # A cluster has its own clock, so the time of a submission differs from the object's.
+        same = found.uid == self._job.uid if self._job.uid else found.created == self._job.created
+        if not same:
+            raise NoSuchJob(
+                f"{self.name} was deleted, and a later job has its name.",
+                f'ciao_kernel.job("{self.name}") returns the later one.',
+            )
+
+    def _confirm(self) -> None:
+        """Raise NoSuchJob if a local job is gone: a later one may have its folder."""
+        try:
+            self._client.run(self._now)
+        except NoSuchJob:
+            if not self._job.on_cluster:  # there, a log that was saved here outlasts its job
+                raise
+
+    def _read(self, replicas: Sequence[Replica], options: LogOptions = WHOLE_LOG) -> list[bytes]:
+        """Return the logs of some replicas; a replica that has none is empty."""
+
+        async def read(session: Session) -> list[bytes]:
+            backend = session.backend(self._job.backend)
+            found: list[bytes | BaseException] = []
+            for start in range(0, len(replicas), _AT_ONCE):
+                some = replicas[start : start + _AT_ONCE]
+                asked = (backend.log(self._job, one, options) for one in some)
+                found += await asyncio.gather(*asked, return_exceptions=True)
+            faults = [one for one in found if isinstance(one, BaseException)]
+            others = [one for one in faults if not isinstance(one, BackendError)]
+            if others or (faults and len(faults) == len(found)):
+                raise (others or faults)[0]
+            return [b"" if isinstance(one, BaseException) else one for one in found]
+
+        return self._client.run(read)
+
+
+class JobList(list[JobHandle]):
+    """Several jobs, oldest first; shown one per line."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self)) or "no jobs"
+
+
+def find(client: Client, name: str, where: Where) -> JobHandle:
+    """Return the job with a name.
+
+    Raises:
+        NoSuchJob: No job has that name; the hint suggests the closest name.
+        UsageError: Several jobs in different places have that name.
+    """
+
+    async def ask(session: Session) -> tuple[Job, Status]:
+        _, job, status = await session.find(name, where)
+        return job, status
+
+    job, status = client.run(ask)
+    return JobHandle(job, status, client)
+
+
+def find_all(client: Client, where: Where, *, mine: bool) -> JobList:
+    """Return all jobs in a place, oldest first.
+
+    Args:
+        client: Asks the backends.
+        where: The place.
+        mine: Leave out the jobs of other users of a namespace.
+
+    Raises:
+        BackendError: A backend does not answer.
+    """
+
+    async def ask(session: Session) -> Iterable[tuple[Job, Status]]:
+        try:
+            found = await session.jobs(where=where)
+        except Incomplete as error:  # `%ciao jobs` names the records that are not used
+            found = list(error.found)
+        return [one for one in found if not mine or session.owns(one[0])]
+
+    return JobList(JobHandle(job, status, client) for job, status in client.run(ask))
+
+
+def _is_final(status: Status) -> bool:
+    """Return whether a status will not change: a cell may end before its replicas do."""
+    return status.over and not status.foreseen
+
+
+def _where(job: Job) -> Where:
+    namespace = job.place if job.on_cluster else ""
+    return Where(context=job.context, namespace=namespace, backend=job.backend)
+
+
+def _duration(job: Job, status: Status) -> float:
+    end = status.since if status.state.over and status.since else time.time()
+    return max(0.0, end - job.created)
