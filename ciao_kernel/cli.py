@@ -95,7 +95,7 @@ async def _execute(args: argparse.Namespace) -> int:
         settings, _ = config.load_with_errors()
         if args.verb not in commands.WITHOUT_SETTINGS:
             return _fail(error, settings)
-    log.write_to(settings.storage)
+    log.write_to(settings.own_storage)
     if args.verb != "log":  # its own record would be the last line that it shows
         _log.debug("ciao %s, Python %s: %s", __version__, platform.python_version(), args.verb)
     json = getattr(args, "output", "") == "json"
@@ -111,6 +111,7 @@ async def _execute(args: argparse.Namespace) -> int:
         terminal=True,
         piped=not sys.stdout.isatty(),
         color=uses_color(settings, sys.stdout),
+        ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() else None,
     )
     work = asyncio.ensure_future(args.run(args, face))
     try:
@@ -178,6 +179,20 @@ def _interruptible(work: asyncio.Future[Any]) -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+async def _ask(question: str) -> str:
+    """Ask the person at the terminal; Ctrl-C cancels the wait, Ctrl-D is an empty answer."""
+    import asyncio
+
+    _write(question)
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, ready.set)  # input() in a thread would outlast a Ctrl-C
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline().strip()
 
 
 def _write(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -69,6 +69,8 @@ class Face:
     """True if a program, not a person, reads the output."""
     color: bool = False
     """True if the output may be coloured."""
+    ask: Callable[[str], Awaitable[str]] | None = None
+    """Shows a question and returns the line that a person types; None if nobody can answer."""
 
 
 class _Done(Exception):

@@ -9,10 +9,12 @@ from ciao_kernel.commands import Face
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import (
     add_job,
+    add_lines,
     add_output,
     add_replica,
     add_since,
     chosen,
+    line_count,
     moment,
     where,
 )
@@ -25,23 +27,30 @@ if TYPE_CHECKING:
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Add the job, ``--replica``, ``--since`` and ``--output``."""
+    """Add the job, ``--replica``, ``--lines``, ``--since`` and ``--output``."""
     text = "the job; by default the last job that ran here, or else your newest job"
     add_job(verb, nargs="?", default="", help=text)
     add_replica(verb)
+    add_lines(verb)
     add_since(verb)
     add_output(verb)
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
-    since, place = moment(args.since), where(args)
+    since, place, lines = moment(args.since), where(args), line_count(args.lines)
     name = args.name or await _last(face.session, place)
     _, job, _ = await face.session.find(name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
     following = face.session.attach(
-        job.name, face.display, follow, where=place, since=since, folder=face.folder
+        job.name,
+        face.display,
+        follow,
+        where=place,
+        since=since,
+        folder=face.folder,
+        lines=lines,
     )
     return await reported(following, args, face, job.name)
 

@@ -66,7 +66,7 @@ def namespaces(prefix: str, **_: Any) -> list[str]:
     with log.ignored(_log, "completion"):
         from ciao_kernel.config import load_with_errors
 
-        names |= {path.name for path in (load_with_errors()[0].storage / "cluster").iterdir()}
+        names |= {path.name for path in (load_with_errors()[0].own_storage / "cluster").iterdir()}
     return sorted(name for name in names if name and name.startswith(prefix))
 
 
@@ -143,6 +143,7 @@ async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event
 
 async def _collect(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
     from ciao_kernel.config import load_with_errors
+    from ciao_kernel.errors import Incomplete
     from ciao_kernel.model import Owner
     from ciao_kernel.model.queries import Where
     from ciao_kernel.session.plugin_registry import Registry
@@ -153,7 +154,11 @@ async def _collect(args: argparse.Namespace, found: list[Job], here: threading.E
     place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
     for backend in reversed(session.available()):
         with log.ignored(_log, "completion"):
-            found += [job for job, _ in await backend.jobs(place)]
+            try:
+                listed = await backend.jobs(place)
+            except Incomplete as error:
+                listed = list(error.found)
+            found += [job for job, _ in listed]
         if not backend.outlives_kernel:  # the backend of this machine, which is asked first
             here.set()
     await session.close()

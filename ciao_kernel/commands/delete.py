@@ -1,15 +1,22 @@
-"""``ciao delete NAME …``: stop jobs and remove what they left."""
+"""``ciao delete NAME …``: stop jobs and remove what they left.
+
+Jobs that are named are deleted at once. ``--finished`` may mean many jobs with their models, so it
+lists them and asks.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
+import shlex
+import time
 from collections.abc import Sequence
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Face, jobs
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
-from ciao_kernel.errors import BackendError, CiaoError, UsageError
+from ciao_kernel.errors import BackendError, CiaoError, Incomplete, UsageError
+from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Status
 from ciao_kernel.plugins import Backend
 
@@ -20,9 +27,18 @@ _NAMED = 3
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
-    """Add the jobs, ``--finished`` and ``--output``."""
+    """Add the jobs, ``--finished`` with its options, and ``--output``."""
     add_job(verb, dest="names", nargs="*", metavar="NAME", help="the jobs")
-    verb.add_argument("--finished", action="store_true", help="all your finished jobs")
+    verb.add_argument(
+        "--finished", action="store_true", help="all your finished jobs; lists them and asks first"
+    )
+    verb.add_argument(
+        "--older",
+        default="",
+        metavar="TIME",
+        help="with --finished: only jobs that ended longer ago, such as 12h or 7d",
+    )
+    verb.add_argument("--yes", "-y", action="store_true", help="do not ask")
     # Accepted only to be refused with a clear error: `ciao jobs -A` suggests that it exists.
     verb.add_argument("--all-namespaces", "-A", action="store_true", help=argparse.SUPPRESS)
     add_output(verb)
@@ -42,8 +58,10 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             "delete cannot be combined with --all-namespaces: a mistake could delete too much.",
             "Name one namespace: --namespace NAME.",
         )
+    unasked: list[BackendError] = []
     if not args.finished and not args.names:
         raise UsageError("no job is named.", "Name a job, or use --finished for finished jobs.")
+    before = _before(args)
     place = where(args)
     # All jobs are looked up first: if one name is wrong, nothing is deleted.
     found = [await face.session.find(name, place) for name in dict.fromkeys(args.names)]
@@ -52,9 +70,16 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         # If the user names a place and it does not answer, this is an error, not an empty list.
         found += [
             (face.session.backend(job.backend), job, status)
-            for job, status in await face.session.jobs(None if place.is_explicit else [], place)
-            if status.over and face.session.owns(job) and _key(job) not in known
+            for job, status in await face.session.jobs(
+                None if place.is_explicit else unasked, place
+            )
+            if status.over
+            and face.session.owns(job)
+            and _key(job) not in known
+            and (before is None or status.since < before)
         ]
+        if found and not args.yes and not await _confirmed(found, args, face):
+            return
     text = args.output == "text"
     gone: set[tuple[str, str, str, str]] = set()
     faults: list[tuple[Job, CiaoError]] = []
@@ -76,10 +101,68 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         if not text:
             records = [_record(job, status) for _, job, status in found if _key(job) in gone]
             face.write(json.dumps(records, indent=2) + "\n")
-    if faults:
-        raise _combined(faults)
     if text and not found:
         face.write("There was nothing to delete.\n")
+    if faults:
+        raise _combined(faults)
+    # Folders that are not used are still there; a cluster that does not answer is left alone.
+    if left := next((fault for fault in unasked if isinstance(fault, Incomplete)), None):
+        raise left
+
+
+def _before(args: argparse.Namespace) -> float | None:
+    """Return the time before which a job must have ended; None if any time will do.
+
+    Raises:
+        UsageError: ``--older`` is wrong, or ``--finished`` is missing.
+    """
+    if not args.older:
+        return None
+    if not args.finished:
+        raise UsageError("--older belongs to --finished.", "Add --finished, or leave --older out.")
+    try:
+        return time.time() - Duration().parse(args.older)
+    except ValueError:
+        raise UsageError(
+            f"--older cannot be {args.older!r}.", "Write a time span such as 90m, 12h or 7d."
+        ) from None
+
+
+async def _confirmed(
+    found: Sequence[tuple[Backend, Job, Status]], args: argparse.Namespace, face: Face
+) -> bool:
+    """List the jobs, and return whether the user wants to delete them.
+
+    Raises:
+        UsageError: A program runs the command, and nobody can answer.
+    """
+    count = "1 job" if len(found) == 1 else f"{len(found)} jobs"
+    nobody = face.terminal and face.ask is None
+    if not nobody or args.output == "text":  # no program expects a table in JSON
+        face.write(jobs.table([(job, status) for _, job, status in found], where(args)))
+    if nobody:
+        raise UsageError(
+            f"nothing was deleted: --finished means {count}, and nobody can confirm it here.",
+            "Add --yes to delete them.",
+        )
+    if face.ask is None:  # in a notebook
+        command = shlex.join(["%ciao", "delete", "--finished", *_options(args), "--yes"])
+        face.write(f"Nothing was deleted yet. `{command}` deletes {count}, with all files.\n")
+        return False
+    answer = await face.ask(f"Delete {count}, with all files? [y/N] ")
+    if answer.lower() in ("y", "yes"):
+        return True
+    face.write("Nothing was deleted.\n")
+    return False
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """Return the given options that select jobs, as words."""
+    names = ("older", "namespace", "context", "backend")
+    given = {f"--{name}": getattr(args, name) for name in names}
+    return [word for name, value in given.items() if value for word in (name, value)] + [
+        *args.names
+    ]
 
 
 def _combined(faults: Sequence[tuple[Job, CiaoError]]) -> CiaoError:

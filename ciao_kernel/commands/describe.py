@@ -12,12 +12,12 @@ from typing import Any
 
 from ciao_kernel.commands import Face
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
-from ciao_kernel.display.lines import plain
 from ciao_kernel.display.table import columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import HERE, ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
+from ciao_kernel.visible_text import visible
 
 _NONE = "–"
 
@@ -56,7 +56,7 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
         *details.facts,
     ]
     yield columns([map(cell, fact) for fact in facts])
-    yield "header\n" + "\n".join(f"  {plain(line)}" for line in job.header.splitlines())
+    yield "header\n" + "\n".join(f"  {visible(line)}" for line in job.header.splitlines())
     if any(one.image or one.asks for one in details.groups):
         heads = ("role", "replicas", "image", "resources", "restart")
         yield _table(
@@ -109,7 +109,7 @@ def _times(one: ClusterEvent) -> str:
 
 def cell(value: object) -> str:
     """Return text of a cluster or another user on one line: it must not control a terminal."""
-    return plain(" ".join(str(value).split("\n")))
+    return visible(" ".join(str(value).split("\n")))
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
@@ -188,7 +188,8 @@ async def reported(
         face.write(json.dumps(record, indent=2) + "\n")
         raise
     if result is not None:
-        face.write(json.dumps(_result_record(result), indent=2) + "\n")
+        record = _result_record(result.name, result.status, str(result.folder))
+        face.write(json.dumps(record, indent=2) + "\n")
     return result
 
 
@@ -198,20 +199,21 @@ async def _error_record(
     try:
         place = where(args) if hasattr(args, "namespace") else HERE
         _, job, status = await face.session.find(name, place)
-        result = JobResult(job.name, status.state, job.files, status.replicas)
+        record = _result_record(job.name, status, job.files)
     except NoSuchJob:
         # The job was deleted, by %cleanPolicy=all or by a user: only the error is left.
         states = {JobStopped: State.STOPPED, JobLost: State.LOST}
-        result = JobResult(name, states.get(type(error), State.FAILED), "")
-    return {**_result_record(result), "error": error.message}
+        status = Status(states.get(type(error), State.FAILED), ())
+        record = _result_record(name, status, "")
+    return {**record, "error": error.message}
 
 
-def _result_record(result: JobResult) -> dict[str, Any]:
+def _result_record(name: str, status: Status, folder: str) -> dict[str, Any]:
     return {
-        "name": result.name,
-        "state": str(result.state),
-        "folder": result.place,
-        "replicas": [_replica(one) for one in result.replicas],
+        "name": name,
+        "state": str(status.state),
+        "folder": folder,
+        "replicas": [_replica(one) for one in status.replicas],
         "error": None,
     }
 

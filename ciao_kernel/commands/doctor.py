@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -10,35 +11,32 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.local import interpreter
+from ciao_kernel.backends.local import interpreter, isolation
 from ciao_kernel.commands import Face, report
+from ciao_kernel.commands.finding import Finding
+from ciao_kernel.commands.image_checks import check_images
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings, load_with_errors
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
+from ciao_kernel.visible_text import visible
 
 _NEEDED = (
-    "argcomplete", "ipykernel", "jupyter_client", "kubernetes", "packaging", "psutil", "requests",
-    "rich", "tomlkit",
+    "PyYAML", "aiohttp", "argcomplete", "ipykernel", "jupyter_client", "kubernetes",
+    "packaging", "psutil", "requests", "rich", "tomlkit",
 )  # fmt: skip
+_REACHABLE = (
+    "every machine that can reach this one can reach the ports of TensorFlow and torchrun in jobs "
+    "on this machine, which need no password"
+)
 _LITTLE = 1 << 30
 _PATIENCE = 3.0
 """Seconds in which requests to a cluster that does not answer are retried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of one check. ``level`` is ``ok``, ``note`` or ``wrong``."""
-
-    level: str
-    what: str
-    fix: str = ""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -69,7 +67,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     found += [finding async for finding in _frameworks(face, settings)]
     found += [finding async for finding in _kernelspecs()]
     found += _storage(settings)
-    found += [finding async for finding in _cluster(settings)]
+    found += [finding async for finding in _network(settings)]
+    found += [finding async for finding in _cluster(face, settings)]
     if args.report:
         face.write(report.text(face, _text(found)))
     elif args.output == "json":
@@ -85,7 +84,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
 def _text(found: list[Finding]) -> str:
     """Return one line per finding, with its fix on the next line: both may be long."""
     rows = [row for f in found for row in ((f.level, f.what), ("", f"→ {f.fix}")) if row[1] != "→ "]
-    return columns(rows) + "\n"
+    return columns([map(visible, row) for row in rows]) + "\n"
 
 
 def _mend(fault: CiaoError) -> str:
@@ -185,26 +184,43 @@ def _install(name: str, folder: str) -> str:
 def _storage(settings: Settings) -> Iterator[Finding]:
     """Check the folder of jobs, or the existing folder in which it would be created."""
     fix = "choose another folder: ciao config storage=/some/folder"
-    place = settings.storage
+    place = storage = settings.own_storage
+    if reason := settings.own_folder.reason:
+        yield Finding("note", f"{reason}, so your jobs are in {storage}")
     try:
         while not place.exists():
             place = place.parent
         with tempfile.TemporaryFile(dir=place):
             free = shutil.disk_usage(place).free
     except OSError as error:
-        what = f"jobs cannot be stored in {settings.storage}: {error.strerror} ({place})"
+        what = f"jobs cannot be stored in {storage}: {error.strerror} ({place})"
         yield Finding("wrong", what, fix)
         return
-    yield Finding("ok", f"log in {log.files(settings.storage)[-1]}")
-    text = f"{free / 2**30:.1f} GiB free for jobs in {settings.storage}"
+    yield Finding("ok", f"log in {log.files(storage)[-1]}")
+    text = f"{free / 2**30:.1f} GiB free for jobs in {storage}"
     if free < _LITTLE:
         yield Finding("note", text, f"ciao delete --finished removes old jobs; or {fix}")
     else:
         yield Finding("ok", text)
 
 
-async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
-    """Check that the cluster of jobs answers, and that it has the training operator."""
+async def _network(settings: Settings) -> AsyncIterator[Finding]:
+    """Report who can reach the replicas of local jobs."""
+    try:
+        await isolation.check()
+    except EnvironmentFault as fault:
+        level = "wrong" if isolation.is_isolated(settings) else "note"
+        yield Finding(level, f"{_REACHABLE}; {fault.message.rstrip('.')}", for_terminal(fault.hint))
+        return
+    if isolation.is_isolated(settings):
+        yield Finding("ok", "each job on this machine has a network of its own")
+    else:
+        fix = "a network of its own for each job, without the internet: "
+        yield Finding("note", _REACHABLE, fix + "ciao config localNetwork=isolated")
+
+
+async def _cluster(face: Face, settings: Settings) -> AsyncIterator[Finding]:
+    """Check that the cluster of jobs answers, has the training operator, and has images to run."""
     from ciao_kernel.kube import access
     from ciao_kernel.kube.client import Client
 
@@ -223,5 +239,11 @@ async def _cluster(settings: Settings) -> AsyncIterator[Finding]:
         return
     yield Finding("ok", f"jobs run on Kubernetes {version.get('gitVersion', '')} of {source}")
     if served is None:
-        text = "the Kubeflow training operator is not installed there, so no job would start"
-        yield Finding("wrong", text, "an administrator installs it; a job cell explains how")
+        text = "the Kubeflow training operator is not installed there: jobs run as Indexed Jobs"
+        yield Finding("note", text, "Kubernetes 1.31 or newer is enough for them")
+    registry = face.session.registry
+    with contextlib.suppress(CiaoError):  # a broken plug-in is another finding
+        names = registry.table.names.frameworks
+        defaults = {name: registry.framework(name).image for name in names}
+        async for finding in check_images(defaults, settings):
+            yield finding

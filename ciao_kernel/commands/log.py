@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import deque
 from pathlib import Path
 
-from ciao_kernel import log
+from ciao_kernel import log, private_files
 from ciao_kernel.commands import Face
 from ciao_kernel.errors import EnvironmentFault
 
@@ -27,7 +28,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, face: Face) -> None:
     """Write the lines of this kernel, or those of the file."""
     if args.all or face.terminal:
-        lines = tail(face.session.settings.storage, args.lines)
+        lines = tail(face.session.settings.own_storage, args.lines)
     else:
         lines = "\n".join(log.recent()).splitlines()[-args.lines :] if args.lines > 0 else []
     face.write("".join(f"{line}\n" for line in lines or ["The log is empty."]))
@@ -37,7 +38,7 @@ def tail(storage: Path, lines: int) -> list[str]:
     """Return the last lines of the file, oldest first.
 
     Args:
-        storage: The folder of the setting ``storage``.
+        storage: This user's storage folder.
         lines: Their number at most.
 
     Raises:
@@ -46,10 +47,15 @@ def tail(storage: Path, lines: int) -> list[str]:
     found: deque[str] = deque(maxlen=max(0, lines))
     for path in log.files(storage):
         try:
-            with path.open(encoding="utf-8", errors="replace") as stream:
+            with (
+                private_files.opened_file(path) as descriptor,
+                os.fdopen(descriptor, encoding="utf-8", errors="replace", closefd=False) as stream,
+            ):
                 found.extend(line.rstrip("\n") for line in stream)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise EnvironmentFault(f"{path} cannot be read: {error.strerror}.") from error
+        except private_files.Untrusted as error:
+            raise EnvironmentFault(f"the log cannot be read: {error}.") from error
     return list(found)

@@ -21,7 +21,7 @@ from ciao_kernel.commands.shared_arguments import (
 )
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
-from ciao_kernel.model import Event, Job, Notice, Output, Replica
+from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Replica
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend, Display
 
@@ -58,13 +58,19 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         with contextlib.suppress(JobFailed, JobStopped):
             follow = tuple(args.replica)
             await face.session.attach(
-                job.name, display, follow, where=place, since=since, folder=face.folder
+                job.name,
+                display,
+                follow,
+                where=place,
+                since=since,
+                folder=face.folder,
+                lines=ALL_LINES,
             )
         return
     options = LogOptions(
         tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
     )
-    prefixer = Prefixer(color=face.color, limit=NO_LIMIT, replicas=job.replicas)
+    prefixer = Prefixer(color=face.color, limit=NO_LIMIT)
     faults: list[BackendError] = []
     for some in _groups(wanted):
         asked = [backend.log(job, replica, options) for replica in some]

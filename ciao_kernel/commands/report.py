@@ -19,13 +19,13 @@ _PACKAGES = (
     "ipykernel",
     "ipython",
     "jupyter_client",
+    "kubernetes",
     "jupyter_server",
     "jupyterlab",
     "notebook",
     "jupyter_enterprise_gateway",
     "sos",
     "sos-notebook",
-    "kubernetes",
     "aiohttp",
     "requests",
     "urllib3",
@@ -52,7 +52,7 @@ def text(face: Face, checks: str) -> str:
     settings = face.session.settings
     rows = [(name, value, origin) for name, value, origin, _ in settings.rows()]
     try:
-        lines = log.tail(settings.storage, _LINES)
+        lines = log.tail(settings.own_storage, _LINES)
     except EnvironmentFault as error:
         lines = [error.message]
     parts = (

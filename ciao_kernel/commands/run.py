@@ -1,36 +1,42 @@
-"""``ciao run FILE.py``: run a file as a job, like a cell."""
+"""``ciao run FILE.py`` and ``ciao run -m MODULE``: run a program as a job, like a cell."""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.commands import Face, completion
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import add_output
-from ciao_kernel.delivery import imports
+from ciao_kernel.delivery import program as programs
+from ciao_kernel.delivery.program import Program
 from ciao_kernel.display.errors import for_terminal
-from ciao_kernel.display.lines import plain_text
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import numeric_types, parse, value_types
+from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.scanned_cell import ScannedCell, scan, scan_job
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.visible_text import visible_lines
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the file, and every directive as an option."""
-    verb.usage = "%(prog)s [options] FILE.py [-- ARGUMENT ...]"
+    verb.usage = "%(prog)s [options] (FILE.py | -m MODULE) [-- ARGUMENT ...]"
     verb.epilog = (
         "The arguments after -- are passed to the program. A role may include its resources, "
         'as in --worker "2;%cpu=1;%memory=2Gi".'
     )
-    file = verb.add_argument("file", metavar="FILE.py", help="the program")
+    file = verb.add_argument("file", nargs="?", metavar="FILE.py", help="the program")
     completion.by(completion.files("py"), file)
+    verb.add_argument(
+        "-m", "--module", metavar="MODULE", help="the program as a module, as in -m package.train"
+    )
     add_output(verb)
     group = verb.add_argument_group(
         "directives", "They override the directives in the file's header, as in --worker 2."
@@ -72,23 +78,47 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
-    """Run the file. Modules and files are looked up in the folder of the file."""
-    path = (face.folder / Path(args.file).expanduser()).absolute()
-    text = _read(path, args.file)
+    """Run the program. Its modules are looked up as Python does, ``--files`` where the user is.
+
+    Raises:
+        UsageError: The program is not named, or is not one.
+        CiaoError: It cannot run, or has failed.
+    """
+    path, shown, named = _located(args, face)
+    text = _read(path, shown)
+    program = named or programs.of_file(path, text, face.folder)
     options = _options(args, face.session.registry.table)
-    _check_header(text, options, args.file, face)
+    if "files" in options:  # words in the file's header are relative to the file
+        program = replace(program, stands=face.folder)
+    cell = _scanned(text, options, shown, face)
     display = face.display
-    parsed = face.session.parse(text, Style.FILE, options)
+    parsed = face.session.parse(cell, options=options)
     if parsed.spec.dryrun:
         if args.output == "json":
             raise UsageError("a dry run writes only text.", "Leave --output json out.")
         display = _NoticeWriter(face)
-    entry = imports.entry_name(path)
-    work = face.session.run_parsed(parsed, display, path.parent, entry=entry)
+    work = face.session.run_parsed(parsed, display, program.folder, program=program)
     result = await reported(work, args, face)
     if face.piped and args.output == "text" and result and result.state is State.RUNNING:
         face.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.
     return result
+
+
+def _located(args: argparse.Namespace, face: Face) -> tuple[Path, str, Program | None]:
+    """Return the program's path, its name for messages, and what ``-m`` means."""
+    if args.module is not None:
+        if args.file is not None:
+            raise UsageError(
+                f"-m names the program, so {args.file} has no meaning.",
+                "Write arguments of the program after --.",
+            )
+        program = programs.of_module(args.module, face.folder)
+        return program.folder / program.entry, program.entry, program
+    if args.file is None:
+        raise UsageError(
+            "no program is named.", "Write `ciao run FILE.py` or `ciao run -m MODULE`."
+        )
+    return (face.folder / Path(args.file).expanduser()).absolute(), args.file, None
 
 
 def _read(path: Path, shown: str) -> str:
@@ -105,12 +135,17 @@ def _read(path: Path, shown: str) -> str:
         raise UsageError(f"{shown} is not UTF-8 text.", "Save it as UTF-8.") from None
 
 
-def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Face) -> None:
-    """Check that the file or the options define a job."""
+def _scanned(text: str, options: dict[str, list[str]], shown: str, face: Face) -> ScannedCell:
+    """Return the file with its directives.
+
+    Raises:
+        UsageError: Neither the file nor the options define a job.
+    """
     table = face.session.registry.table
-    if parse.is_job(text, table, Style.FILE):
-        return
-    if parse.is_job(text, table):
+    cell = scan(text, table, Style.FILE)
+    if cell.tokens:
+        return cell
+    if scan_job(text, table):
         raise UsageError(
             f"{shown} has the header of a cell.",
             "In a file, write its lines as comments, as in #%worker=2, so that Python can read it.",
@@ -121,6 +156,7 @@ def _check_header(text: str, options: dict[str, list[str]], shown: str, face: Fa
             "Put lines such as #%framework=tensorflow and #%worker=2 at the top of the file, or "
             "write --framework tensorflow --worker 2.",
         )
+    return cell
 
 
 class _NoticeWriter:
@@ -134,7 +170,7 @@ class _NoticeWriter:
 
     def show(self, event: Event) -> None:
         if isinstance(event, Notice):
-            self._face.write(f"{plain_text(event.text)}\n")
+            self._face.write(f"{visible_lines(event.text)}\n")
 
     async def end(self) -> None:
         """Do nothing; never called."""

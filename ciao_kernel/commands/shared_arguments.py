@@ -10,9 +10,11 @@ from typing import Any
 
 from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
+from ciao_kernel.magics.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.queries import Where
+from ciao_kernel.visible_text import short
 
 
 def add_output(verb: argparse.ArgumentParser, *more: str) -> None:
@@ -85,6 +87,34 @@ def chosen(names: Sequence[str], job: Job) -> list[Replica]:
             known = ", ".join(map(str, job.replicas))
             raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
     return [one for one in job.replicas if one.chosen(names)]
+
+
+def add_lines(verb: argparse.ArgumentParser) -> None:
+    """Add ``--lines`` to a verb; :func:`line_count` reads it."""
+    verb.add_argument(
+        "--lines",
+        default="",
+        metavar="N",
+        help="keep the first N and the last N lines of each replica; all: every line",
+    )
+
+
+def line_count(text: str) -> int | None:
+    """Return the value of ``--lines``; None for an empty text.
+
+    Raises:
+        UsageError: The text is neither a number of lines nor ``all``.
+    """
+    if not text:
+        return None
+    kind = LineCount()
+    try:
+        return kind.parse(text)
+    except ValueError:
+        raise UsageError(
+            f"--lines cannot be {short(text)!r}: expected {kind.expected}.",
+            "For example: --lines 500 or --lines all",
+        ) from None
 
 
 def add_since(verb: argparse.ArgumentParser) -> None:

@@ -30,12 +30,15 @@ from ciao_kernel.commands import (
     shared_arguments,
 )
 from ciao_kernel.commands import exec as exec_verb
+from ciao_kernel.commands.shared_arguments import line_count
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
+from ciao_kernel.jupyter.messages import refusal
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
+    ALL_LINES,
     Event,
     Job,
     JobSpec,
@@ -348,14 +351,22 @@ def test_values_are_read_back_as_they_were(tmp_path: Path, value: str | float) -
 
 
 def test_an_error_cannot_command_a_terminal() -> None:
-    evil = "boom \x1b[2J\x1b]0;title\x07\x1b[31mred"
+    evil = "boom \x1b[2J\x1b]0;title\x07\x1b[31mred\u202e"
     error = JobFailed(f"worker-0 ended: {evil}", traceback=("Traceback", evil))
-    assert uncolored(error) == ["Traceback", "boom red", "", "JobFailed: worker-0 ended: boom red"]
+    assert uncolored(error) == [
+        "Traceback",
+        r"boom red\u202e",
+        "",
+        r"JobFailed: worker-0 ended: boom \x1b[2J\x1b]0;title\x07\x1b[31mred\u202e",
+    ]
     assert all("\x1b[2J" not in line for line in colored(error))
+    found = refusal(error)
+    assert not [c for c in found["evalue"] if not c.isprintable()]
 
 
-EVIL = "a\x1b]0;pwned\x07\x1b[2J\x1b[31mb\x9b2J\x07"
-"""Sets a window's title, clears it, colours, clears it again, and rings."""
+EVIL = "a\x1b]0;pwned\x07\x1b[2J\x1b[31mb\x9b2J\x07\u202e"
+"""Sets a window's title, clears it, colours, clears it again, rings, and reverses the rest."""
+SEEN = r"a\x1b]0;pwned\x07\x1b[2J\x1b[31mb\x9b2J\x07\u202e"
 
 
 def evil_job() -> tuple[Job, Status]:
@@ -386,12 +397,12 @@ def test_a_job_cannot_command_the_terminal_of_who_describes_it() -> None:
     text = "".join(blocks)
     assert not {c for c in text if not c.isprintable()} - {"\n"}
     facts = [line.split(maxsplit=1) for line in blocks[0].splitlines()]
-    assert ["state", "Failed (ab2J ab2J ab2J)"] in facts
-    assert ["framework", "ab2J"] in facts
-    assert ["owner", "ab2J root"] in facts
-    assert ["image", "ab2J"] in facts
+    assert ["state", f"Failed ({SEEN} {SEEN} {SEEN})"] in facts
+    assert ["framework", SEEN] in facts
+    assert ["owner", f"{SEEN} root"] in facts
+    assert ["image", SEEN] in facts
     assert blocks[1].splitlines() == [
-        *("header", "  #%worker=1 ab2J", "  ", "  #%name=ab2J0;", "  #%plot=ab2J"),
+        *("header", f"  #%worker=1 {SEEN}", "  ", rf"  #%name={SEEN}\x1b]0;", f"  #%plot={SEEN}"),
     ]
 
 
@@ -399,8 +410,8 @@ def test_a_job_cannot_command_the_terminal_of_who_lists_it() -> None:
     text = jobs._table([evil_job()], spaces=True)
     assert not {c for c in text if not c.isprintable()} - {"\n"}
     assert len(text.splitlines()) == 2  # a line feed would forge a job
-    assert text.splitlines()[1].endswith("ab2J root")
-    assert " ab2J  " in text
+    assert text.splitlines()[1].endswith(f"{SEEN} root")
+    assert f" {SEEN}  " in text
 
 
 @pytest.mark.parametrize("color", ["always", "never"])
@@ -424,12 +435,12 @@ def test_a_job_cannot_command_the_terminal_of_who_follows_it(
 
     asyncio.run(main(stream := Window()))
     text = stream.getvalue() + capsys.readouterr().err
-    assert "[build] ab2J\n[build] `ciao jobs`\tab2J\n" in text
-    assert "pwned" not in text
-    assert not set(text) & {"\x07", "\x9b"}
+    assert f"[build] {SEEN}\n[build] `ciao jobs`\t{SEEN}\n" in text
+    assert "\x1b]" not in text
+    assert not set(text) & {"\x07", "\x9b", "\u202e"}
     assert "\x1b[2J" not in text
     assert ("\x1b" in text) is window  # the live table is drawn in place
-    assert "namespace: ab2J\n" in text
+    assert f"namespace: {SEEN}\n" in text
 
 
 def test_a_caret_stays_under_what_it_points_at() -> None:
@@ -483,6 +494,38 @@ def test_a_terminal_gets_the_lines_of_the_last_moment() -> None:
     assert text.index("`ciao jobs`") < text.index("first") < text.index("last")
     assert text.index("last\r\n") < text.index("mnist: Succeeded")
     assert text.endswith("folder: /jobs/mnist/work\r\n")
+
+
+def test_a_terminal_shows_all_lines_unless_the_header_limits_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def main(stream: TextIO, lines: int | None) -> None:
+        display = TerminalDisplay(Settings(lines=1), stream)
+        job = Job("mnist", "local", "tensorflow", (WORKER,), 0.0, "/jobs/mnist/work", lines=lines)
+        display.begin(job, ())
+        for number in range(5):
+            display.show(Output(WORKER, b"line %d\n" % number, 1))
+        await display.end()
+
+    every = [f"[worker-0] line {number}" for number in range(5)]
+    asyncio.run(main(stream := io.StringIO(), None))
+    assert stream.getvalue().splitlines() == every
+    assert "left out" not in capsys.readouterr().err
+    asyncio.run(main(stream := io.StringIO(), 2))
+    assert stream.getvalue().splitlines() == [*every[:2], *every[-2:]]
+    said = "… 1 line of worker-0 is left out here: `ciao logs mnist --replica worker-0` shows it …"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["many", "0", "1e3"])
+def test_a_wrong_number_of_lines_is_one_clear_error(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        line_count(text)
+    assert caught.value.message == (
+        f"--lines cannot be {text!r}: expected a whole number from 1 to 100000, or all."
+    )
+    assert line_count("") is None
+    assert (line_count("7"), line_count("all")) == (7, ALL_LINES)
 
 
 def test_a_pipe_gets_the_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,21 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.session.plugin_registry import Registry
+from tests.helpers.api_server import ApiServer
 from tests.integration.cli.command import User, still
+from tests.integration.oci.fake_registry import serving
+
+
+def images(**known: str) -> str:
+    """Images for all frameworks; those that are not known are in a registry that nobody runs."""
+    names = Registry({}).table.names.frameworks
+    return " ".join(f"{name}={known.get(name, '127.0.0.1:9/none:1')}" for name in names)
 
 
 def findings(ciao: User, **env: str) -> tuple[int, list[dict[str, Any]]]:
+    if "KUBECONFIG" in env:  # the default images are in registries of the internet
+        env = {"CIAO_IMAGES": images(), **env}
     done = ciao("doctor", "--output", "json", env=env)
     found = done.json
     assert all(set(one) == {"level", "what", "fix"} for one in found)
@@ -50,6 +61,16 @@ def test_a_sound_installation_has_nothing_wrong(ciao: User) -> None:
     plain = ciao("doctor")
     assert plain.code == 0
     assert all(still(one["what"]) in still(plain.out) for one in found)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [("host", "every machine that can reach this one"), ("isolated", "a network of its own")],
+)
+def test_who_can_reach_local_jobs_is_a_finding(ciao: User, network: str, said: str) -> None:
+    _, found = findings(ciao, CIAO_LOCAL_NETWORK=network)
+    assert any(said in one["what"] or "not let jobs have" in one["what"] for one in found)
 
 
 @pytest.mark.usefixtures("installed")
@@ -143,3 +164,33 @@ def test_a_cluster_that_cannot_be_used_is_wrong(ciao: User, tmp_path: Path) -> N
     (fault,) = wrong(ciao, KUBECONFIG=str(config))
     assert "the cluster of context far (https://127.0.0.1:1) does not answer" in fault["what"]
     assert "secret-1" not in str(fault)
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_images_of_the_frameworks_are_looked_up(ciao: User, tmp_path: Path) -> None:
+    with ApiServer(tmp_path) as server, serving() as registry:
+        registry.push("team/tf", "1", b"{}")
+        good, missing = f"{registry.host}/team/tf:1", f"{registry.host}/team/torch:1"
+        _, found = findings(
+            ciao,
+            KUBECONFIG=str(server.kubeconfig),
+            CIAO_IMAGES=images(tensorflow=good, pytorch=missing),
+            CIAO_PLAIN_REGISTRIES=registry.host,
+        )
+    said = {one["level"]: one["what"] for one in found if registry.host in one["what"]}
+    assert said == {
+        "ok": f"the image {good} of tensorflow jobs exists",
+        "wrong": f"there is no image {missing}, which pytorch jobs on the cluster use",
+    }
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("operator", [True, False])
+def test_a_cluster_without_the_operator_runs_indexed_jobs(
+    ciao: User, tmp_path: Path, operator: bool
+) -> None:
+    with ApiServer(tmp_path, operator=operator) as server:
+        code, found = findings(ciao, KUBECONFIG=str(server.kubeconfig))
+    notes = [one["what"] for one in found if "training operator" in one["what"]]
+    assert code == 0
+    assert [one.rpartition(": ")[2] for one in notes] == [*["jobs run as Indexed Jobs"][operator:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -19,8 +20,8 @@ COUNT = HEADER + "for i in range(5):\n    print('line', i)\n"
 def test_there_may_be_no_jobs(ciao: User) -> None:
     assert ciao("jobs").out == "There are no jobs.\n"
     assert ciao("jobs", "-o", "json").json == []
-    assert ciao("delete", "--finished").out == "There was nothing to delete.\n"
-    assert ciao("delete", "--finished", "-o", "json").json == []
+    assert ciao("delete", "--finished", "--yes").out == "There was nothing to delete.\n"
+    assert ciao("delete", "--finished", "--yes", "-o", "json").json == []
     assert not (ciao.storage / "jobs").exists()
 
 
@@ -271,7 +272,7 @@ def test_delete_finished_leaves_what_runs(ciao: User) -> None:
     ciao.detach("far")
     ciao.detach("near", QUICK)
     ciao.settle("near")
-    done = ciao("delete", "--finished", "--output", "json")
+    done = ciao("delete", "--finished", "--yes", "--output", "json")
     assert done.json == [{"name": "near", "was": "Succeeded", "backend": "local"}]
     assert [job["name"] for job in ciao("jobs", "-o", "json").json] == ["far"]
     assert ciao("delete").code == 2
@@ -280,11 +281,39 @@ def test_delete_finished_leaves_what_runs(ciao: User) -> None:
 def test_a_job_whose_supervisor_was_killed_is_lost_and_can_be_deleted(ciao: User) -> None:
     job = ciao.detach("far", LONG)
     for process in ciao.processes():
-        if job["folder"] not in " ".join(process.cmdline()):
-            process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):  # the guard ends with the supervisor
+            if job["folder"] not in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGKILL)
     until(lambda: ciao.describe("far")["state"] == "Lost", "the loss")
     done = ciao("attach", "far")
     assert done.code == 1
     assert "JobLost" in done.err
     assert ciao("delete", "far").code == 0
     ciao.nothing_left()
+
+
+def test_a_person_at_a_terminal_is_asked_before_finished_jobs_go(ciao: User) -> None:
+    ciao.detach("near", QUICK)
+    ciao.settle("near")
+    question = "Delete 1 job, with all files? [y/N] "
+    for keys, code in (("\x03", 130), ("\x04", 0), ("n\r", 0)):
+        terminal = ciao.terminal("delete", "--finished")
+        until(lambda shown=terminal: question in shown.raw, "the question")  # type: ignore[misc]
+        terminal.press(keys)
+        assert terminal.wait() == code
+        assert [job["name"] for job in ciao("jobs", "-o", "json").json] == ["near"]
+    terminal = ciao.terminal("delete", "--finished")
+    until(lambda: question in terminal.raw, "the question")
+    terminal.press("y\r")
+    assert terminal.wait() == 0
+    assert "near (Succeeded) and its files were removed." in terminal.raw
+    unanswered = ciao("delete", "--finished")
+    assert (unanswered.code, unanswered.out) == (0, "There was nothing to delete.\n")
+
+
+def test_a_list_imports_nothing_that_only_runs_need(ciao: User) -> None:
+    done = ciao("jobs", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.code == 0
+    assert "ciao_kernel.session.session" in done.err
+    for name in ("delivery.imports", "delivery.variables", "session.failure", "builders"):
+        assert f"ciao_kernel.{name}" not in done.err

@@ -146,6 +146,24 @@ def test_a_dry_run_writes_what_would_run_and_runs_nothing(ciao: User) -> None:
     assert ciao("run", "train.py", "--dryrun", "-o", "json").code == 2
 
 
+def test_a_dry_run_refuses_the_requirements_file_that_a_run_refuses(ciao: User) -> None:
+    ciao.file("train.py", QUICK)
+    ciao.file("notes.txt", "my password: hunter2\n")
+    (ciao.folder / "link.txt").symlink_to("/etc/passwd")
+    for name, says in (
+        ("/etc/passwd", "outside the notebook's folder"),
+        ("link.txt", "link.txt leads to /etc/passwd, outside of"),
+        ("notes.txt", "notes.txt, line 1 does not name a package"),
+    ):
+        for more in ([], ["--dryrun"]):
+            done = ciao("run", "train.py", "--requirements", name, *more)
+            assert (done.code, done.out) == (2, "")
+            assert says in done.err
+            assert "root:" not in done.err
+            assert "hunter2" not in done.err
+    assert not (ciao.storage / "jobs").exists()
+
+
 def test_json_is_alone_on_standard_output_and_tells_of_failures_too(ciao: User) -> None:
     ciao.file("train.py", QUICK)
     done = ciao("run", "train.py", "--output=json")
@@ -189,3 +207,128 @@ def test_a_terminal_without_unicode_is_no_error(ciao: User, encoding: str) -> No
     done = ciao.shell("ciao run train.py --envvar PYTHONIOENCODING=utf-8 --worker 1", **env)
     assert done.code == 0, done.err
     assert done.out.startswith("[worker-0] ")
+
+
+# ------------------------------------------------------------------------------- packages
+
+WHO = """\
+import json, os, sys
+from . import helper
+from .deep.inner import NAME
+print(json.dumps([
+    __name__, __package__, __spec__.name, os.path.relpath(sys.argv[0], os.getcwd()), sys.argv[1:],
+    helper.read(), NAME,
+]))
+"""
+
+
+def package(ciao: User) -> None:
+    ciao.file("pkg/__init__.py", "")
+    ciao.file("pkg/deep/__init__.py", "")
+    ciao.file("pkg/deep/inner.py", "from ..helper import NAME\n")
+    ciao.file(
+        "pkg/helper.py", "NAME = 'inner'\n\ndef read():\n    return open('data.txt').read()\n"
+    )
+    ciao.file("pkg/train.py", HEADER + WHO)
+    ciao.file("data.txt", "the data")
+
+
+@pytest.mark.parametrize("words", [["-m", "pkg.train"], ["pkg/train.py"]])
+def test_a_program_in_a_package_runs_as_with_python_m(ciao: User, words: list[str]) -> None:
+    package(ciao)
+    done = ciao("run", *words, "--worker", "1", "--files", "data.txt", "--", "--lr", "0.1")
+    assert done.code == 0, done.err
+    (line,) = lines(done.out)
+    expected = [
+        "__main__",
+        "pkg",
+        "pkg.train",
+        "pkg/train.py",
+        ["--lr", "0.1"],
+        "the data",
+        "inner",
+    ]
+    assert json.loads(line) == expected
+
+
+@pytest.mark.frameworks
+def test_torchrun_starts_the_module_of_a_package(ciao: User) -> None:
+    package(ciao)
+    words = ["run", "-m", "pkg.train", "--framework", "pytorch", "--worker", "1"]
+    done = ciao(*words, "--files", "data.txt", "--", "--lr", "0.1")
+    assert done.code == 0, done.err
+    expected = [
+        "__main__",
+        "pkg",
+        "pkg.train",
+        "pkg/train.py",
+        ["--lr", "0.1"],
+        "the data",
+        "inner",
+    ]
+    for replica in ("master-0", "worker-0"):
+        # torch may write a warning about the machine's name too.
+        own = [line for line in lines(done.out, replica) if line.startswith('["')]
+        assert [json.loads(line) for line in own] == [expected]
+
+
+JOINED = """
+import json, os, sys
+import xgboost as xgb
+from . import helper
+sizes = [xgb.collective.get_rank(), xgb.collective.get_world_size()]
+words = [__name__, __spec__.name, os.path.relpath(sys.argv[0], os.getcwd()), sys.argv[1:]]
+print(json.dumps([*sizes, *words, helper.NAME]))
+"""
+
+
+@pytest.mark.frameworks
+def test_xgboost_connects_the_module_of_a_package(ciao: User) -> None:
+    package(ciao)
+    ciao.file("pkg/train.py", JOINED)
+    words = ["run", "-m", "pkg.train", "--framework", "xgboost", "--worker", "1"]
+    done = ciao(*words, "--files", "data.txt", "--", "--lr", "0.1")
+    assert done.code == 0, done.err
+    for rank, replica in enumerate(("master-0", "worker-0")):
+        own = [line for line in lines(done.out, replica) if line.startswith("[" + str(rank))]
+        expected = [rank, 2, "__main__", "pkg.train", "pkg/train.py", ["--lr", "0.1"], "inner"]
+        assert [json.loads(line) for line in own] == [expected]
+
+
+def test_a_traceback_of_a_package_names_its_file(ciao: User) -> None:
+    ciao.file("pkg/__init__.py", "")
+    ciao.file("pkg/train.py", FAILS)
+    done = ciao("run", "-m", "pkg.train")
+    assert done.code == 1
+    assert '  File "pkg/train.py", line 4, in <module>' in done.err
+    assert str(ciao.storage) not in done.err.partition("Traceback")[2].partition("JobFailed")[0]
+
+
+def test_files_of_the_command_line_are_relative_to_the_user(ciao: User) -> None:
+    ciao.file("sub/train.py", HEADER + "print(open('data.txt').read())\n")
+    ciao.file("data.txt", "mine")
+    done = ciao("run", "sub/train.py", "--files", "data.txt", "--worker", "1")
+    assert lines(done.out) == ["mine"]
+    ciao.file("sub/data.txt", "beside it")
+    done = ciao("run", "sub/train.py", "--files", "data.txt", "--worker", "1", "--name", "not-run")
+    assert done.code == 2
+    assert "--files data.txt names two things" in done.err
+    assert "Write --files ./data.txt for the first one." in done.err
+    assert "not-run" not in ciao("jobs", "--all").out
+    done = ciao("run", "sub/train.py", "--files", "./data.txt", "--worker", "1")
+    assert lines(done.out) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "no program is named."),
+        (["-m", "pkg.absent"], "there is no module pkg.absent in"),
+        (["-m", "pkg.train", "extra"], "-m names the program, so extra has no meaning."),
+    ],
+)
+def test_a_program_must_be_named_once(ciao: User, words: list[str], says: str) -> None:
+    package(ciao)
+    done = ciao("run", *words)
+    assert done.code == 2
+    assert says in done.err

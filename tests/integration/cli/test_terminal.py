@@ -37,7 +37,7 @@ def test_lines_stand_above_a_table_that_is_drawn_in_place(ciao: User) -> None:
         lines = [line for line in screen if line.startswith(f"[{replica}]")]
         assert lines == [f"[{replica}] step {i}" for i in range(12)]
     table = screen[screen.index("live: Succeeded") :]
-    assert table[1].split() == ["replica", "state", "since", "last", "line", "lines/s"]
+    assert table[1].split() == ["replica", "state", "time", "lines/s", "last", "line"]
     assert [line.split()[:2] for line in table[2:4]] == [
         ["worker-0", "Succeeded"],
         ["worker-1", "Succeeded"],
@@ -49,7 +49,7 @@ def test_lines_stand_above_a_table_that_is_drawn_in_place(ciao: User) -> None:
         "",
     ]
     assert sum("live: " in line for line in screen) == 1
-    assert re.search(r"\x1b\[\d+m\[worker-0\] \x1b\[0m", terminal.raw)
+    assert re.search(r"\x1b\[38;5;\d+m\[worker-0\] \x1b\[0m", terminal.raw)
     assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
 
 

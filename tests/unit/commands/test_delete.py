@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ciao_kernel import commands
-from ciao_kernel.backends.local import processes, store
+from ciao_kernel.backends.local import processes, removal
 from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.commands import delete
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import Where
 
@@ -32,8 +33,8 @@ class Place:
         self._backend = LocalBackend(Settings(storage=storage), host=self._host)
         self.written: list[str] = []
 
-    def finish(self, *names: str) -> None:
-        """Make jobs that are over, as a supervisor leaves them."""
+    def finish(self, *names: str, since: float = 1.0) -> None:
+        """Make jobs that are over since some time, as a supervisor leaves them."""
         for number, name in enumerate(names):
             folder = Folder(self.root / name)
             folder.logs.mkdir(parents=True)
@@ -42,7 +43,7 @@ class Place:
             asked |= {"framework": "pytorch", "header": "", "created": float(number), "by": "me"}
             asked |= {"detached": False, "workdir": "w", "program": "p", "grace": 1.0}
             folder.write_job({**asked, "replicas": []})
-            status: dict[str, Any] = {"state": "Succeeded", "since": 1.0, "reason": ""}
+            status: dict[str, Any] = {"state": "Succeeded", "since": since, "reason": ""}
             status |= {"message": "", "decided_by": None, "settled": True, "ended": True}
             nobody = {"pid": 2**22 + 1, "birth": "1", "host": self._host.identity}
             folder.write_status({**status, "supervisor": nobody, "replicas": []})
@@ -50,10 +51,22 @@ class Place:
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
 
-    def delete(self, *words: str) -> None:
-        """Run the verb."""
+    def delete(self, *words: str, answer: str | None = None, terminal: bool = False) -> None:
+        """Run the verb; a person gives the answer, if any."""
         args = commands.parse(["delete", *words], self.written.append)
-        face = commands.Face(self, None, self.written.append, self.root)  # type: ignore[arg-type]
+
+        async def ask(question: str) -> str:
+            self.written.append(question)
+            return answer or ""
+
+        face = commands.Face(
+            self,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            self.written.append,
+            self.root,
+            terminal=terminal,
+            ask=None if answer is None else ask,
+        )
         asyncio.run(delete.run(args, face))
 
     # What the verb asks of a session.
@@ -80,14 +93,14 @@ def place(tmp_path: Path) -> Place:
 def stuck(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of jobs whose folders cannot be removed."""
     names: set[str] = set()
-    remove = store.remove
+    remove = removal.remove
 
     def fail(folder: Folder) -> None:
         if any(name in folder.path.name.strip(".").split("-") for name in names):
             raise BackendError(f"{folder.path} {STUCK}.", "Remove it by hand.")
         remove(folder)
 
-    monkeypatch.setattr(store, "remove", fail)
+    monkeypatch.setattr(removal, "remove", fail)
     return names
 
 
@@ -95,16 +108,16 @@ def test_the_processes_are_searched_for_once_for_many_jobs(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[tuple[str, ...]] = []
-    marked = processes.marked
+    members = processes._members
 
-    def look(*marks: str) -> list[int]:
+    def look(*marks: str) -> dict[int, str | None]:
         looks.append(marks)
-        return marked(*marks)
+        return members(*marks)
 
-    monkeypatch.setattr(processes, "marked", look)
+    monkeypatch.setattr(processes, "_members", look)
     names = [f"job{number}" for number in range(2 * delete._AT_ONCE)]
     place.finish(*names)
-    place.delete("--finished")
+    place.delete("--finished", "--yes")
     assert place.names() == []
     assert sorted(place.written) == sorted(
         f"{name} (Succeeded) and its files were removed.\n" for name in names
@@ -121,7 +134,7 @@ def test_a_folder_that_stays_is_said_at_the_end_and_the_others_go(
     place.finish(*names)
     stuck.add("job3")
     with pytest.raises(BackendError, match=STUCK) as caught:
-        place.delete("--finished")
+        place.delete("--finished", "--yes")
     assert "job3" in caught.value.message
     assert caught.value.hint == "Remove it by hand."
     assert len(place.written) == len(names) - 1
@@ -142,7 +155,7 @@ def test_many_folders_that_stay_are_one_error(place: Place, stuck: set[str]) -> 
     place.finish(*"abcdef")
     stuck |= set("abcde")
     with pytest.raises(BackendError) as caught:
-        place.delete("--finished", "--output", "json")
+        place.delete("--finished", "--yes", "--output", "json")
     message = caught.value.message
     assert message.startswith("5 jobs could not be deleted completely. ")
     assert message.endswith(" And 2 more.")
@@ -160,7 +173,7 @@ def test_many_folders_that_stay_are_one_error(place: Place, stuck: set[str]) -> 
 def test_records_are_in_the_order_of_the_list(place: Place) -> None:
     names = [f"job{number}" for number in range(30)]
     place.finish(*names)
-    place.delete("--finished", "-o", "json")
+    place.delete("--finished", "--yes", "-o", "json")
     assert [record["name"] for record in json.loads("".join(place.written))] == names
 
 
@@ -183,6 +196,71 @@ def test_an_interrupt_tells_what_is_gone(place: Place, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(LocalBackend, "delete", slow)
     with pytest.raises(asyncio.CancelledError):
-        place.delete("--finished", "-o", "json")
+        place.delete("--finished", "--yes", "-o", "json")
     assert [record["name"] for record in json.loads("".join(place.written))] == names[:-1]
     assert place.names() == names[-1:]
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", []), ("Yes", []), ("", ["a"]), ("no", ["a"])])
+def test_finished_jobs_are_listed_and_a_person_is_asked(
+    place: Place, answer: str, left: list[str]
+) -> None:
+    place.finish("a")
+    place.delete("--finished", answer=answer, terminal=True)
+    assert "a     pytorch" in place.written[0]
+    assert place.written[1] == "Delete 1 job, with all files? [y/N] "
+    assert place.names() == left
+    assert place.written[2] == (
+        "Nothing was deleted.\n" if left else "a (Succeeded) and its files were removed.\n"
+    )
+
+
+def test_a_notebook_shows_the_command_that_deletes(place: Place) -> None:
+    place.finish("a", "b")
+    place.delete("--finished", "--older", "1h", "--backend", "local")
+    assert place.names() == ["a", "b"]
+    command = "%ciao delete --finished --older 1h --backend local --yes"
+    assert place.written[1] == (
+        f"Nothing was deleted yet. `{command}` deletes 2 jobs, with all files.\n"
+    )
+    place.delete(*command.split()[2:])
+    assert place.names() == []
+
+
+def test_a_program_must_say_yes(place: Place) -> None:
+    place.finish("a")
+    with pytest.raises(
+        UsageError, match=r"--finished means 1 job, and nobody can confirm"
+    ) as caught:
+        place.delete("--finished", terminal=True)
+    assert caught.value.hint == "Add --yes to delete them."
+    assert "a     pytorch" in "".join(place.written)
+    assert place.names() == ["a"]
+    place.written.clear()
+    with pytest.raises(UsageError):
+        place.delete("--finished", "-o", "json", terminal=True)
+    assert place.written == []  # standard output holds JSON or nothing
+    place.delete("a", terminal=True)  # a job that is named needs no answer
+    assert place.names() == []
+
+
+def test_older_is_a_time_since_the_end(place: Place) -> None:
+    place.finish("old", since=time.time() - 7300)
+    place.finish("new", since=time.time() - 7100)
+    place.delete("--finished", "--older", "2h", "--yes")
+    assert place.names() == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--finished", "--older", "soon"), "--older cannot be 'soon'."),
+        (("--older", "2h", "a"), "--older belongs to --finished."),
+    ],
+)
+def test_wrong_options_delete_nothing(place: Place, words: tuple[str, ...], message: str) -> None:
+    place.finish("a")
+    with pytest.raises(UsageError) as caught:
+        place.delete(*words)
+    assert caught.value.message == message
+    assert place.names() == ["a"]

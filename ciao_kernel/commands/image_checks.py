@@ -1,0 +1,116 @@
+"""Asks registries whether the images of the frameworks exist, for ``ciao doctor``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from ciao_kernel.commands.finding import Finding
+from ciao_kernel.config import Settings
+from ciao_kernel.display.errors import for_terminal
+from ciao_kernel.errors import CiaoError, UsageError
+from ciao_kernel.magics.shell_words import quote
+
+_T = TypeVar("_T")
+_PATIENCE = 5.0
+"""Seconds for all answers: without a network, a name may take minutes to resolve."""
+_NODES = "only the nodes must be able to pull it"
+
+
+async def check_images(
+    defaults: Mapping[str, str], settings: Settings, patience: float = _PATIENCE
+) -> AsyncIterator[Finding]:
+    """Check the image of each framework's replicas on a cluster; all registries are asked at once.
+
+    A missing image is wrong. A registry that does not answer here, or refuses, is only a note: the
+    nodes pull the image, and their network and their passwords are not those of this machine.
+
+    Args:
+        defaults: The frameworks' own images, by framework.
+        settings: Images that replace them, and how registries are reached.
+        patience: Seconds after which no answer is awaited any more.
+    """
+    users: dict[str, list[str]] = {}
+    for framework, default in defaults.items():
+        if image := settings.images.get(framework) or default:
+            users.setdefault(image, []).append(framework)
+    found = (_check(image, names, settings, patience) for image, names in users.items())
+    for finding in await asyncio.gather(*found):
+        yield finding
+
+
+async def _check(image: str, frameworks: list[str], settings: Settings, patience: float) -> Finding:
+    jobs = f"{' and '.join(frameworks)} jobs"
+    images = {**settings.images, **dict.fromkeys(frameworks, "IMAGE")}
+    pairs = " ".join(f"{name}={value}" for name, value in images.items())
+    another = f"%image=IMAGE in a cell, or for all cells: ciao config images={quote(pairs)}"
+    unchecked = f"the image {image} of {jobs} could not be checked"
+    try:
+        async with asyncio.timeout(patience):
+            if await _in_thread(lambda: _exists(image, settings)):
+                return Finding("ok", f"the image {image} of {jobs} exists")
+    except TimeoutError:
+        return Finding("note", f"{unchecked}: its registry does not answer", _NODES)
+    except UsageError as error:
+        return Finding("wrong", error.message.rstrip("."), another)
+    except CiaoError as error:
+        what = f"{unchecked}: {error.message.rstrip('.')}"
+        return Finding("note", what, f"{_NODES}; {for_terminal(error.hint)}")
+    return Finding("wrong", f"there is no image {image}, which {jobs} on the cluster use", another)
+
+
+def _exists(image: str, settings: Settings) -> bool:
+    """Ask the image's registry for the manifest.
+
+    Raises:
+        UsageError: The image's name is not valid.
+        RegistryFault: The registry does not answer, or refuses.
+    """
+    from ciao_kernel.builders.oci.image import ACCEPT
+    from ciao_kernel.builders.oci.reference import parse
+    from ciao_kernel.builders.oci.registries import Registries
+    from ciao_kernel.builders.oci.repository import Repository, scope
+
+    authority = settings.registry_authority
+    registries = Registries(
+        settings.plain_registries, Path(authority).expanduser() if authority else None
+    )
+    try:
+        reference = parse(image)
+        scopes = (scope(reference.repository, "pull"),)
+        repository = Repository(registries.of(reference), reference, scopes)
+        return bool(repository.has_manifest(reference.version, ACCEPT))
+    finally:
+        registries.close()
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    """Run work in a thread that neither a timeout nor the end of the process waits for.
+
+    Python waits at its end for the threads of :func:`asyncio.to_thread`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def finish(value: _T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(value)  # type: ignore[arg-type]
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = work()
+        except Exception as caught:
+            error = caught
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, value, error)
+
+    threading.Thread(target=run, name="ciao-image", daemon=True).start()
+    return await done

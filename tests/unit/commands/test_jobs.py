@@ -1,0 +1,90 @@
+"""The list of jobs: how long each took, its newest number, and which jobs are left out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel import commands
+from ciao_kernel.commands import jobs
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.queries import Where
+
+DAY = 86_400
+
+
+class Jobs:
+    """A session that has some jobs."""
+
+    def __init__(self, *found: tuple[Job, Status]) -> None:
+        self.found = list(found)
+        self.written: list[str] = []
+
+    async def jobs(self, faults: object, where: Where) -> list[tuple[Job, Status]]:
+        return self.found
+
+    def owns(self, job: Job) -> bool:
+        return True
+
+    def list(self, *words: str) -> str:
+        self.written.clear()
+        args = commands.parse(["jobs", *words], self.written.append)
+        face = commands.Face(self, None, self.written.append, Path())  # type: ignore[arg-type]
+        asyncio.run(jobs.run(args, face))
+        return "".join(self.written)
+
+
+def job(name: str, took: float, *, ended: float | None = None, log: str = "") -> tuple[Job, Status]:
+    """A job that ended some seconds ago, or still runs."""
+    worker = Replica("worker", 0)
+    now = time.time()
+    created = now - took - (ended or 0)
+    state, since = (State.RUNNING, created) if ended is None else (State.SUCCEEDED, now - ended)
+    one = ReplicaStatus(worker, state, since, log=log)
+    made = Job(name, "local", "pytorch", (worker,), created, owner="ada@laptop")
+    return made, Status(state, (one,), since, settled=ended is not None)
+
+
+def test_a_row_says_how_long_it_took_and_its_newest_number(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    log.write_text("x" * 9000 + "\nstep 1 lr 0.1 loss 5\nstep 2 lr 0.1 loss 0.31251\nnote: done\n")
+    heads, running, ended = (
+        Jobs(job("a", 3965, log=str(log)), job("b", 80, ended=7)).list().splitlines()
+    )
+    assert heads.split()[5:] == ["AGE", "TOOK", "LAST", "OWNER"]
+    assert "1h 6m" in running
+    assert "loss 0.3125" in running
+    assert "1m 20s" in ended
+    assert ended.split()[-2:] == ["–", "ada@laptop"]
+
+
+def test_jobs_that_ended_long_ago_are_counted() -> None:
+    several = Jobs(job("old", 5, ended=DAY + 60), job("new", 5, ended=DAY - 60), job("now", 5))
+    shown = several.list()
+    assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "new", "now", "1"]
+    assert shown.endswith("1 job ended more than a day ago: `ciao jobs --all` lists all.\n")
+    assert [line.split()[0] for line in several.list("-a").splitlines()[1:]] == [
+        "old",
+        "new",
+        "now",
+    ]
+    assert len(json.loads(several.list("-o", "json"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ([], "There are no jobs.\n"),
+        ([job("a", 1, ended=5)], "There are no running jobs; 1 job has ended.\n"),
+        (
+            [job("a", 1, ended=5), job("b", 1, ended=DAY * 2)],
+            "There are no running jobs; 2 jobs have ended.\n",
+        ),
+    ],
+)
+def test_an_empty_list_says_why(found: list[tuple[Job, Status]], text: str) -> None:
+    assert Jobs(*found).list("--running") == text
