@@ -12,17 +12,20 @@ import os
 import platform
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
-from ciao_kernel.errors import EnvironmentFault, SettingError
+from ciao_kernel.errors import CiaoError, EnvironmentFault, SettingError
 from ciao_kernel.jupyter import shutdown
-from ciao_kernel.magics import parse
+from ciao_kernel.magics import scanned_cell
+from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.session.plugin_registry import Registry
 
 if TYPE_CHECKING:
+    from ciao_kernel.api import JobHandle, JobPreview
     from ciao_kernel.config import Settings
     from ciao_kernel.magics.completion import Completion
     from ciao_kernel.model import JobResult
@@ -44,9 +47,9 @@ def registry() -> Registry:
     return Registry()
 
 
-def is_job(code: str) -> bool:
-    """Return whether the cell is a job."""
-    return parse.is_job(code, registry().table)
+def scan_job(code: str) -> ScannedCell | None:
+    """Return the directives of a job cell, None for any other cell."""
+    return scanned_cell.scan_job(code, registry().table)
 
 
 def command(code: str) -> str | None:
@@ -91,14 +94,17 @@ def _session() -> Session:
 
 
 def _new_session(settings: Settings) -> Session:
+    from ciao_kernel.api import client
     from ciao_kernel.model import Owner
     from ciao_kernel.session.session import Session
 
-    log.write_to(settings.storage)
+    log.write_to(settings.own_storage)
     _log.info("ciao %s, Python %s, %s", __version__, platform.python_version(), _label())
     # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
     ends = shutdown.lifetime if _in_a_kernel() else None
-    return Session(registry(), Owner(_label(), os.getpid()), settings, ends)
+    made = Session(registry(), Owner(_label(), os.getpid()), settings, ends)
+    client.use_host(client.Host(lambda: made.settings, hide_frames))
+    return made
 
 
 def _in_a_kernel() -> bool:
@@ -111,6 +117,35 @@ def _label() -> str:
     from ciao_kernel.session.owner import current_user
 
     return f"{current_user()} kernel {os.getpid()}"
+
+
+def hide_frames(error: CiaoError) -> None:
+    """Let IPython show an error as a message with a hint, without the frames of this package."""
+    from ciao_kernel.display.errors import colored, uncolored
+
+    lines = colored if _in_a_kernel() or sys.stdout.isatty() else uncolored
+    # IPython calls this method, if an exception has it, instead of formatting a traceback.
+    error.__dict__["_render_traceback_"] = functools.partial(lines, error)
+
+
+_last: list[tuple[JobResult, JobHandle]] = []
+"""The result that ``_job`` was made of, and ``_job``."""
+
+
+def last_job(session: Session) -> JobHandle | JobPreview | None:
+    """Return the value of ``_job``: the session's newest job or dry run, None if there is none."""
+    from ciao_kernel.api import client
+    from ciao_kernel.api.job_handle import JobHandle
+    from ciao_kernel.api.preview import JobPreview
+
+    if session.preview is not None:
+        return JobPreview(*session.preview)
+    last = session.last
+    if last is None:
+        return None
+    if not _last or _last[0][0] is not last:  # the same object goes on with its wait
+        _last[:] = [(last, JobHandle(last.job, last.status, client.default()))]
+    return _last[0][1]
 
 
 @functools.cache
@@ -140,12 +175,12 @@ def here() -> Path:
 
 
 async def run_job(
-    code: str, session: Session, display: Display, variables: Mapping[str, Any]
+    cell: ScannedCell, session: Session, display: Display, variables: Mapping[str, Any]
 ) -> JobResult | None:
     """Run a job cell; the first cell also reports jobs that an earlier kernel left running.
 
     Args:
-        code: The cell.
+        cell: The cell.
         session: Runs the job.
         display: Shows the events.
         variables: Variables of the plain cells.
@@ -154,7 +189,7 @@ async def run_job(
         CiaoError: Same errors as :meth:`Session.run`.
     """
     async with _left_running().reported(session, display):
-        return await session.run(code, display, here(), variables=variables)
+        return await session.run(cell, display, here(), variables=variables)
 
 
 async def run_command(
@@ -186,8 +221,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     from ciao_kernel.magics import completion
 
     with log.ignored(_log, _HELP):  # then IPython answers the key
-        # In and Out are IPython's own lists of cells and results.
-        names = (name for name in storable_names(variables) if name not in ("In", "Out"))
+        names = storable_names(variables)
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
         )
@@ -213,8 +247,8 @@ def explain(code: str, cursor: int) -> str | None:
 def is_complete(code: str) -> dict[str, Any] | str:
     """Return the answer for a header, or the code that IPython should check."""
     with log.ignored(_log, _HELP):  # then IPython answers the key
-        if "%" in code and is_job(code):
+        if "%" in code and (cell := scan_job(code)):
             from ciao_kernel.magics import completeness
 
-            return completeness.answer(code, registry().table)
+            return completeness.answer(cell, registry().table)
     return code

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import sys
-import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -26,7 +24,10 @@ from IPython.core.completer import (
 from IPython.core.interactiveshell import InteractiveShell
 
 from ciao_kernel import log
+from ciao_kernel.background import thread_loop
 from ciao_kernel.errors import CiaoError, UsageError
+from ciao_kernel.redaction import conceal
+from ciao_kernel.visible_text import short
 
 if TYPE_CHECKING:
     from ciao_kernel.plugins import Display
@@ -44,11 +45,9 @@ def register(shell: InteractiveShell) -> None:
         try:
             run_magic(shell, line, cell)
         except CiaoError as error:
-            from ciao_kernel.display.errors import colored, uncolored
+            from ciao_kernel.jupyter import cells
 
-            lines = colored if _kernel(shell) or sys.stdout.isatty() else uncolored
-            # IPython renders the error with this method: the user needs no lines of this package.
-            error.__dict__["_render_traceback_"] = functools.partial(lines, error)
+            cells.hide_frames(error)
             raise
 
     # IPython wraps this method in a way that mypy does not understand.
@@ -120,15 +119,18 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
         work = cells.run_command(words, session, display, _write)
     elif line.strip():
         raise UsageError(
-            f"%%ciao takes no arguments, but {line.strip()!r} follows it.",
+            f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
             "Put each directive on its own line below %%ciao.",
         )
     else:
-        work = cells.run_job(f"%%ciao\n{cell}", session, display, shell.user_ns)
+        from ciao_kernel.magics import scanned_cell
+
+        job = scanned_cell.scan(f"%%ciao\n{cell}", session.registry.table)
+        work = cells.run_job(job, session, display, shell.user_ns)
     try:
         run_blocking(work)
     finally:
-        shell.user_ns["_job"] = session.last
+        shell.user_ns["_job"] = cells.last_job(session)
 
 
 def _display(shell: InteractiveShell, session: Session) -> Display:
@@ -137,8 +139,9 @@ def _display(shell: InteractiveShell, session: Session) -> Display:
 
         return TerminalDisplay(session.settings, sys.stdout)
     from ciao_kernel.display.notebook import NotebookDisplay
+    from ciao_kernel.jupyter.file_links import kernel_file_links
 
-    return NotebookDisplay(_ShellPublisher(shell), session.settings)
+    return NotebookDisplay(_ShellPublisher(shell), session.settings, kernel_file_links())
 
 
 def _write(text: str) -> None:
@@ -181,7 +184,7 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
     """
     from ciao_kernel.jupyter import shutdown
 
-    loop = _loop()
+    loop = thread_loop()
     done: Future[asyncio.Task[Any]] = Future()
     tasks: list[asyncio.Task[Any]] = []
 
@@ -203,21 +206,13 @@ def run_blocking(work: Coroutine[Any, Any, Any]) -> Any:
             loop.call_soon_threadsafe(start, context=contextvars.copy_context())
             task = done.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(cancel)
+            try:
+                loop.call_soon_threadsafe(cancel)
+            except KeyboardInterrupt:  # a second one, before the first has had its effect
+                loop.call_soon_threadsafe(cancel)
             task = done.result()
             if task.cancelled() or task.exception() is None:
                 raise
     if task.cancelled():
         raise KeyboardInterrupt
     return task.result()
-
-
-@functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop on its own thread, which runs as long as the process lives.
-
-    The stop of a job may continue after its cell has ended.
-    """
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()
-    return loop

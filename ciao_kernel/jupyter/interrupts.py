@@ -13,10 +13,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 _PATIENCE = 3.0
 """Seconds in which further interrupts of a cell are ignored, because it is being cleaned up."""
+
+_EARLY = 5.0
+"""Seconds in which an interrupt that came before its cell still counts. Its time and the cell's
+may come from different clocks, so it must not stop a cell that the user runs later."""
 
 
 class RunningCells:
@@ -25,6 +30,9 @@ class RunningCells:
     While the main thread handles a cell, SIGINT is collected here and cancels the task of a job.
     It raises KeyboardInterrupt only within plain code. Jobs on the threads of subshells, which
     receive no signals, are cancelled by message.
+
+    A cell and its interrupt come on different channels, so the interrupt may be first. It is noted
+    then, and the cell that was sent before it is interrupted as soon as it begins.
 
     Args:
         terminated: Called in the main thread if SIGTERM arrives while a job runs there. It must
@@ -37,14 +45,45 @@ class RunningCells:
         """The request of the job cell on the main thread; None if no job runs there."""
         self._main_task: asyncio.Task[Any] | None = None
         self._interrupted = False
+        self._early: tuple[float, datetime] | None = None
+        self._sent: datetime | None = None
         self._waiting: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
         self._elsewhere: set[asyncio.Task[Any]] = set()
         self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
         self._cancelled = weakref.WeakKeyDictionary()
 
-    def collect(self) -> Any:
+    def note(self) -> None:
+        """Note interrupts from now on, because no cell runs; a kernel calls this at its start."""
+        signal.signal(signal.SIGINT, lambda *_: self._note())
+
+    def note_and_raise(self) -> None:
+        """Let SIGINT also raise KeyboardInterrupt, because a request of another kind begins."""
+
+        def on_sigint(*_: Any) -> None:
+            self._note()
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, on_sigint)
+
+    def sent(self, date: object) -> None:
+        """Take the time at which the interrupt that comes next was sent; any thread.
+
+        Args:
+            date: From the header of an ``interrupt_request``.
+        """
+        self._sent = _time(date)
+
+    def _note(self) -> None:
+        sent, self._sent = self._sent, None
+        self._early = (time.monotonic(), sent or datetime.now(UTC))
+
+    def collect(self, date: object) -> Any:
         """Collect interrupts from now on, because a cell begins on the main thread.
+
+        Args:
+            date: From the header of the cell's request: an interrupt that was sent after it, and
+                came before it, is the first to be collected.
 
         Returns:
             The previous handler of SIGINT.
@@ -53,8 +92,18 @@ class RunningCells:
             ValueError: The current thread is not the main thread, so it receives no signals.
         """
         before = signal.signal(signal.SIGINT, self._on_sigint)
-        self._interrupted = False
+        early, self._early = self._early, None
+        begun = _time(date)
+        if early is not None and begun is not None:
+            came, sent = early
+            if time.monotonic() - came < _EARLY and sent >= begun:
+                self._interrupted = True
         return before
+
+    def ended(self) -> None:
+        """Forget the interrupts of the cell that has ended."""
+        self._interrupted = False
+        self._sent = None
 
     def _on_sigint(self, *_: Any) -> None:
         """Handle SIGINT."""
@@ -160,3 +209,8 @@ class RunningCells:
         finally:
             self._waiting.discard(task)
         return True
+
+
+def _time(date: object) -> datetime | None:
+    """Return the time in a message's header, which has a zone; None if there is none."""
+    return date if isinstance(date, datetime) else None

@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
 from ciao_kernel.jupyter import messages
@@ -24,6 +24,9 @@ from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
+
+if TYPE_CHECKING:
+    from ciao_kernel.magics.scanned_cell import ScannedCell
 
 _log = logging.getLogger(__name__)
 
@@ -71,12 +74,16 @@ class CiaoKernel(AnsweringKernel):
         """Run a job or a ``%ciao`` command here, and any other cell as ipykernel does."""
         parent = self.get_parent("shell")
         try:
-            if (arguments := _arguments(code)) is not None or _is_job(code):
+            arguments = _arguments(code)
+            job = None if arguments is not None else _scan_job(code)
+            if arguments is not None or job is not None:
                 # A command without history is a user's question; a job would be forgotten.
-                if silent or (arguments is None and not store_history):
+                if silent or (job is not None and not store_history):
                     return self._refuse(silent, parent)
                 hooks = Hooks(self.shell, code, store_history, cell_id, cell_meta)
-                return await self._run_cell(hooks, arguments, user_expressions or {}, parent)
+                return await self._run_cell(
+                    hooks, job or arguments or "", user_expressions or {}, parent
+                )
             with self._cells.raising():
                 reply: dict[str, Any] = await super().do_execute(
                     code,
@@ -115,19 +122,19 @@ class CiaoKernel(AnsweringKernel):
     async def _run_cell(
         self,
         hooks: Hooks,
-        arguments: str | None,
+        work: ScannedCell | str,
         user_expressions: dict[str, str],
         parent: dict[str, Any],
     ) -> dict[str, Any]:
-        """Run a job or a ``%ciao`` command as a task that only interrupts cancel."""
+        """Run a job, or the arguments of ``%ciao``, as a task that only interrupts cancel."""
         code, store_history = hooks.code, hooks.store_history
         with self._cells.raising():  # this is the user's code
             hooks.before()
-            if arguments is not None:
-                arguments = expand_variables(arguments, self.shell.user_ns)
+            if isinstance(work, str):
+                work = expand_variables(work, self.shell.user_ns)
         if store_history:
             self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
-        task = asyncio.get_running_loop().create_task(self._run(code, arguments, parent))
+        task = asyncio.get_running_loop().create_task(self._run(work, parent))
         with self._cells.running(task, parent):
             self._answer_queued_requests()
             try:
@@ -142,26 +149,25 @@ class CiaoKernel(AnsweringKernel):
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
         return self._reply(outcome, parent)
 
-    async def _run(
-        self, code: str, arguments: str | None, parent: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Run a job or a ``%ciao`` command; return an outcome even after an error."""
+    async def _run(self, work: ScannedCell | str, parent: dict[str, Any]) -> dict[str, Any]:
+        """Run a job, or the arguments of ``%ciao``; return an outcome even after an error."""
         from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
         from ciao_kernel.jupyter import cells
+        from ciao_kernel.jupyter.file_links import kernel_file_links
 
         try:
-            words = None if arguments is None else cells.split(arguments)
+            words = cells.split(work) if isinstance(work, str) else []
             session = cells.session(words)
             publisher = CellPublisher(self._send, parent)
-            display = NotebookDisplay(publisher, session.settings)
+            display = NotebookDisplay(publisher, session.settings, kernel_file_links())
             try:
-                if words is None:
-                    await cells.run_job(code, session, display, self.shell.user_ns)
-                else:
+                if isinstance(work, str):
                     await cells.run_command(words, session, display, publisher.stream)
+                else:
+                    await cells.run_job(work, session, display, self.shell.user_ns)
             finally:
-                self.shell.user_ns["_job"] = session.last
+                self.shell.user_ns["_job"] = cells.last_job(session)
         except asyncio.CancelledError:
             return messages.interrupted()
         except CiaoError as error:
@@ -201,6 +207,8 @@ class CiaoKernel(AnsweringKernel):
         after 20 seconds.
         """
         super().start()
+        if threading.current_thread() is threading.main_thread():
+            self._cells.note()  # ipykernel ignores an interrupt that comes just before its cell
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
@@ -217,17 +225,19 @@ class CiaoKernel(AnsweringKernel):
 
     def pre_handler_hook(self) -> None:
         """Set the SIGINT handler for the request that begins now."""
-        if self.get_parent("shell")["header"]["msg_type"] != "execute_request":
+        header = self.get_parent("shell")["header"]
+        if header["msg_type"] != "execute_request":
             super().pre_handler_hook()
             return
         # This replaces ipykernel's handler, which raises KeyboardInterrupt: no reply would be
         # sent if it were raised before do_execute, and within this hook it would end the kernel.
-        self.saved_sigint_handler = self._cells.collect()
+        self.saved_sigint_handler = self._cells.collect(header.get("date"))
         self._wake_on_signals()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Interrupt by message; this also stops jobs on subshells, which SIGINT never reaches."""
         try:
+            self._cells.sent(parent["header"].get("date"))
             self._cells.cancel_other_threads()
         finally:
             await super().interrupt_request(stream, ident, parent)
@@ -321,9 +331,10 @@ def _arguments(code: str) -> str | None:
     return cells.command(code)
 
 
-def _is_job(code: str) -> bool:
+def _scan_job(code: str) -> ScannedCell | None:
+    """Return the directives of a job cell, None for any other cell."""
     if "%" not in code:
-        return False
+        return None
     from ciao_kernel.jupyter import cells
 
-    return cells.is_job(code)
+    return cells.scan_job(code)

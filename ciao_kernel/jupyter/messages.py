@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel.visible_text import visible_lines
+
 if TYPE_CHECKING:
     from ciao_kernel.errors import CiaoError
 
@@ -66,7 +68,7 @@ def refusal(found: CiaoError) -> Content:
     """Return the outcome of a cell that raised a ciao error: its message and its hint."""
     from ciao_kernel.display.errors import colored
 
-    return error(type(found).__name__, found.message, colored(found, page=True))
+    return error(type(found).__name__, visible_lines(found.message), colored(found, page=True))
 
 
 def error(name: str, value: str, lines: list[str]) -> Content:

@@ -48,11 +48,13 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
         """Prepare a request, but leave SIGINT to the job if this request is answered during one."""
         if _previous_requests.get() is None:
             super().pre_handler_hook()
+            self._cells.note_and_raise()  # as ipykernel's handler, but an interrupt is not lost
 
     def post_handler_hook(self) -> None:
         """Undo :meth:`pre_handler_hook`."""
         if _previous_requests.get() is None:
             super().post_handler_hook()
+            self._cells.ended()
 
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
         """Handle a shell message (ipykernel 7); quick requests do not wait for the job's end."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from sos.utils import as_fstring, env
 
 from ciao_kernel import __version__
-from ciao_kernel.jupyter.sos import kernel_side
+from ciao_kernel.jupyter.sos import kernel_side, versions
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Ciao:
         for name, (manager, client) in sos_kernel.kernels.items():
             if manager.kernel_name == kernel_name and not hasattr(manager, "_ciao_watches"):
                 manager._ciao_watches = True
-                _drain_messages(client)
+                manager._ciao_version = _drain_messages(client)
                 _watch(client, manager, name)
                 _watch_restarts(sos_kernel, manager, name)
 
@@ -83,7 +83,7 @@ class Ciao:
                 continue
             reply = await self._send(pickled)
             if reply["status"] != "ok":
-                self.sos_kernel.warn(f"%get cannot create {name} in Ciao: {_error(reply)}")
+                self.sos_kernel.warn(f"%get cannot create {name} in Ciao: {self._error(reply)}")
 
     def put_vars(
         self, items: list[str], to_kernel: str | None = None, as_var: str | None = None
@@ -155,11 +155,20 @@ class Ciao:
         code = _call("ask", mark, function, *arguments)
         for kind, content in self.sos_kernel.get_response(code, ["display_data", "error"]):
             if kind == "error":
-                raise _Refused(_error(content))
+                raise _Refused(self._error(content))
             answer = content["data"].get(kernel_side.ANSWER)
             if answer and answer["mark"] == mark:
                 return answer["answer"]
-        raise _Refused("the kernel gave no answer")
+        raise _Refused(self._explained("the kernel gave no answer"))
+
+    def _error(self, content: Mapping[str, Any]) -> str:
+        return self._explained(f"{content['ename']}: {content['evalue']}")
+
+    def _explained(self, error: str) -> str:
+        for manager, _ in self.sos_kernel.kernels.values():
+            if manager.kernel_name == self.kernel_name and hasattr(manager, "_ciao_version"):
+                return versions.explained(error, __version__, manager._ciao_version)
+        return error
 
 
 def _call(function: str, *arguments: Any) -> str:
@@ -169,17 +178,23 @@ def _call(function: str, *arguments: Any) -> str:
     return f"__import__({module!r}, fromlist=['*']).{function}({given})"
 
 
-def _error(content: Mapping[str, Any]) -> str:
-    return f"{content['ename']}: {content['evalue']}"
-
-
-def _drain_messages(client: Any) -> None:
+def _drain_messages(client: Any) -> str:
     """Let a client read all messages that its kernel sent during the start.
 
     SoS treats any "idle" as the end of its cell: after a late "idle" of the kernel's start, the
     output of the first cell would be lost.
+
+    Returns:
+        The version of ciao in the kernel; "" if it has none.
     """
-    client.execute_interactive("", silent=True, store_history=False, timeout=_READY)
+    reply = client.execute_interactive(
+        "",
+        silent=True,
+        store_history=False,
+        user_expressions=versions.QUESTION,
+        timeout=_READY,
+    )
+    return versions.version_in(reply["content"])
 
 
 def _watch(client: Any, manager: Any, name: str) -> None:
@@ -222,7 +237,7 @@ def _watch_restarts(sos_kernel: Any, manager: Any, name: str) -> None:
         made = make(**options)
         made.start_channels()
         made.wait_for_ready(timeout=_READY)
-        _drain_messages(made)
+        manager._ciao_version = _drain_messages(made)
         _watch(made, manager, name)
         sos_kernel.kernels[name] = (manager, made)
         return made

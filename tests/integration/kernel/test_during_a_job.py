@@ -27,7 +27,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 STEADY = (
     JOB
-    + "import time\nfor i in range(6000):\n    print('ready', i, flush=True)\n    time.sleep(.1)"
+    + "%lines=all\nimport time\n"
+    + "for i in range(6000):\n    print('ready', i, flush=True)\n    time.sleep(.1)"
 )
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 FLOOD = """\
 %framework=tensorflow
 %worker=4
+%lines=all
 import time
 start = time.monotonic()
 for batch in range(1000):

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.session.plugin_registry import Registry
 from tests.helpers.kernels import JOB, Kernel, Place
+
+FRAMEWORKS = tuple(Registry({}).table.names.frameworks)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def applied(kernel: Kernel, marked: str) -> set[str]:
     [
         ("%frame|", {"%framework="}),
         ("%framework=te|", {"%framework=tensorflow"}),
-        ("%framework=|", {"%framework=tensorflow", "%framework=pytorch"}),
+        ("%framework=|", {f"%framework={one}" for one in FRAMEWORKS}),
         ("%framework=tensorflow\n%eval|", {"%framework=tensorflow\n%evaluator="}),
         ("%framework=pytorch\n%eval|", set()),
         (JOB + "%cleanPolicy=r|", {JOB + "%cleanPolicy=running"}),
@@ -107,7 +110,7 @@ def python3(lasting: Kernel) -> Kernel:
         ("%frame|", {"%framework="}),
         ("%fra|mework=tensorflow", {"%framework=tensorflow"}),
         ("%framework=te|", {"%framework=tensorflow"}),
-        ("%framework=|", {"%framework=tensorflow", "%framework=pytorch"}),
+        ("%framework=|", {f"%framework={one}" for one in FRAMEWORKS}),
         (JOB + "%files=da|", {JOB + "%files=data.csv"}),
         ("%framework=tensorflow\n%worker=2;%mem|", {"%framework=tensorflow\n%worker=2;%memory="}),
         (JOB + "%ps=|", {JOB + "%ps="}),  # nothing, and none of IPython's own

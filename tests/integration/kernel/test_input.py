@@ -87,12 +87,12 @@ def test_tab_offers_what_can_travel(kernel: Kernel) -> None:
     code = "%framework=tensorflow\n%input=sizes,"
 
     reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
-    assert reply["matches"] == ["rates"]
+    assert reply["matches"] == ["Closed", "rates"]  # a class is delivered by its source
     assert reply["cursor_start"] == reply["cursor_end"] == len(code)
 
     code = code.removesuffix("sizes,")
     reply = kernel.ask("complete_request", {"code": code, "cursor_pos": len(code)})
-    assert reply["matches"] == ["rates", "sizes"]
+    assert reply["matches"] == ["Closed", "rates", "sizes"]
 
 
 def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Kernel) -> None:
@@ -108,3 +108,56 @@ def test_a_file_named_as_the_folder_is_refused_with_the_line(kernel: Kernel) -> 
     assert "line 4: %input=sizes" in shown
     assert "%files includes a file named input, but %input creates a folder of that name." in shown
     assert kernel.place.job_folders() == before
+
+
+CODE = """\
+import math
+from collections import OrderedDict as Ordered
+import beside
+scale, weights = 3, Ordered()
+
+class Layer:
+    size: int = 2
+
+class Model(Layer):
+    def area(self):
+        return scale * self.size + beside.more()
+
+def helper(n):
+    return math.floor(n) + Model().area()
+"""
+
+
+def test_a_job_imports_what_the_notebook_has_defined(kernel: Kernel) -> None:
+    (kernel.place.work / "beside.py").write_text("def more(): return 100\n")
+    kernel.run(CODE)
+
+    done = kernel.run(
+        "%framework=tensorflow\n%worker=2\n%input=helper Model lr\n"
+        "from ciao_input import Model, helper\nprint('got', helper(1.5), Model().size)\n"
+    )
+    assert done.error == "DirectiveError"  # there is no lr yet
+    kernel.run("lr = (0.5, 1)")
+    done = kernel.run(
+        "%framework=tensorflow\n%worker=2\n%input=helper Model lr\n"
+        "from ciao_input import Model, helper, lr\nprint('got', helper(1.5), Model().size, lr)\n"
+    )
+
+    assert done.status == "ok", done.text
+    assert done.text.count("got 107 2 (0.5, 1)\n") == 2
+    assert "included, because the code imports them: beside.py" in done.text
+    assert "included, because %input names them: ciao_input.py, input/lr.json" in done.text
+
+
+def test_an_error_in_it_shows_its_line(kernel: Kernel) -> None:
+    kernel.run("def bad(n):\n    return n / 0\n")
+    done = kernel.run("%framework=tensorflow\n%input=bad\nfrom ciao_input import bad\nbad(1)\n")
+    assert done.error == "JobFailed"
+    assert "return n / 0" in str(done.of("error"))
+
+
+def test_a_name_that_only_the_notebook_has_is_explained(kernel: Kernel) -> None:
+    kernel.run("rate = 0.5")
+    done = kernel.run("%framework=tensorflow\nprint(rate)\n")
+    assert done.error == "JobFailed"
+    assert "add %input=rate and `from ciao_input import rate`." in str(done.of("error"))

@@ -8,7 +8,7 @@ import ipykernel
 import jupyter_kernel_test
 import pytest
 
-from tests.helpers.kernels import Kernel, Place
+from tests.helpers.kernels import Kernel, Place, start_kernel
 
 
 @pytest.fixture(scope="class")
@@ -19,12 +19,26 @@ def one_kernel(
     place = Place(tmp_path_factory.mktemp("place"))
     kernel = Kernel(place)
     request.cls.km, request.cls.kc = kernel.manager, kernel.kc
-    if request.cls is TestWelcome:
-        kernel.close()
-        request.cls.kc = kernel.manager.blocking_client()
     yield
     request.cls.kc.stop_channels()
     kernel.shutdown(now=True)
+
+
+@pytest.fixture(scope="class")
+def kernel_without_client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Start a kernel to which nobody has connected.
+
+    An XPUB socket passes on a subscription only if no other client has it. After a client that has
+    just left there may be no event, and so no welcome.
+    """
+    manager = start_kernel(Place(tmp_path_factory.mktemp("place")))
+    request.cls.km, request.cls.kc = manager, manager.blocking_client()
+    yield
+    request.cls.kc.stop_channels()
+    manager.shutdown_kernel(now=True)
+    manager.cleanup_resources()
 
 
 class Prepared:
@@ -72,7 +86,7 @@ class TestKernel(Prepared, jupyter_kernel_test.KernelTests):
     code_clear_output = "from IPython.display import clear_output; clear_output()"
 
 
-@pytest.mark.usefixtures("one_kernel")
+@pytest.mark.usefixtures("kernel_without_client")
 class TestWelcome(Prepared, jupyter_kernel_test.IopubWelcomeTests):
     # ipykernel 6 has no XPUB socket: there the test would wait for ever.
     support_iopub_welcome = ipykernel.version_info >= (7,)

@@ -203,7 +203,7 @@ def test_a_fault_of_ciao_ends_the_cell(start_kernel: Start) -> None:
     """Without a reply a front-end would wait for ever."""
     kernel = start_kernel()
     assert kernel.run(
-        "from ciao_kernel.jupyter import cells as ours; ours.is_job = lambda code: 1 / 0"
+        "from ciao_kernel.jupyter import cells as ours; ours.scan_job = lambda code: 1 / 0"
     ).done
     request = kernel.run(JOB + "print(1)")
     assert request.error == "ZeroDivisionError"

@@ -57,3 +57,25 @@ def test_a_debugged_kernel_writes_the_log_where_ipykernel_does(place: Place) -> 
     assert run.status == "ok"
     assert "is submitted to" not in run.text
     assert "first is submitted to local" in heard.read_text()
+
+
+def test_a_password_in_a_misspelt_directive_is_in_no_output_and_no_log(place: Place) -> None:
+    kernel = Kernel(place)
+    lines = (
+        "% envvar=TOKEN=hunter2",
+        "%environment=TOKEN=hunter2",
+        "\xa0%envvars TOKEN=hunter2",
+        "%args=--password hunter2 '",
+        "%files=API_KEY=hunter2",
+        "%pushSecret=Hunter2/hunter2",
+    )
+    try:
+        for line in lines:
+            ran = kernel.run(f"{JOB}{line}\nprint(1)\n")
+            assert ran.status == "error", line
+            written = [ran.reply, *ran.of("stream", "error", "display_data")]
+            assert "hunter2" not in repr(written), line
+        shown = kernel.run("%ciao log").text + kernel.run("%ciao doctor --report").text
+    finally:
+        kernel.shutdown()
+    assert "hunter2" not in shown + (place.storage / "log" / "ciao.log").read_text()

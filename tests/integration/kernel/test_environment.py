@@ -1,0 +1,27 @@
+"""Variables that every replica has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SEGFAULT = "%framework=tensorflow\nimport ctypes\ndef crash():\n    ctypes.string_at(0)\ncrash()\n"
+SHOW = (
+    "import os\n"
+    "print([os.environ[one] for one in ('PYTHONFAULTHANDLER', 'TF_CPP_MIN_LOG_LEVEL')])\n"
+)
+
+
+def test_a_segmentation_fault_shows_the_cells_line(kernel: Any) -> None:
+    done = kernel.run(SEGFAULT)
+    assert done.error == "JobFailed"
+    assert "SIGSEGV" in str(done.of("error"))
+    assert "Fatal Python error: Segmentation fault" in done.text
+    assert "line 4 in crash" in done.text
+
+
+def test_the_users_own_value_counts(kernel: Any) -> None:
+    assert "['1', '2']\n" in kernel.run("%framework=tensorflow\n" + SHOW).text
+    cell = "%framework=tensorflow\n%envvar=TF_CPP_MIN_LOG_LEVEL=0 PYTHONFAULTHANDLER=\n" + SHOW
+    assert "['', '0']\n" in kernel.run(cell).text
+    kernel.run("%env TF_CPP_MIN_LOG_LEVEL=1")
+    assert "['1', '1']\n" in kernel.run("%framework=tensorflow\n" + SHOW).text
