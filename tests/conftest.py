@@ -61,6 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     Here and not beside them: pytest asks this hook of every conftest.py for every test.
     """
     own = any(item.path.is_relative_to(TESTS / name) for name in ("integration", "browser"))
+    own = own and not item.get_closest_marker("index")
     with loopback.entered() if own else contextlib.nullcontext():
         return (yield)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -88,8 +89,91 @@ def test_everything_can_be_read(
     assert [name for name, value in short.items() if "[worker-" not in name or value < FIXED] == []
 
 
+LIVE = (
+    "%framework=tensorflow\n%ps=1;%worker=2\n%cleanPolicy=running\n"
+    "import json, os, time\n"
+    "task = json.loads(os.environ['TF_CONFIG'])['task']\n"
+    "for i in range(40):\n"
+    "    print('x' if i % 2 else 'a long line ' * 40 + '\u4e2d\U0001f600', flush=True)\n"
+    "    time.sleep(0.1)\n"
+    "while task['type'] == 'ps': time.sleep(1)\n"
+)
+"""Last lines of very different lengths and letters; the parameter server is stopped at the end."""
+GEOMETRY = """() => {
+    const seen = window.ciaoGeometry = {shapes: new Set(), lines: new Set()};
+    const look = () => {
+        const table = document.querySelector('.jp-OutputArea-output table');
+        if (!table || table.querySelectorAll('tbody tr').length < 3) return;
+        const top = table.getBoundingClientRect();
+        const shape = [...table.querySelectorAll('th, td, tr')].map(one => {
+            const box = one.getBoundingClientRect();
+            return [box.x - top.x, box.y - top.y, box.width, box.height].map(Math.round).join(' ');
+        });
+        seen.shapes.add(shape.join('; '));
+        seen.lines.add(table.querySelector('td code').textContent);
+    };
+    new MutationObserver(look).observe(document.body, {childList: true, subtree: true});
+}"""
+"""Notes the place and size of every row and cell whenever the page has changed."""
+
+
+@pytest.mark.parametrize("width", [1000, 700])
+def test_the_table_does_not_move_while_a_job_runs(
+    serve: Callable[..., Server], open_lab: Callable[..., Lab], width: int
+) -> None:
+    lab = open_lab(serve("lab"), [LIVE])
+    lab.page.set_viewport_size({"width": width, "height": 900})
+    lab.page.evaluate(GEOMETRY)
+    lab.run(0)
+    lab.wait_done(0)
+    lab.wait_text(0, "Stopped")
+    seen = lab.page.evaluate(
+        "() => ({shapes: [...ciaoGeometry.shapes], lines: [...ciaoGeometry.lines]})"
+    )
+    assert len(seen["lines"]) >= 3  # nothing yet, a short and a long line
+    assert len(seen["shapes"]) == 1, "\n".join(seen["shapes"])
+    rows = lab.cell(0).locator("tbody tr")
+    heights = [rows.nth(at).evaluate("row => row.offsetHeight") for at in range(rows.count())]
+    assert max(heights) - min(heights) <= 1  # the first row has half of the heading's border
+    # Neither a name nor a time needs a second line, or is cut.
+    assert lab.cell(0).evaluate(
+        """cell => [...cell.querySelectorAll('td:nth-child(1), td:nth-child(3)')].every(
+            one => one.scrollWidth <= one.clientWidth && one.clientHeight < 40)"""
+    )
+    assert "took" in rows.first.inner_text()
+    # The parameter server's planned end is no warning: its colour is the text's own.
+    state = lab.cell(0).locator("td span", has_text="Stopped")
+    red, green, blue = lab.colors(state)[0]
+    assert max(red, green, blue) - min(red, green, blue) < 10
+
+
+LINKED = (
+    "import os, pathlib\n"
+    "folder = pathlib.Path('my jobs & <more>').absolute()\n"
+    "folder.mkdir(exist_ok=True)\n"
+    "os.environ['CIAO_STORAGE'] = str(folder)\n"
+)
+"""Jobs in a folder below the server's root, with a name that needs every kind of escaping."""
+
+
+def test_logs_and_folders_below_the_servers_root_open_by_a_click(
+    serve: Callable[..., Server], open_lab: Callable[..., Lab]
+) -> None:
+    lab = open_lab(serve("lab"), [LINKED, JOB + "print('found in the log')"])
+    for number in (0, 1):
+        lab.run(number)
+        lab.wait_done(number)
+    area = lab.cell(1).locator(".jp-Cell-outputArea")
+    with lab.context.expect_page() as opened:
+        area.get_by_role("link", name="logs").click()
+    opened.value.locator(".jp-DirListing-item", has_text="worker-0.log").wait_for()
+    opened.value.close()
+    area.get_by_role("link", name="worker-0.log").click()
+    lab.page.locator(".jp-FileEditor", has_text="found in the log").wait_for()
+
+
 MANY = (
-    "%framework=tensorflow\n%worker=64\n"
+    "%framework=tensorflow\n%worker=64\n%lines=all\n"
     "import os, sys\n"
     "for i in range(1563): print('step', i, 'loss', 1 / (i + 1), flush=i % 50 == 0)\n"
 )
@@ -121,3 +205,42 @@ def test_page_answers_while_much_is_shown(
     assert lab.cell(1).locator("table tbody tr").count() == 64
     size = len(str(lab.outputs(1)))
     figure(f"{size / 1e6:.1f} MB of output in the notebook")
+
+
+LONG = (
+    "%framework=tensorflow\n%worker=1\nimport os, time\n"
+    "for i in range(3000): print('step', i, flush=True)\n"
+    "while not os.path.exists({!r}): time.sleep(.05)\n"
+)
+
+
+def test_a_long_log_leaves_a_page_of_usual_height(
+    serve: Callable[..., Server],
+    open_lab: Callable[..., Lab],
+    figure: Callable[[str], None],
+    tmp_path: Path,
+) -> None:
+    go_on = tmp_path / "go-on"
+    lab = open_lab(serve("lab"), [LONG.format(str(go_on))])
+    lab.run(0)
+    box = lab.cell(0).locator("pre", has_text="[worker-0] step 2999")
+    box.wait_for(timeout=120_000)
+    assert box.evaluate("pre => pre.parentElement.clientHeight") < 400
+    # The newest line is in sight without scrolling.
+    assert box.evaluate(
+        "pre => pre.getBoundingClientRect().bottom"
+        " <= pre.parentElement.getBoundingClientRect().bottom + 1"
+    )
+    assert "step 2999" not in "".join(str(one) for one in lab.outputs(0) if "text" in one)
+    go_on.touch()
+    lab.wait_done(0, 120)
+    lab.wait_text(0, "left out here")
+    text = lab.text(0)
+    assert text.count("[worker-0] step") == 400
+    assert "… 2,600 lines of worker-0 are left out here" in text
+    height = lab.cell(0).locator(".jp-Cell-outputArea").first.evaluate("area => area.scrollHeight")
+    figure(f"{height:.0f} px high with 3,000 lines")
+    assert height < 10_000
+    shown = lab.cell(0).locator(".jp-OutputArea-output")
+    heights = shown.evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert min(heights) < 10, "the emptied box takes room"

@@ -13,6 +13,9 @@ _IMAGES = {
     "tensorflow": "tensorflow/tensorflow:2.21.0",
     "pytorch": "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
     "mpi": "mpioperator/tensorflow-benchmarks:latest",
+    "jax": "nvcr.io/nvidia/jax:25.04-py3",
+    "paddle": "ccr-2vdh3abv-pub.cnc.bj.baidubce.com/paddlepaddle/paddle:3.0.0",
+    "xgboost": "xgboost:3.4",  # none is published: CIAO_TEST_IMAGE_XGBOOST names one
 }
 
 

@@ -52,6 +52,9 @@ class Extra:
 EXTRAS: Mapping[str, Extra] = {
     "frameworks": Extra(images=recipes.FRAMEWORKS),
     "mpi": Extra(images=(recipes.MPI_IMAGE,)),
+    "xgboost": Extra(images=(recipes.XGBOOST_IMAGE,)),
+    "jax": Extra(images=(recipes.JAX_IMAGE,)),
+    "paddle": Extra(images=(recipes.PADDLE_IMAGE,)),
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",)),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),

@@ -19,7 +19,7 @@ from typing import IO
 from tests.cluster.debian import Layer
 from tests.cluster.programs import key as program_key
 from tests.cluster.programs import programs
-from tests.cluster.recipes import IMAGES, TREES, Image
+from tests.cluster.recipes import FORMAT, IMAGES, TREES, Image
 from tests.cluster.store import digest, made, make
 
 _TIME = 1_000_000_000  # of programs and single files, so that equal ones get equal digests
@@ -27,7 +27,6 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_FORMAT = 2  # raise it when what is written here changes
 
 
 def registry_ready() -> bool:
@@ -59,18 +58,18 @@ def packed(layer: Layer, log: Path | None = None) -> Path:
             _pack(tree, folder)
             shutil.rmtree(tree)
 
-    return make(f"blob-{layer.name}", digest(layer.key, _FORMAT), build)
+    return make(f"blob-{layer.name}", digest(layer.key, FORMAT), build)
 
 
 def packed_ready(layer: Layer) -> bool:
     """Tell whether the packed form of a layer is in the cache."""
-    return made(f"blob-{layer.name}", digest(layer.key, _FORMAT)) is not None
+    return made(f"blob-{layer.name}", digest(layer.key, FORMAT)) is not None
 
 
 def key(images: Sequence[Image]) -> str:
     """Return the digest of all that decides what these images hold."""
     return digest(
-        _FORMAT,
+        FORMAT,
         [
             (
                 image.name,

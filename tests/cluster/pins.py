@@ -10,6 +10,10 @@ DEBIAN = "trixie"
 MIRROR = "http://deb.debian.org/debian"
 
 TENSORFLOW = "tensorflow-cpu==2.21.0"
+XGBOOST = "xgboost-cpu==3.4.1"
+JAX = "'jax[cpu]==0.12.0.1'"
+# paddle imports setuptools.
+PADDLE = ("paddlepaddle==3.3.1", "setuptools")
 # Enterprise Gateway imports distutils, which it has from setuptools.
 GATEWAY = ("jupyter-enterprise-gateway==3.3.0", "kubernetes==37.0.2", "'setuptools<81'")
 

@@ -8,6 +8,8 @@ from tests.cluster import dockerfile, pins
 from tests.cluster.debian import Layer
 from tests.cluster.store import digest
 
+FORMAT = 2
+"""Version of the form in which images.py writes layers and images: raise it when that changes."""
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -65,6 +67,9 @@ TENSORFLOW = Layer(
     shell="python3 -c 'import tensorflow; tensorflow.keras.Model'",
 )
 PYTORCH = Layer("pytorch", SCIENCE.stack, packages=("python3-torch",), shell=_WITHOUT_LIBUV)
+XGBOOST = Layer("xgboost", SCIENCE.stack, pip=(pins.XGBOOST,))
+JAX = Layer("jax", SCIENCE.stack, pip=(pins.JAX,))
+PADDLE = Layer("paddle", SCIENCE.stack, pip=pins.PADDLE)
 MPI = Layer("mpi", PYTHON.stack, packages=("openmpi-bin", "python3-mpi4py", "python3-numpy"))
 S2I = Layer(
     "s2i",
@@ -131,11 +136,15 @@ def jupyter(wheel: Path) -> Image:
     return _with_ciao("jupyter", JUPYTER_FILE, JUPYTER, wheel)
 
 
+def tag(layer: Layer, config: Mapping[str, object], form: int = FORMAT) -> str:
+    """Return a tag for the content of an image: a node that has a tag asks no registry for it."""
+    return digest(form, layer.key, config)
+
+
 def _with_ciao(name: str, file: dockerfile.Dockerfile, below: Layer, wheel: Path) -> Image:
     ((_, folder),) = file.copies
     ciao = Layer("ciao", below.stack, copies=((wheel, folder),), shell=file.then)
-    # A tag of its own for each content: a node that has a tag asks no registry for it.
-    return Image(f"{name}:{digest(ciao.key, file.config)}", ciao, config=file.config)
+    return Image(f"{name}:{tag(ciao, file.config)}", ciao, config=file.config)
 
 
 def _config(command: list[str], *env: str, **more: object) -> dict[str, object]:
@@ -152,8 +161,9 @@ OLDER_OPERATOR = Image(
     programs=(("older-operator", "training-operator.v1", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
+_GATEWAY_CONFIG = _config(["jupyter"])
 ENTERPRISE_GATEWAY = Image(
-    f"enterprise-gateway:{GATEWAY.key}", GATEWAY, config=_config(["jupyter"])
+    f"enterprise-gateway:{tag(GATEWAY, _GATEWAY_CONFIG)}", GATEWAY, config=_GATEWAY_CONFIG
 )
 # Those whose trees others stand on; of the rest only the packed form is kept.
 TREES = (BASE, PYTHON, SCIENCE, NODE, BOOKWORM, KERNEL, JUPYTER)
@@ -163,6 +173,9 @@ FRAMEWORKS = (
     Image("tensorflow:2.21", TENSORFLOW, config=_config(["python3"])),
     Image("pytorch:2.6", PYTORCH, config=_config(["python3"])),
 )
+XGBOOST_IMAGE = Image("xgboost:3.4", XGBOOST, config=_config(["python3"]))
+JAX_IMAGE = Image("jax:0.12", JAX, config=_config(["python3"]))
+PADDLE_IMAGE = Image("paddle:3.3", PADDLE, config=_config(["python3"]))
 MPI_IMAGE = Image("mpi:1", MPI, config=_config(["/bin/sh"]))
 KANIKO = Image(
     "kaniko:1",

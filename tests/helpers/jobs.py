@@ -63,6 +63,11 @@ class Recorder:
         """All that was shown of a replica."""
         return b"".join(self._data[replica])
 
+    @property
+    def replicas(self) -> list[str]:
+        """The replicas that have written something."""
+        return list(self._data)
+
     def lines(self, replica: str) -> int:
         """How many lines the events counted."""
         return self._lines[replica]
@@ -93,6 +98,8 @@ class Ended:
     display: Recorder
     result: JobResult | None = None
     error: CiaoError | None = None
+    shown: dict[str, bytes] = field(default_factory=dict)
+    """What was shown of each replica when the error was raised."""
 
     @property
     def job(self) -> Job:

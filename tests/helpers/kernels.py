@@ -85,7 +85,10 @@ class Place:
         return _living(lambda one: self._has(one, "CIAO_REPLICA"))
 
     def supervisors(self) -> list[psutil.Process]:
-        return _living(self._supervises)
+        """The supervisors of this place's jobs, without their guards."""
+        found = _living(self._supervises)
+        parents = {one.ppid() for one in found}
+        return [one for one in found if one.pid not in parents]
 
     def judged(self) -> dict[str, str]:
         """The states of the jobs by name, once each supervisor has looked whether to end its."""
@@ -331,6 +334,22 @@ class Client:
         return "\n".join(lines)
 
 
+def start_kernel(
+    place: Place,
+    name: str = "ciao",
+    env: dict[str, str] | None = None,
+    encryption: str = "",
+) -> KernelManager:
+    """Start a kernel process without a client; the parameters are those of Kernel."""
+    specs = KernelSpecManager(kernel_dirs=[str(place.kernels)], ensure_native_kernel=False)
+    manager = KernelManager(kernel_name=name, kernel_spec_manager=specs)
+    if encryption:
+        manager.transport_encryption = encryption
+    manager.connection_file = str(place.folder / f"kernel-{time.monotonic_ns()}.json")
+    manager.start_kernel(env={**place.env, **(env or {})}, cwd=str(place.work))
+    return manager
+
+
 class Kernel(Client):
     """A kernel process of its own, and a client on it.
 
@@ -349,12 +368,7 @@ class Kernel(Client):
         encryption: str = "",
     ) -> None:
         self.place = place
-        specs = KernelSpecManager(kernel_dirs=[str(place.kernels)], ensure_native_kernel=False)
-        self.manager = KernelManager(kernel_name=name, kernel_spec_manager=specs)
-        if encryption:
-            self.manager.transport_encryption = encryption
-        self.manager.connection_file = str(place.folder / f"kernel-{time.monotonic_ns()}.json")
-        self.manager.start_kernel(env={**place.env, **(env or {})}, cwd=str(place.work))
+        self.manager = start_kernel(place, name, env, encryption)
         self.process = psutil.Process(self.manager.provisioner.pid)  # type: ignore[union-attr]
         try:
             super().__init__(self.manager)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+
+NOBODY = 65534
+"""The user of :func:`other_account`."""
 
 
 @contextlib.contextmanager
@@ -13,8 +19,28 @@ def as_nobody() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(65534)
+    os.seteuid(NOBODY)
     try:
         yield
     finally:
         os.seteuid(0)
+
+
+@functools.cache
+def other_account() -> tuple[str, ...] | None:
+    """Return the words before a command that make it run as NOBODY; None if that is impossible.
+
+    Where this Python lies in root's home, the account may read everything, as it could not start
+    Python otherwise. It still cannot write what is not its own.
+    """
+    if os.geteuid() != 0:
+        return None
+    words = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    reads = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    for prefix in (words, (*words, *reads)):
+        with contextlib.suppress(OSError):
+            again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+            argv = [*prefix, sys.executable, "-c", again]
+            if subprocess.run(argv, capture_output=True, check=False).returncode == 0:
+                return prefix
+    return None

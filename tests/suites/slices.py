@@ -12,9 +12,10 @@ from pathlib import Path
 SLICES = {
     "rig": "the tests' own cluster: raising, lowering, its fault tools",
     "operators": "every job kind, and the older training operator",
-    "gateway": "Enterprise Gateway, its provisioners, JupyterHub",
-    "docs": "the documentation's pages on the cluster",
+    "gateway": "Enterprise Gateway, its provisioners, JupyterHub; packages beside ciao",
+    "docs": "the documentation's pages on the cluster; a hundred thousand hostile cells",
     "builders": "s2i's own program, rare faults of builders and registries",
+    "trials": "many jobs, interrupts and faults in a row, with their figures",
 }
 """What each is about."""
 

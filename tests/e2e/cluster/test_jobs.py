@@ -161,7 +161,7 @@ KINDS = {
 }
 
 
-# Jobs of ciao are of these two.
+# Most jobs of ciao are of these two.
 OF_CIAO = {kind: [pytest.mark.stands_for("operators")] for kind in ("TFJob", "PyTorchJob")}
 
 

@@ -119,6 +119,7 @@ class Ground:
             **IN_PODS,
             "KUBECONFIG": str(self._kubeconfig()),
             "CIAO_PLAIN_REGISTRIES": cluster.at.registry,
+            "CIAO_CPU_REQUEST": "10m",
             "CIAO_KANIKO_IMAGE": cluster.image("kaniko"),
             "DOCKER_CONFIG": str(self._signed_in()),
             "PIP_INDEX_URL": index.url,

@@ -13,12 +13,12 @@ from tests.helpers.installed import ROOT, Environment
 from tests.integration.docs.blocks import Block, read
 
 pytestmark = pytest.mark.stands_for("docs")
-CELL = """# %framework=jax
+CELL = """# %framework=lightgbm
 # %worker=2
 # %name=ours
 import os
 
-names = ("COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID")
+names = ("MACHINES", "WORLD_SIZE", "RANK")
 print(*[os.environ[name] for name in names])
 """
 SETUP = """[metadata]
@@ -42,7 +42,7 @@ def test_a_framework_in_forty_lines(namespace: Namespace, tmp_path: Path) -> Non
     package = tmp_path / "package"
     (package / "my_package").mkdir(parents=True)
     (package / "my_package" / "__init__.py").touch()
-    (package / "my_package" / "jax.py").write_text(module.text)
+    (package / "my_package" / "lightgbm.py").write_text(module.text)
     (package / "setup.cfg").write_text(SETUP + entry.text)
     (package / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\n')
     own = Environment(tmp_path / "env")
@@ -54,7 +54,8 @@ def test_a_framework_in_forty_lines(namespace: Namespace, tmp_path: Path) -> Non
         "XDG_CONFIG_HOME": str(tmp_path),
         "CIAO_STORAGE": str(tmp_path / "storage"),
         "CIAO_NAMESPACE": namespace.name,
-        "CIAO_IMAGES": f"jax={namespace.cluster.image('tools')}",
+        "CIAO_CPU_REQUEST": "10m",
+        "CIAO_IMAGES": f"lightgbm={namespace.cluster.image('tools')}",
         "KUBECONFIG": namespace.cluster.environment["KUBECONFIG"],
     }
 
@@ -64,11 +65,11 @@ def test_a_framework_in_forty_lines(namespace: Namespace, tmp_path: Path) -> Non
             cwd=tmp_path, env=os.environ | own.env | settings, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        return sorted(line for line in done.stdout.splitlines() if "[worker-" in line)
+        return sorted(line for line in done.stdout.splitlines() if "-0] " in line or "-1] " in line)
 
     for lines in (run("--backend", "local"), run()):
-        assert len(lines) == 2, lines
         told = [line.split(" ", 1)[1].split() for line in lines]
-        assert [one[2:] for one in told] == [["2", "0"], ["2", "1"]]
-        (coordinator,) = {(host, port) for host, port, *_ in told}
-        assert all(coordinator)
+        assert [one[1:] for one in told] == [["3", "0"], ["3", "1"], ["3", "2"]], lines
+        (machines,) = {machines for machines, *_ in told}
+        assert len(set(machines.split(","))) == 3
+        assert "$" not in machines

@@ -54,6 +54,7 @@ SAID = {
     "docs/cluster.md": ("apiserver", "COMMIT"),
     "docs/coming-from.md": ("[worker-0] the same file",),
     "docs/commands.md": ("mnist", "0 GPUs", "[worker-0] training", "Succeeded"),
+    "docs/first-steps.md": ("jobs run on Kubernetes", "[worker-1] I am worker 1"),
     "docs/packages.md": ("[build] ", "Succeeded"),
     "docs/tutorial.md": ("kind: TFJob", "slope offset\n"),
 }

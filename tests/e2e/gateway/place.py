@@ -242,7 +242,10 @@ class Gateway:
         if kernel_class:
             spec["argv"][-1] = kernel_class
         # An image with a user: the namespace takes no other.
-        return {**spec, "env": {"CIAO_IMAGES": f"tensorflow={self.kernel}"}}
+        return {
+            **spec,
+            "env": {"CIAO_IMAGES": f"tensorflow={self.kernel}", "CIAO_CPU_REQUEST": "10m"},
+        }
 
     def _changes(self, args: list[str] | None) -> dict[str, Any]:
         """This cluster's images, and an address that this machine reaches."""

@@ -31,7 +31,7 @@ FOLDERS = [
     "rbac",
     "team",
 ]
-NETWORK = {"api-server", "closed", "dns", "kernels", "outside", "replicas"}
+NETWORK = {"api-server", "closed", "dns", "kernels", "outside", "replicas", "replicas-of-ciao"}
 
 
 def overlay(folder: Path, base: str, namespace: str, **more: Any) -> str:

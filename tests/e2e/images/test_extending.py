@@ -51,6 +51,7 @@ def test_a_builder_in_forty_lines(maker: Maker, tmp_path: Path) -> None:
         "XDG_CONFIG_HOME": str(tmp_path),
         "CIAO_STORAGE": str(maker.team.storage),
         "CIAO_NAMESPACE": maker.team.namespace.name,
+        "CIAO_CPU_REQUEST": "10m",
         "CIAO_IMAGES": f"tensorflow={host}/{repository}:latest",
         "CIAO_REGISTRY": f"{host}/{maker.repository}/cells",
         "CIAO_PLAIN_REGISTRIES": host,

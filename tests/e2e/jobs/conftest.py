@@ -12,21 +12,27 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
+from ciao_kernel import background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Owner, Status
 from ciao_kernel.model.queries import Details
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
+from ciao_kernel.session.stopping import Lifetime
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
 from tests.helpers.jobs import Ended, Recorder
 
 T = TypeVar("T")
+CPU_REQUEST = "10m"
+"""Small: the test cluster's node has few processors, on which many jobs run beside each other."""
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac"
 ROLE = RBAC / "role.yaml"
 EXEC = RBAC / "exec-role.yaml"
+JOBS = RBAC / "jobs-role.yaml"
+"""For Indexed Jobs, in place of ROLE."""
 
 
 def rules(file: Path = ROLE) -> list[Rule]:
@@ -46,7 +52,12 @@ class Team:
     images: dict[str, str]
 
     def settings(self, **changes: Any) -> Settings:
-        base = {"storage": self.storage, "images": self.images, "namespace": self.namespace.name}
+        base = {
+            "storage": self.storage,
+            "images": self.images,
+            "namespace": self.namespace.name,
+            "cpu_request": CPU_REQUEST,
+        }
         return Settings(**{**base, **changes})
 
     def run(
@@ -55,18 +66,26 @@ class Team:
         *,
         during: Callable[[Recorder, asyncio.Task[Ended]], Awaitable[Any]] | None = None,
         variables: dict[str, Any] | None = None,
+        lifetime: Lifetime | None = None,
         **settings: Any,
     ) -> Ended:
-        """Run a cell to its end; `during` runs beside it."""
+        """Run a cell to its end; `during` runs beside it.
+
+        With a `lifetime`, as in a kernel, lines may come behind the cell's end: all are waited for,
+        and `Ended.shown` has what the cell showed at its end.
+        """
 
         async def main() -> Ended:
             registry, display = Registry({}), Recorder()
-            session = Session(registry, Owner("a test", os.getpid()), self.settings(**settings))
+            owner = Owner("a test", os.getpid())
+            session = Session(registry, owner, self.settings(**settings), lifetime)
             work = asyncio.ensure_future(self._ended(session, text, display, variables))
             try:
                 if during:
                     await during(display, work)
-                return await work
+                ended = await work
+                await background.wait_until_idle(60)
+                return ended
             finally:
                 await registry.close()
 
@@ -83,7 +102,8 @@ class Team:
             result = await session.run(text, display, self.folder, variables=variables)
             return Ended(display, result)
         except CiaoError as error:
-            return Ended(display, error=error)
+            shown = {replica: display.data(replica) for replica in display.replicas}
+            return Ended(display, error=error, shown=shown)
 
     def jobs(self) -> list[tuple[Job, Status]]:
         """What `ciao jobs` would list."""

@@ -30,10 +30,14 @@ def test_page_on_the_cluster(
         **IN_PODS,
         "KUBECONFIG": os.environ["KUBECONFIG"],
         "CIAO_NAMESPACE": team.namespace.name,
+        "CIAO_CPU_REQUEST": "10m",
         "CIAO_IMAGES": " ".join(f"{name}={image}" for name, image in team.images.items()),
     }
     place = Place(tmp_path / "user")
-    steady = "import time\nfor i in range(600):\n    print('step', i, flush=True); time.sleep(.1)"
+    steady = (
+        "%lines=all\nimport time\n"
+        "for i in range(600):\n    print('step', i, flush=True); time.sleep(.1)"
+    )
     with serving(place, installed, "lab", env=env) as server:
         lab = Lab.new(browser, server, [JOB + steady, "print('next', 6 * 7)"])
         started = time.monotonic()

@@ -12,7 +12,7 @@ import yaml
 
 from ciao_kernel.errors import SourceError, UsageError
 from ciao_kernel.model import State
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import CPU_REQUEST, Team
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
@@ -158,6 +158,11 @@ def test_what_a_cell_asks_for_stands_in_its_pods(team: Team) -> None:
     policy = job["spec"]["runPolicy"]
     assert (policy["activeDeadlineSeconds"], policy["ttlSecondsAfterFinished"]) == (3600, 7200)
     assert set(job["spec"]["tfReplicaSpecs"]) == {"PS", "Worker"}
+    of_ps = job["spec"]["tfReplicaSpecs"]["PS"]["template"]["spec"]["containers"][0]["resources"]
+    assert of_ps == {
+        "requests": {"cpu": CPU_REQUEST, "memory": "32Mi"},
+        "limits": {"memory": "32Mi"},
+    }
     pod = team.namespace.get("pod/asked-worker-0")["spec"]
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "100m"}
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from ciao_kernel.errors import ClusterFault, JobFailed, JobStopped, UsageError
+from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import State, Status
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
@@ -85,6 +87,7 @@ def test_an_image_that_does_not_exist_fails_the_cell_with_the_nodes_words(team: 
     assert isinstance(ended.error, JobFailed)
     assert "cannot start" in ended.error.message
     assert "no-such" in ended.error.message
+    assert ended.error.hint.startswith("Correct %image, or make the image available")
     until(lambda: not team.left(), "the job to be deleted", 30)
 
 
@@ -183,6 +186,95 @@ def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team)
     assert ended.display.data("worker-1") == b"here\nat last\n"
     assert ended.display.state("worker-0") is State.FAILED
     assert ended.display.state("worker-1") is State.STOPPED
+
+
+def test_in_a_kernel_the_cell_ends_with_the_replica_that_failed(team: Team) -> None:
+    """The other has a second, then SIGTERM, and writes two seconds after that."""
+    program = STRAGGLER.format(late="worker-1", more=2, code=1)
+    text = HEAD + program + "print('going', flush=True)\nraise ValueError('a bad batch')\n"
+    ended = team.run(text, lifetime=Lifetime(), **PATIENT)
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-0 ended with exit code 1: ValueError: a bad batch"
+    assert b"at last" not in ended.shown["worker-1"]
+    assert ended.shown["worker-0"] == ended.display.data("worker-0")
+    assert ended.shown["worker-0"].count(b"going\n") == 1
+    assert ended.shown["worker-0"].endswith(b"ValueError: a bad batch\n")
+    assert ended.display.data("worker-1") == b"here\nat last\n"
+    assert ended.display.status.settled
+    assert not ended.display.status.foreseen
+    assert ended.display.state("worker-1") is State.STOPPED
+    assert "succeeded" not in ended.display.notices
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "pytorch"])
+@pytest.mark.parametrize("policy", ["Never", "ExitCode"])
+def test_a_failure_that_is_foreseen_is_the_operators_too(
+    team: Team, framework: str, policy: str
+) -> None:
+    head = f"%framework={framework}\n%worker=2\n%restartPolicy={policy}\n%runner=python\n"
+    if framework == "tensorflow":
+        head = head.replace("%runner=python\n", "")
+    ended = team.run(
+        head + "import os, time\nif os.environ['CIAO_REPLICA'] == 'worker-1':\n    os._exit(3)\n"
+        "time.sleep(300)\n",
+        lifetime=Lifetime(),
+    )
+    assert isinstance(ended.error, JobFailed)
+    assert ended.error.message == "worker-1 ended with exit code 3."
+    assert ended.display.status.settled
+    ((_, status),) = team.jobs()
+    assert status.state is State.FAILED
+
+
+def _held(display: Recorder, team: Team, *finalizers: str) -> None:
+    """Let finalizers keep the job, or none."""
+    assert display.job
+    change = {"metadata": {"finalizers": list(finalizers)}}
+    argv = ("patch", f"tfjob/{display.job.name}", "--type=merge", "-p", json.dumps(change))
+    team.namespace.kubectl(*argv)
+
+
+def test_a_finalizer_that_keeps_a_deleted_job_keeps_no_cell(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await _wait_for(display, "worker-1", b"here")
+        await asyncio.to_thread(_held, display, team, "example.com/hold")
+        assert display.job
+        argv = ("delete", f"tfjob/{display.job.name}", "--wait=false")
+        await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+    ended = team.run(HEAD + WAIT, during=during)
+    try:
+        assert isinstance(ended.error, JobStopped)
+        assert "deleted" in ended.error.message
+        assert "the finalizer example.com/hold keeps its object" in ended.display.notices
+        ((_, status),) = team.jobs()
+        assert status.state is State.STOPPED
+        assert {one.state for one in status.replicas} == {State.STOPPED}
+        facts = dict(team.details().facts)
+        assert facts["deleted"] == "yes, but kept by the finalizer example.com/hold"
+    finally:
+        _held(ended.display, team)
+    until(lambda: not team.left(), "everything to be gone", 60)
+
+
+def test_a_stop_that_a_finalizer_holds_up_says_so(team: Team) -> None:
+    display: Recorder | None = None
+
+    async def during(shown: Recorder, work: asyncio.Task[Ended]) -> None:
+        nonlocal display
+        display = shown
+        await _wait_for(shown, "worker-1", b"here")
+        await asyncio.to_thread(_held, shown, team, "example.com/hold")
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(HEAD + WAIT, during=during)
+    assert display
+    try:
+        assert "kept by the finalizer example.com/hold" in display.notices
+    finally:
+        _held(display, team)
+    until(lambda: not team.left(), "everything to be gone", 60)
 
 
 def test_a_parameter_server_that_does_not_end_is_not_waited_for(team: Team) -> None:

@@ -21,7 +21,7 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import CPU_REQUEST, Team
 from tests.helpers.jobs import Recorder, wait
 
 Figure = Callable[[str], None]
@@ -283,6 +283,7 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
     (team.folder / "train.py").write_text(WAIT.removeprefix(HEAD))
     images = " ".join(f"{name}={image}" for name, image in team.images.items())
     env = {**os.environ, "CIAO_STORAGE": str(team.storage), "CIAO_IMAGES": images}
+    env["CIAO_CPU_REQUEST"] = CPU_REQUEST
     command = [sys.executable, "-m", "ciao_kernel.cli", "run", "--framework", "tensorflow"]
     command += ["--worker", "2", "--namespace", team.namespace.name, "train.py"]
     proxy.delay(1.5)

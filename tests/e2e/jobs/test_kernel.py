@@ -15,7 +15,8 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import CPU_REQUEST, Team
+from tests.e2e.jobs.test_endings import HEAD, STRAGGLER
 from tests.helpers.kernels import IN_PODS
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,6 +36,7 @@ def environment(team: Team) -> dict[str, str]:
         "KUBECONFIG": os.environ["KUBECONFIG"],
         "CIAO_NAMESPACE": team.namespace.name,
         "CIAO_IMAGES": images,
+        "CIAO_CPU_REQUEST": CPU_REQUEST,
         "CIAO_STORAGE": str(team.storage),
     }
 
@@ -117,6 +119,21 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     ciao(team, "delete", "mine")
     until(lambda: not team.left(), "everything to be gone", 60)
     assert "There are no jobs." in ciao(team, "jobs")
+
+
+def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    """The kernel runs another cell meanwhile; each line is in its own cell, once."""
+    client = start_kernel(env={**environment(team), "CIAO_STOP_GRACE": "60"})
+    program = STRAGGLER.format(late="worker-1", more=3, code=1)
+    failed = client.run(HEAD + program + "raise ValueError('a bad batch')\n", 90)
+    assert failed.error == "JobFailed"
+    assert "at last" not in failed.text
+    assert client.run("print('meanwhile')").text == "meanwhile\n"
+    client.wait(lambda: "at last" in failed.text, "the last line of worker-1", 60)
+    assert failed.text.count("at last\n") == failed.text.count("here\n") == 1
+    client.wait(lambda: "Stopped" in failed.tables[-1], "the last table", 60)
 
 
 def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ciao_kernel.errors import CiaoError, ClusterFault, UsageError
 from ciao_kernel.model import State
@@ -167,6 +168,22 @@ def test_a_client_certificate_is_enough(team: Team, monkeypatch: pytest.MonkeyPa
     assert ended.error is None, ended.error
     assert ended.result
     assert ended.result.state is State.SUCCEEDED
+
+
+def test_an_administrator_who_acts_as_a_user_has_that_users_rights(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = yaml.safe_load(Path(team.namespace.cluster.environment["KUBECONFIG"]).read_text())
+    user = f"system:serviceaccount:{team.namespace.name}:{team.user.name}"
+    admin["users"][0]["user"]["as"] = user
+    file = tmp_path / "acting"
+    file.write_text(json.dumps(admin))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    ended = team.run(CELL)
+    assert ended.error is None, ended.error
+    error = team.run("%namespace=no-such-team\n" + CELL).error
+    assert isinstance(error, ClusterFault)
+    assert "or the namespace does not exist" in error.message, "the administrator may know"
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,15 @@ from tests.e2e.jobs.conftest import EXEC, ROLE, Team, rules
 
 CELL = "%framework={}\n%worker=1\nprint('ran')\n"
 
+FRAMEWORKS = {
+    "tfjobs": "tensorflow",
+    "pytorchjobs": "pytorch",
+    "jaxjobs": "jax",
+    "xgboostjobs": "xgboost",
+    "paddlejobs": "paddle",
+}
 REQUIRED = [
-    ("kubeflow.org", "tfjobs", ("create", "get", "list", "watch", "delete")),
-    ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),
+    *(("kubeflow.org", kind, ("create", "get", "list", "watch", "delete")) for kind in FRAMEWORKS),
     ("", "configmaps", ("create", "get")),
     ("", "pods", ("get", "list", "watch")),
     ("", "pods/log", ("get",)),
@@ -32,6 +38,8 @@ REQUIRED = [
 OPTIONAL = {
     ("", "events", "list"),
     ("", "resourcequotas", "list"),
+    ("", "limitranges", "list"),
+    *(("", "configmaps", verb) for verb in ("list", "patch", "delete")),  # test_killed_submissions
     ("", "namespaces", "get"),
 }
 ENTER = {("", "pods/exec", "create"), ("", "pods/exec", "get")}
@@ -67,7 +75,7 @@ def test_without_any_one_verb_a_cell_says_which_and_who_can_help(team: Team) -> 
     for group, resource, found in REQUIRED:
         for verb in found:
             team.user.allow(*without((group, resource, verb)))
-            framework = "pytorch" if resource == "pytorchjobs" else "tensorflow"
+            framework = FRAMEWORKS.get(resource, "tensorflow")
             error = team.run(CELL.format(framework)).error
             right = f"{verb} {resource}" + (f".{group}" if group else "")
             assert isinstance(error, ClusterFault), right
@@ -118,6 +126,18 @@ def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -
     team.user.allow(*without(("", "resourcequotas", "list")))
     ended = team.run("%detach\n" + CELL.format("tensorflow"))
     assert ended.error is None, ended.error
+    assert "TFJob" in str(team.left())
+
+
+def test_without_limit_ranges_what_the_namespace_adds_is_not_counted(team: Team) -> None:
+    policies.put_limits(team.namespace, default={"cpu": "600m"})
+    policies.put_quota(team.namespace, **{"requests.cpu": "1"})
+    two = CELL.format("tensorflow").replace("%worker=1", "%worker=2")
+    error = team.run(two).error
+    assert isinstance(error, UsageError)
+    assert "the job asks for 1200m" in error.message
+    team.user.allow(*without(("", "limitranges", "list")))
+    assert team.run("%detach\n" + two).error is None
     assert "TFJob" in str(team.left())
 
 

@@ -187,7 +187,7 @@ def test_what_is_told_of_a_running_job(team: Team) -> None:
     assert "There are no jobs." in ciao(team, "jobs", "--mine")  # a test's own owner has made it
     error = refused(team, "jobs", "-A")
     assert isinstance(error, ClusterFault)
-    assert "list tfjobs and pytorchjobs" in error.message
+    assert "list tfjobs, pytorchjobs" in error.message
     assert "--namespace" in error.hint
 
     # And gone.
@@ -246,6 +246,18 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (9, b"odd\n")
     assert done.stdout == data
+
+    # A second without an answer to a ping counts as dead here.
+    quick = "from ciao_kernel import cli; from ciao_kernel.kube import exec as one; "
+    quick += "one._PING, one._UNANSWERED = 0.05, 20; cli.main()"
+    for typed, script in ((b"", "sleep 3"), (bytes(2 << 20), "sleep 3; wc -c")):
+        done = subprocess.run(
+            [sys.executable, "-c", quick, "exec", "-i", "two/worker-1", "--", "sh", "-c", script],
+            input=typed, capture_output=True, env=env, check=False, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.split() == ([str(len(typed)).encode()] if typed else [])
+
     terminal = Terminal(
         [CIAO, "exec", "-i", "-t", "two/worker-0", "--", "sh"], tmp_path, env, 90, 25
     )
@@ -335,9 +347,9 @@ def test_rights_that_are_missing_are_named(team: Team) -> None:
     assert "you may not list events" in described
     team.user.allow(Rule(["pods"], ["list"]))
     error = refused(team, "jobs")
-    assert "list tfjobs and pytorchjobs" in error.message
+    assert "list tfjobs, pytorchjobs" in error.message
     error = refused(team, "jobs", "-n", team.namespace.name)
-    assert "list tfjobs and pytorchjobs" in error.message
+    assert "list tfjobs, pytorchjobs" in error.message
     error = refused(team, "describe", "two")
     assert "forbidden" in error.message
     assert "Role" in error.hint

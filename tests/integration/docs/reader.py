@@ -17,7 +17,9 @@ import yaml
 from ciao_kernel import config
 from ciao_kernel.config import Settings
 from ciao_kernel.magics import parse
+from ciao_kernel.magics.scanned_cell import scan_job
 from ciao_kernel.session.plugin_registry import Registry
+from tests.helpers.kernels import WAIT
 from tests.integration.docs import blocks, checkout, commands, manifests
 from tests.integration.docs.blocks import ROOT, Block
 
@@ -73,7 +75,7 @@ class Reader:
         else:
             self.cell(block, block.text)
 
-    def cell(self, block: Block, text: str, within: float = 60) -> str:
+    def cell(self, block: Block, text: str, within: float = WAIT) -> str:
         """Run a cell in the page's kernel and return what it showed."""
         name = "python3" if text.startswith(PLAIN) else "ciao"
         if name not in self.kernels:
@@ -186,5 +188,5 @@ HANDLERS: dict[str, Callable[[Reader, Block], None]] = {
 def _parse(text: str) -> None:
     """Read a cell as the kernel does."""
     table = Registry(third_party={}).table
-    assert parse.is_job(text, table), text
+    assert scan_job(text, table), text
     parse.parse(f"{text}pass\n", table, default_framework="tensorflow")

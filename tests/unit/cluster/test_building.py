@@ -276,3 +276,18 @@ def test_a_namespaces_name_tells_its_test_and_is_a_valid_name() -> None:
     assert len(name) <= 63
     assert name == name.lower()
     assert Namespace(None, "test_a").name != Namespace(None, "test_a").name  # type: ignore[arg-type]
+
+
+def test_the_tags_of_gateway_images_change_with_layers_configuration_and_format(
+    tmp_path: Path,
+) -> None:
+    """A node keeps an image by its tag: an old one would be used after the format has changed."""
+    (wheel := tmp_path / "ciao.whl").write_bytes(b"wheel")
+    made = [recipes.kernel(wheel), recipes.jupyter(wheel), recipes.ENTERPRISE_GATEWAY]
+    for image in made:
+        _, _, tag = image.name.partition(":")
+        assert image.layer is not None
+        assert tag == recipes.tag(image.layer, image.config)
+        assert tag != recipes.tag(image.layer, image.config, recipes.FORMAT + 1)
+        assert tag != recipes.tag(recipes.BASE, image.config)
+        assert tag != recipes.tag(image.layer, {**image.config, "User": "1"})

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.apis import operator_v1
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
 from tests.unit.deploy.test_launch import launch as launch
 from tests.unit.deploy.test_launch import pod as launched
@@ -41,9 +42,12 @@ def server(name: str) -> Pod:
 
 
 def replica(job: str, namespace: str = "team-a") -> Pod:
-    return Pod(
-        {**job_metadata.labels(job), job_metadata.OPERATOR_JOB: job}, namespace, ip="10.244.0.8"
-    )
+    return Pod({**job_metadata.labels(job), operator_v1.JOB_LABEL: job}, namespace, ip="10.244.0.8")
+
+
+def indexed(job: str) -> Pod:
+    """A replica of an Indexed Job, which has no label of the operator."""
+    return Pod(job_metadata.labels(job), "team-a", ip="10.244.0.6")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +110,15 @@ def test_replicas_reach_replicas_and_nobody_else_in_the_cluster(kernel: Pod) -> 
         assert not allowed(one, forbidden, 6443)
     assert allowed(one, WEB, 443)
     assert not allowed(one, WEB, 22)
+
+
+def test_replicas_of_indexed_jobs_reach_each_other_and_nobody_else(kernel: Pod) -> None:
+    one = indexed("mnist")
+    assert allowed(one, indexed("mnist"), 23456)
+    assert allowed(one, DNS, 53, "UDP")
+    for other in (kernel, BUILD, STRANGER, CLIENT, server("jupyter")):
+        assert not allowed(other, one, 23456)
+        assert not allowed(one, other, 443)
 
 
 def test_kernels_reach_the_api_server_and_registries_but_nothing_near(kernel: Pod) -> None:

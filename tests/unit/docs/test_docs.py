@@ -76,6 +76,28 @@ def test_an_error_that_nobody_raises_is_found() -> None:
     assert not in_code("An error of ciao")  # so a docstring begins
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=what)
+        for what, words in {
+            "a missing module": "Add %packages=…, which installs it for this job",
+            "no image": "… cannot start: …",
+            "no cluster": "no cluster is configured",
+            "no operator": "the cluster of … does not support …: …",
+            "a quota": "the quota … of the namespace …",
+            "no free GPU": "unschedulable…",
+            "no memory": "OOMKilled",
+            "a hang": "the job ran longer than its deadline",
+            "a stop": "… could not be stopped: …",
+            "a port in use": "Another program took one of this job's ports",
+        }.items()
+    ],
+)
+def test_each_likely_failure_of_the_first_hour_has_its_row(words: str) -> None:
+    assert any(words in text for text in quoted(TROUBLE))
+
+
 def test_each_class_of_errors_has_its_place_on_the_page() -> None:
     classes = [
         name
@@ -131,3 +153,19 @@ def test_links_out_of_the_docs_lead_to_pages_of_the_site(make: ModuleType, tmp_p
     assert "](../../../gateway.md)" in (
         tmp_path / "repository/deploy/enterprise-gateway/README.md"
     ).read_text(encoding="utf-8")
+
+
+def test_make_help_lists_every_described_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (pattern,) = re.findall(r"@sed -n 's/\^\\\((\[.*?\]\*)\\\):", makefile)
+    described = re.findall(r"^([^\s:#]+):.*## ", makefile, re.MULTILINE)
+    assert "e2e" in described
+    assert [name for name in described if not re.fullmatch(pattern, name)] == []
+
+
+def test_texts_of_make_help_start_with_a_verb() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    verbs = re.findall(r"^[\w-]+:.*## (\w+)", makefile, re.MULTILINE)
+    assert set(verbs) == {
+        "build", "measure", "open", "recreate", "remove", "run", "set", "show", "start", "stop",
+    }  # fmt: skip

@@ -1,0 +1,52 @@
+"""`_job` and `ciao_kernel.job()` with a job on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.test_kernel import environment
+
+CELL = """\
+%framework=tensorflow
+%name=numbers
+%worker=2
+%detach
+import os, time
+for step in range(1, 101):
+    print(f"step {step} loss {1 / step}")
+print("ready", flush=True)
+while not os.path.exists("/tmp/go-on"):
+    time.sleep(0.02)
+print("last words")
+"""
+
+
+def test_a_job_is_followed_from_python(team: Team, start_kernel: Callable[..., Any]) -> None:
+    kernel = start_kernel(env=environment(team))
+    assert kernel.run(CELL, 60).status == "ok"
+    ready = "while any('ready' not in _job.logs(f'worker-{i}') for i in (0, 1)): time.sleep(0.1)"
+    assert kernel.run(f"import time\n{ready}", 60).status == "ok"
+    shown = kernel.run("print(_job.state, _job.metrics['loss'].last)", 60)
+    assert shown.status == "ok", shown.of("error")
+    assert shown.text == ("Running {'worker-0': 0.01, 'worker-1': 0.01}\n")
+    for index in (1, 0):
+        pod = f"numbers-worker-{index}"
+        team.namespace.kubectl("exec", pod, "--", "touch", "/tmp/go-on")
+    assert kernel.run("print(_job.wait())", 60).text == "Succeeded\n"
+    assert kernel.run("print(_job.logs('worker-0', tail=1), end='')").text == "last words\n"
+    # All lines are on this machine now, each once.
+    kept = "(_job.folder / 'worker-0.log').read_text().splitlines()"
+    assert kernel.run(f"print(len({kept}), len(set({kept})))").text == "102 102\n"
+    kernel.run("_job.stop()")
+
+
+def test_a_job_is_stopped_from_python(team: Team, start_kernel: Callable[..., Any]) -> None:
+    kernel = start_kernel(env=environment(team))
+    assert kernel.run(CELL, 60).status == "ok"
+    assert kernel.run("import ciao_kernel as ciao\njob = ciao.job('numbers')", 60).status == "ok"
+    assert kernel.run("print(job.stop())", 60).text == "Stopped\n"
+    until(lambda: not team.left(), "everything to be gone", 60)
+    assert kernel.run("print(job)").text.startswith("<job numbers: Stopped, tensorflow, 2 rep")

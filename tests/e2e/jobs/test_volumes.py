@@ -1,0 +1,77 @@
+"""Volumes of a cell on a real node: what one job writes to a claim, another job reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.errors import JobFailed
+from tests.cluster.namespace import Namespace
+from tests.e2e.jobs.conftest import JOBS, ROLE, made, rules
+
+CLAIM = "team-data"
+
+WRITES = """
+import os
+with open(f"data/{os.environ['CIAO_REPLICA']}.txt", "w") as file:
+    file.write(os.environ["CIAO_REPLICA"])
+for folder in ("/scratch", "/fast"):
+    with open(f"{folder}/part", "w") as file:
+        file.write("x")
+print("fast is", [line.split()[2] for line in open("/proc/mounts") if " /fast " in line])
+"""
+READS = "import os\nprint(sorted(os.listdir('data/runs')), open('data/runs/worker-1.txt').read())\n"
+REFUSED = "open('data/new', 'w')\n"
+
+
+@pytest.fixture
+def claim(namespace: Namespace, tmp_path: Path) -> Iterator[str]:
+    """A claim of the team, with a folder of the node behind it."""
+    volume = f"{namespace.name}-data"
+    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": volume}
+    folder = {"path": f"/var/tmp/{volume}", "type": "DirectoryOrCreate"}
+    disk = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume},
+        "spec": {**spec, "capacity": {"storage": "1Gi"}, "hostPath": folder},
+    }
+    namespace.cluster.kubectl("create", "-f", "-", text=json.dumps(disk))
+    namespace.create_objects(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM},
+            "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
+        }
+    )
+    yield CLAIM
+    namespace.cluster.kubectl("delete", "persistentvolume", volume, "--wait=false")
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize("api", ["v1", "job"])
+def test_what_a_job_writes_to_a_claim_the_next_one_reads(
+    namespace: Namespace,
+    claim: str,
+    api: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(ROLE if api == "v1" else JOBS))
+    header = f"%framework=tensorflow\n%api={api}\n%worker=2\n"
+    scratch = "%volume=tmp:10Mi:/scratch memory:1Mi:/fast\n"
+
+    wrote = team.run(f"{header}%volume={claim}/runs:data\n{scratch}{WRITES}")
+    read = team.run(f"{header}%volume={claim}:data:ro\n{READS}")
+    refused = team.run(f"{header}%volume={claim}/runs:data:ro\n{REFUSED}")
+
+    assert wrote.error is None
+    assert wrote.display.data("worker-0") == b"fast is ['tmpfs']\n"
+    assert read.error is None
+    assert read.display.data("worker-0") == b"['worker-0.txt', 'worker-1.txt'] worker-1\n"
+    assert isinstance(refused.error, JobFailed)
+    assert b"Read-only file system" in refused.display.data("worker-0")
