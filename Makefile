@@ -1,8 +1,8 @@
 # Two commands do everything: `make demo` and `make test`. Needs python >= 3.11 and make.
 
-# The first of these that is new enough makes the environments; `make demo PYTHON=/my/python`.
+# The first suitable one of these makes the environments; another: `make demo PYTHON=/my/python`.
 PYTHON ?= python3 python3.13 python3.12 python3.11
-# Further arguments, as in `make lab LABFLAGS=--allow-root` and `make test PYTESTFLAGS=-x`.
+# Further arguments, for example `make lab LABFLAGS=--allow-root` and `make test PYTESTFLAGS=-x`.
 LABFLAGS ?=
 PYTESTFLAGS ?=
 BENCHFLAGS ?=
@@ -11,27 +11,29 @@ BENCHFLAGS ?=
 TIERS ?= first
 # `make test ALSO=gateway` runs a slice of the second tier too.
 ALSO ?=
-# How many tests at a time: most of them wait, so more than there are cores (tests/README.md).
+# Number of parallel tests; more than cores, because most tests wait (tests/README.md).
 WORKERS ?= 4
 
 VENV   := .venv
 OLDEST := .venv-oldest
 BIN    := $(VENV)/bin
 
-# One part of the tests: which environment, what its junit file is called, what runs.
+# One part of the tests. Arguments of `pytest`: environment, name of the junit file, what to run.
 RESULTS  := build/tests
 KERNEL   := tests/integration/kernel
 OTHERS   := tests/integration tests/browser tests/e2e
+# The tests that depend most on the versions of other packages.
+OLD      := $(KERNEL) tests/integration/kube tests/unit/kube
 ALONE    := alone or breaks_cluster
-# The order is groups.py's: long ones first.
+# suites/groups.py sets the order: long groups first.
 PARALLEL  = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
 RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
-# With the cluster up. A variable, so that `make -n` shows such a line instead of running it.
+# Runs targets while the cluster is up. With $(MAKE) in the recipe itself, `make -n` would run it.
 during    = $(BIN)/python -m tests.cluster during $(MAKE) --no-print-directory --keep-going
 
-# Only what a recipe runs, so that a user's own Jupyter and Python settings cannot interfere.
+# The user's own Python settings must not affect the recipes.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
@@ -40,9 +42,9 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
         ready tests side-by-side together alone oldest-beside oldest-alone e2e-side e2e-alone
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile
 
-# The example's jobs stay with its environment, so that `make clean` takes them too.
+# Jobs of the example are stored in its environment, so that `make clean` removes them too.
 demo lab: export CIAO_STORAGE := $(CURDIR)/$(VENV)/ciao
 demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the real kernel
 	@echo '==> running notebooks/quickstart.ipynb'
@@ -53,14 +55,14 @@ demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the rea
 lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(LABFLAGS) notebooks/quickstart.ipynb
 
-test: ready check  ## lint, types, import contract, and the tests of the first tier
+test: ready check  ## run lint, types, import contract and the tests of the first tier
 	@$(MAKE) --no-print-directory tests TIERS='first $(ALSO)'
 
-# SLICES='gateway docs' runs those alone.
-test-all: ready check  ## the same with every test there is, or the slices that SLICES names
+# `make test-all SLICES='gateway docs'` runs only these slices.
+test-all: ready check  ## run the same with all tests, or with the slices in SLICES
 	@$(MAKE) --no-print-directory tests TIERS='$(or $(SLICES),all)'
 
-# First what may run side by side, then what has to be alone; a failure does not hide the rest.
+# Parallel tests run first, then those marked alone. After a failure the others still run.
 tests:
 	@echo '==> tests of the tiers: $(TIERS)'
 	@$(during) side-by-side oldest-alone alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
@@ -78,25 +80,25 @@ alone:
 
 oldest-alone:
 	@echo '==> tests that measure, on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest-alone,$(KERNEL) -m '$(ALONE)')
+	@$(call pytest,$(OLDEST),oldest-alone,$(OLD) -m '$(ALONE)')
 
-# Shown when it is done, so that two runs do not mix their lines.
+# The output is shown at the end: it would mix with the output of the parallel run.
 oldest-beside:
 	@mkdir -p $(RESULTS)
-	@$(call pytest,$(OLDEST),oldest,$(KERNEL) -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
-	    code=$$?; echo '==> $(KERNEL) on the pins of tests/oldest.txt'; \
+	@$(call pytest,$(OLDEST),oldest,$(OLD) -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
+	    code=$$?; echo '==> $(OLD) on the pins of tests/oldest.txt'; \
 	    cat $(RESULTS)/oldest.log; exit $$code
 
-integration: $(VENV)/.test  ## real kernels, processes and frameworks on this machine
+integration: $(VENV)/.test  ## run tests with real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
 	@$(call pytest,$(VENV),integration,tests/integration $(PARALLEL))
 	@$(call pytest,$(VENV),integration-alone,tests/integration -m '$(ALONE)')
 
-browser: $(VENV)/.test  ## JupyterLab and Notebook in a real Chromium, on the installed wheel
+browser: $(VENV)/.test  ## run tests of JupyterLab and Notebook in a real Chromium, with the installed wheel
 	@echo '==> tests/browser'
 	@$(call pytest,$(VENV),browser,tests/browser)
 
-e2e: $(VENV)/.test  ## tests on a real Kubernetes, raised if it is not up
+e2e: $(VENV)/.test  ## run tests on a real Kubernetes cluster, which is started if necessary
 	@echo '==> tests/e2e'
 	@$(during) e2e-side e2e-alone
 
@@ -106,7 +108,7 @@ e2e-side:
 e2e-alone:
 	@$(call pytest,$(VENV),e2e-alone,tests/e2e -m '$(ALONE)')
 
-check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contract, docs, unit tests
+check: $(VENV)/.test docs  ## run the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check .
 	@echo '==> ruff check'
@@ -118,30 +120,30 @@ check: $(VENV)/.test docs  ## the quick part of test: lint, types, import contra
 	@echo '==> tests/unit'
 	@$(call pytest,$(VENV),unit,tests/unit -n 2)
 
-oldest: $(OLDEST)/.test  ## the kernel's tests on the oldest supported ipykernel and jupyter_client
-	@echo '==> tests/integration/kernel on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest,$(KERNEL))
+oldest: $(OLDEST)/.test  ## run tests of the kernel and of Kubernetes with the oldest supported packages
+	@echo '==> $(OLD) on the pins of tests/oldest.txt'
+	@$(call pytest,$(OLDEST),oldest,$(OLD))
 
 docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
 	@echo '==> documentation'
 	@$(BIN)/python docs/make.py
 
-# Kernels and replicas of this machine are measured too, what runs in pods is not.
-coverage: $(VENV)/.test  ## which lines and branches the tests of TIERS reach
+# Includes kernels and replicas on this machine, but no code in pods.
+coverage: $(VENV)/.test  ## measure the lines and branches that the tests of TIERS reach
 	@rm -rf build/coverage && mkdir -p build/coverage $(RESULTS)
 	@$(call pytest,$(VENV),unit,tests/unit) --quiet
 	@$(during) together alone RUN='$(RUN)'
 	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 coverage: RUN := coverage run
 
-screenshots: $(VENV)/.test  ## make the pictures of README.md and docs/ again
+screenshots: $(VENV)/.test  ## recreate the pictures of README.md and docs/
 	@$(BIN)/python -m tests.browser.screenshots
 
 bench: $(VENV)/.test  ## run benchmarks/
 	@echo '==> benchmarks'
 	@$(BIN)/python -m benchmarks $(BENCHFLAGS)
 
-# What takes minutes the first time, side by side: downloads wait for the network, builds do not.
+# Runs in parallel, because the first run takes minutes: downloads wait while builds compute.
 ready:
 	@rm -rf $(RESULTS)
 	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.test $(OLDEST)/.test cluster-built
@@ -149,23 +151,23 @@ ready:
 cluster-built: $(VENV)/.made
 	@$(BIN)/python -m tests.cluster build all
 
-cluster: $(VENV)/.made  ## raise the tests' Kubernetes on this machine (root; docs/cluster.md)
+cluster: $(VENV)/.made  ## start the Kubernetes cluster of the tests on this machine (root; docs/cluster.md)
 	@$(BIN)/python -m tests.cluster up
 
-cluster-down: $(VENV)/.made  ## lower it; the cache stays
+cluster-down: $(VENV)/.made  ## stop that cluster; the cache stays
 	@$(BIN)/python -m tests.cluster down
 
-cluster-status: $(VENV)/.made  ## tell how each part of it is and where its log lies
+cluster-status: $(VENV)/.made  ## show the state and the log file of each part of that cluster
 	@$(BIN)/python -m tests.cluster status
 
-clean:  ## remove what these targets made: environments, caches, build outputs
+clean:  ## remove environments, caches and build outputs
 	@echo '==> removing $(VENV), $(OLDEST), caches and build outputs'
 	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Each stamp is newer than what it was made from, so a second run starts at once.
-# After an editable install Jupyter does not know the kernel yet, hence `ciao install`.
+# A stamp is newer than its inputs, so a second run starts at once.
+# An editable install does not register the kernel with Jupyter: `ciao install` does.
 define install
 	@echo "==> installing .[$(2)] into $(1) (downloads much the first time)"
 	@$(1)/bin/python -m pip install --disable-pip-version-check $(3) --editable '.[$(2)]'
@@ -179,15 +181,15 @@ $(VENV)/.demo: $(VENV)/.made $(SPEC)
 	$(call install,$(VENV),lab$(,)tensorflow$(,)examples)
 
 $(VENV)/.test: $(VENV)/.made $(SPEC)
-	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)examples$(,)lab$(,)sos)
+	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)jax$(,)xgboost$(,)examples$(,)lab$(,)sos)
 
 $(OLDEST)/.test: $(OLDEST)/.made $(SPEC) tests/oldest.txt
 	$(call install,$(OLDEST),test,--constraint tests/oldest.txt)
 
 , := ,
 
-# .made and not bin/python: where venv fails half-way (Debian without python3-venv) the
-# interpreter exists already, and the next run would take it for a whole environment.
+# The stamp is not bin/python: if venv fails half-way (Debian without python3-venv), the interpreter
+# exists already, and the next run would treat the environment as complete.
 %/.made:
 	@for python in $(PYTHON); do \
 	    if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
