@@ -2,7 +2,7 @@
 
 Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/ or
 ciao_kernel/config/settings.py: ``python docs/generate.py``. With ``--check`` it changes nothing and
-exits with 1 where a table is stale; a unit test does the same.
+exits with 1 if a table is stale; a unit test does the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
 def verbs(_: Table) -> str:
-    """Every verb with its arguments."""
+    """Return a section for each verb, with a table of its arguments."""
     parts = []
     for name, text in commands.VERBS.items():
         top = commands.parser(verb=name)
@@ -32,7 +32,7 @@ def verbs(_: Table) -> str:
         verb = choice.choices[name]
         many = [group for group in verb._action_groups if group.title == "directives"]
         shared = {id(action) for group in many for action in group._group_actions}
-        rows = [("Argument", "What it says")]
+        rows = [("Argument", "Meaning")]
         for action in verb._actions:
             if action.dest == "help" or action.help == argparse.SUPPRESS or id(action) in shared:
                 continue
@@ -45,7 +45,7 @@ def verbs(_: Table) -> str:
 
 
 def _form(action: argparse.Action) -> str:
-    """An argument as it is written, with a word for its value."""
+    """Return an argument in the form that users write, with a placeholder for its value."""
     value = str(action.metavar or "|".join(action.choices or ()) or action.dest)
     if not action.option_strings:
         if action.nargs is None:
@@ -56,14 +56,14 @@ def _form(action: argparse.Action) -> str:
 
 
 def settings(_: Table) -> str:
-    """Every setting."""
-    rows = [("Setting", "What it is", "Value", "Built-in", "Variable")]
+    """Return the table of all settings."""
+    rows = [("Setting", "Meaning", "Value", "Built-in", "Variable")]
     plain = Settings()
     for known in Settings.__dataclass_fields__.values():
         if "kind" not in known.metadata:
             continue
         kind = known.metadata["kind"]
-        # A home is another one on each machine.
+        # The default contains the home folder, which differs between machines.
         value = (
             "~/.local/state/ciao"
             if known.name == "storage"
@@ -90,7 +90,7 @@ FILES: dict[str, dict[str, Callable[[Table], str]]] = {
 
 
 def updated(text: str, tables: dict[str, str]) -> str:
-    """Return a text with each table between its marks; what has no marks stays as it is."""
+    """Return a text with new tables between their marks; all other text stays."""
     return MARKS.sub(
         lambda match: (
             f"{match[1]}\n{tables[match[2]]}\n{match[3]}" if match[2] in tables else match[0]
@@ -100,8 +100,8 @@ def updated(text: str, tables: dict[str, str]) -> str:
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
-    """The files whose tables are not the code's, with what they should hold."""
-    # Only what ciao itself brings: the docs must not depend on what is installed beside it.
+    """Return the files with stale tables, each with its correct text."""
+    # Without third-party plug-ins: the pages must not depend on other installed packages.
     table = Registry(third_party={}).table
     found = {}
     for name, writers in FILES.items():
@@ -114,7 +114,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Update the files, or only say which are stale."""
+    """Update the files, or only report the stale ones (``--check``)."""
     parser = argparse.ArgumentParser(description="Write the tables of the docs.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if stale")
     check = parser.parse_args().check

@@ -18,9 +18,9 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 NAVIGATION = {
-    "Start": ("first-steps", "tutorial"),
+    "Start": ("first-steps", "tutorial", "frameworks", "recipes"),
     "Homes": ("jupyter", "sos", "gateway"),
-    "On a cluster": ("packages", "admin", "security"),
+    "On a cluster": ("data", "packages", "admin", "security"),
     "Reference": ("magics", "commands", "settings", "troubleshooting", "coming-from"),
     "Developing": ("extending", "architecture", "cluster"),
 }
