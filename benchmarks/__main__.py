@@ -16,11 +16,13 @@ from benchmarks.figure import Figure, markdown
 
 NAMES = (
     "start",
+    "command",
     "first_line",
     "throughput",
     "plot_png",
     "cluster_start",
     "cluster_end",
+    "cluster_failure",
     "cluster_latency",
     "cluster_lines",
     "cluster_thousand",
@@ -69,7 +71,7 @@ def _line(figure: Figure) -> str:
 
 
 def _machine() -> str:
-    packages = ("ipykernel", "jupyter_client", "ipython", "aiohttp", "kubernetes")
+    packages = ("ipykernel", "jupyter_client", "ipython", "aiohttp")
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
     return (
         f"{time.strftime('%Y-%m-%d')}, {platform.system()}, {os.cpu_count()} cores (load "

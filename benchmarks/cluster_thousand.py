@@ -62,7 +62,8 @@ class Cell:
 def full(html: str) -> bool:
     """Whether a table says that all replicas run: some in rows of their own, the rest in a sum."""
     rows = len(re.findall(r">Running<", html))
-    sums = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) Running", html)]
+    states = " ".join(re.findall(r"<span[^>]*>([^<]*)</span>", html))  # not their tooltips
+    sums = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) Running", states)]
     return rows + sum(sums) >= REPLICAS
 
 

@@ -24,6 +24,7 @@ from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, Owner
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
+from ciao_kernel.session.stopping import Lifetime
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.programs import on_demand
@@ -67,14 +68,16 @@ class Place:
         return [sys.executable, "-m", "ciao_kernel.cli", *arguments]
 
     @contextlib.asynccontextmanager
-    async def session(self, **more: Any) -> AsyncIterator[Session]:
-        """A session in this process, as a kernel has it, with further settings."""
+    async def session(
+        self, lifetime: Lifetime | None = None, **more: Any
+    ) -> AsyncIterator[Session]:
+        """A session in this process, with further settings; with a lifetime, as a kernel has it."""
         registry = Registry({})
         with tempfile.TemporaryDirectory() as storage:
             known = {"namespace": self.namespace.name, "images": {"tensorflow": self.image}}
             settings = Settings(storage=Path(storage), backend="kubernetes", **{**known, **more})
             try:
-                yield Session(registry, Owner("bench", os.getpid()), settings)
+                yield Session(registry, Owner("bench", os.getpid()), settings, lifetime)
             finally:
                 await registry.close()
 

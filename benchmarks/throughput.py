@@ -52,7 +52,9 @@ def _ciao(replicas: int, each: int, env: dict[str, str]) -> tuple[float, int, in
         if message["msg_type"] == "stream":
             texts.append(message["content"]["text"])
 
-    code = f"%framework=tensorflow\n%worker={replicas}\n" + PROGRAM.replace("LINES", str(each))
+    code = f"%framework=tensorflow\n%worker={replicas}\n%lines=all\n" + PROGRAM.replace(
+        "LINES", str(each)
+    )
     with started("ciao", env) as (_, client, _):
         began = time.perf_counter()
         reply = client.execute_interactive(code, timeout=300, output_hook=hook)
