@@ -6,28 +6,21 @@ created before every check has passed; once a job exists, its end is always take
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ciao_kernel import log
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, JobError, PluginError, SpecError
-from ciao_kernel.magics import build_spec, parse, render
+from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.overrides import check_command, check_roles, merge
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
-from ciao_kernel.magics.written import as_written
 from ciao_kernel.model import (
     ALL_LINES,
     CleanPolicy,
-    DryRun,
     Job,
     JobResult,
     JobSpec,
@@ -37,23 +30,19 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, Where
-from ciao_kernel.plugins import AnyLanguage, Backend, Display, Plan
-from ciao_kernel.session import lookup, selection
+from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session import lookup, planning, selection
+from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
-from ciao_kernel.session.turns import stopped_by_success
-from ciao_kernel.visible_text import listed
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
 
 _log = logging.getLogger(__name__)
-
-_LISTED = 8
-"""So many paths are named in a notice at most."""
 
 
 class Preview(NamedTuple):
@@ -165,32 +154,14 @@ class Session:
             options: Options of the command line, by name.
             variables: The notebook's variables, for ``{name}`` in values.
         """
-        table, options = self.registry.table, dict(options or {})
-        default = (options.get("framework") or [self.settings.framework])[-1] or None
-        # Another interpreter may accept syntax that this one rejects.
-        own = not self.settings.python
-        parsed = parse.parse(
+        return planning.parse_cell(
             cell,
-            table,
+            self.registry,
+            self.settings,
             style=style,
-            default_framework=default,
-            check_syntax=own,
+            options=options,
             variables=variables,
         )
-        given = parse.option_tokens(options)
-        changed = {build_spec.find(token, table).field for token in given}
-        spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework), changed)
-        parsed = replace(parsed, tokens=parsed.tokens + given)
-        framework = self.registry.framework(spec.framework)
-        try:
-            check_roles(spec, framework)
-            check_command(spec, framework)
-            spec = framework.complete(spec)
-        except SpecError as error:
-            raise parsed.locate(error) from None
-        spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
-        build_spec.check_follow(spec, parsed.tokens, table)
-        return replace(parsed, spec=spec)
 
     async def _run(
         self,
@@ -199,14 +170,14 @@ class Session:
         program: Program,
         variables: Mapping[str, Any] | None,
     ) -> JobResult | None:
-        spec, folder = parsed.spec, program.folder
+        spec = parsed.spec
         for note in parsed.notes:
             display.show(Notice(note))
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
-        plan = await self._plan(parsed, program, variables)
+        plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)
         await backend.check(plan)
-        for note in _delivery_notices(plan):
+        for note in planning.delivery_notices(plan):
             display.show(Notice(note))
         # Local replicas have the kernel's environment, those of a cluster do not.
         environment = () if backend.outlives_kernel else os.environ
@@ -231,43 +202,11 @@ class Session:
         )
         self.last = JobResult(job, Status(State.RUNNING, ()))
         if spec.detach:
-            display.show(Notice(_detached(job, goes=self._deletes(spec))))
+            display.show(Notice(_detached(job, deletes=self._deletes(spec))))
             return self.last
-        return await self._follow_to_end(job, spec, backend, display, folder, variables)
+        return await self._run_to_end(job, spec, backend, display, program.folder, variables)
 
-    async def _plan(
-        self, parsed: Parsed, program: Program, variables: Mapping[str, Any] | None
-    ) -> Plan:
-        """Collect everything that a job needs from this machine."""
-        from ciao_kernel.delivery import imports
-        from ciao_kernel.delivery.packages import requirements
-        from ciao_kernel.delivery.variables import deliver, module_code
-
-        spec, folder = parsed.spec, program.folder
-        framework = self.registry.framework(spec.framework)
-        python = not isinstance(framework, AnyLanguage)
-        source = await asyncio.to_thread(
-            imports.gather,
-            parsed.code,
-            folder,
-            spec.files,
-            program.entry if python else imports.TEXT,
-            module_code(spec.inputs, variables),
-            module=program.module if python else "",
-            stands=program.stands,
-            python=python,
-        )
-        if spec.build.requirements:
-            # Read again when they are installed. A dry run installs nothing, and finds errors too.
-            await asyncio.to_thread(requirements.read, spec.build, folder)
-        if spec.inputs:
-            source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
-        # Records and lists show the header: %dryrun is not part of the job, variables are secret.
-        header = render.render(replace(spec, dryrun=DryRun.NO), self.registry.table, secrets=False)
-        written = as_written(parsed.tokens, self.registry.table)
-        return Plan(spec.name, spec, framework, source, folder, header, self._owner, written)
-
-    async def _follow_to_end(
+    async def _run_to_end(
         self,
         job: Job,
         spec: JobSpec,
@@ -276,84 +215,19 @@ class Session:
         folder: Path,
         variables: Mapping[str, Any] | None,
     ) -> JobResult:
-        """Follow a job to its end, and handle every possible end."""
-        from ciao_kernel.session import failure
-
-        goes = self._deletes(spec)
+        """Follow a cell's own job to its end."""
+        delete = self._deletes(spec)
         # Lines left out of the cell are in the log files, which are about to be removed here: only
         # an explicit %lines leaves lines out then.
-        shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if goes else job
-        following = Following(shown, backend, display, spec.follow)
-        try:
-            status = await self._wait(following, to_end=goes)
-        except asyncio.CancelledError:
-            if ended := following.ended:  # only the last plot is still drawn: nothing to stop
-                self.last = JobResult(job, ended)
-                if goes or ended.hopeless:
-                    await self._stopper.finish(self._remove(following, goes))
-                raise
-            wait = self.settings.shutdown_wait if self._outlives(backend) else None
-            reason = f"interrupted by {self._owner.label}"
-            self.last = JobResult(job, Status(State.STOPPED, (), since=time.time()))
-            await self._stopper.stop(following, reason, wait=wait, delete=goes)
-            raise
-        except (JobError, BackendError):
-            raise  # the job is over, or its state is unknown: it is left as it is
-        except Exception:
-            if backend.outlives_kernel:
-                with log.ignored(_log, "the notice"):  # the display itself is broken
-                    text = f"{job.name} keeps running; `%ciao delete {job.reference}` stops it."
-                    display.show(Notice(text))
-                raise
-            # The display is broken (for example a closed pipe): nobody else would stop the job.
-            await self._stopper.finish(backend.stop(job, "its display failed"))
-            raise
-        self.last = JobResult(job, status)
-        _log.info("%s: %s", job.name, status.state.value)
-        self._show_stopped(job, status, display)
-        describe_leftovers = None if goes else backend.describe_leftovers
-        error = failure.judge(job, status, following.tails, folder, describe_leftovers, variables)
-        if goes or status.hopeless:
-            await self._stopper.finish(self._remove(following, goes))
-        if error is not None:
-            raise error
-        return self.last
-
-    async def _wait(self, following: Following, *, to_end: bool = False) -> Status:
-        """Return the status that a cell ends with.
-
-        A failed cell ends with the failed replica, unless the cause may be in the last lines of
-        another one. What the others still write is shown behind the error.
-
-        Args:
-            following: Shows the job.
-            to_end: Wait for the job's end in any case.
-        """
-        from ciao_kernel.session import failure
-
-        if to_end or not self._stopper.outlasts_cells:
-            return await following.wait_until_shown()
-        status = await following.wait_until_decided()
-        if status.settled:
-            return status
-        others_run = any(not one.state.over for one in status.replicas)
-        if others_run and failure.is_consequence(status, following.tails):
-            return await following.wait_until_shown()
-        self._stopper.finish_behind(following.show_rest())
-        return status
-
-    async def _remove(self, following: Following, goes: bool) -> None:
-        """Finish following; then delete the job, or stop a job that can never start."""
-        job, backend, display = following.job, following.backend, following.display
-        await following.end()
-        following.show_stopped()
-        try:
-            await (backend.delete(job) if goes else backend.stop(job, "it cannot start"))
-        except BackendError as fault:
-            display.show(Notice(f"{job.name} could not be removed: {fault.message}"))
-        else:
-            if goes:
-                display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
+        shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
+        followed = self._followed(job, Following(shown, backend, display, spec.follow))
+        return await followed.run_to_end(
+            folder,
+            variables,
+            delete=delete,
+            reason=f"interrupted by {self._owner.label}",
+            shutdown_wait=lambda: self.settings.shutdown_wait if self._outlives(backend) else None,
+        )
 
     async def attach(
         self,
@@ -382,38 +256,17 @@ class Session:
             UsageError: The job's lines have no timestamps.
             JobFailed: The job failed, now or long ago.
         """
-        from ciao_kernel.session import failure
-
         backend, job, _ = await self.find(name, where)
         self.preview = None
         shown = job if lines is None else replace(job, lines=lines)
         following = Following(shown, backend, display, follow, since)
-        try:
-            status = await self._wait(following)
-        except asyncio.CancelledError:
-            await following.end(0)
-            if following.ended:  # some replicas may still be ending
-                self.last = JobResult(job, following.show_stopped())
-                raise
-            display.show(
-                Notice(f"{job.name} keeps running; `%ciao delete {job.reference}` stops it.")
-            )
-            raise
-        self.last = JobResult(job, status)
-        _log.info("%s: %s", job.name, status.state.value)
-        self._show_stopped(job, status, display)
-        if error := failure.judge(job, status, following.tails, folder, backend.describe_leftovers):
-            raise error
-        return self.last
+        return await self._followed(job, following).attach_to_end(folder)
 
-    def _show_stopped(self, job: Job, status: Status, display: Display) -> None:
-        """Name the replicas that the job's success has stopped."""
-        try:
-            endless = self.registry.framework(job.framework).endless
-        except PluginError:  # attached here, where its plug-in is not installed
-            endless = frozenset()
-        if text := stopped_by_success(job, status, endless):
-            display.show(Notice(text))
+    def _followed(self, job: Job, following: Following) -> FollowedJob:
+        return FollowedJob(job, following, self._stopper, self.registry, self._set_last)
+
+    def _set_last(self, result: JobResult) -> None:
+        self.last = result
 
     # ---------------------------------------------------------------------- existing jobs
 
@@ -458,27 +311,10 @@ class Session:
         return self.settings.on_shutdown == "leave"
 
 
-def _delivery_notices(plan: Plan) -> Iterator[str]:
-    """Yield notices about the files that are sent with the code."""
-    from ciao_kernel.delivery.variables import MODULE
-
-    source = plan.source
-    if source.modules:
-        names = listed([file.path for file in source.modules], _LISTED)
-        yield f"included, because the code imports them: {names}"
-    if plan.spec.inputs:
-        sent = [file.path for file in source.files if file.data is not None]
-        named = [path for path in sent if Path(path).stem in (*plan.spec.inputs, MODULE)]
-        yield f"included, because %input names them: {listed(named, _LISTED)}"
-        if others := [path for path in sent if path not in named]:
-            yield f"included, because functions of %input use them: {listed(others, _LISTED)}"
-    yield from source.notes
-
-
-def _detached(job: Job, *, goes: bool) -> str:
+def _detached(job: Job, *, deletes: bool) -> str:
     text = (
         f"{job.name} runs in the background. `%ciao attach {job.reference}` follows it, "
         f"`%ciao delete {job.reference}` stops it."
     )
     left = " It is kept after its end: cleanPolicy=all only removes jobs that a cell waits for."
-    return text + left if goes else text
+    return text + left if deletes else text

@@ -1,0 +1,190 @@
+"""Waits for the end of a followed job, and handles each end: success, failure, an interrupt.
+
+The job of a cell is stopped by an interrupt, and may be removed after its end; an attached job is
+only shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel import log
+from ciao_kernel.errors import BackendError, JobError, PluginError
+from ciao_kernel.model import Job, JobResult, Notice, State, Status
+from ciao_kernel.session.following import Following
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.stopping import Stopper
+from ciao_kernel.session.turns import stopped_by_success
+
+_log = logging.getLogger(__name__)
+
+
+class FollowedJob:
+    """A job whose lines a cell or a command shows.
+
+    Args:
+        job: The job.
+        following: Shows the job.
+        stopper: Stops the job of an interrupted cell.
+        registry: Finds the job's framework.
+        set_result: Receives the result, before a cell's error is raised.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        following: Following,
+        stopper: Stopper,
+        registry: Registry,
+        set_result: Callable[[JobResult], None],
+    ) -> None:
+        self._job, self._following = job, following
+        self._backend, self._display = following.backend, following.display
+        self._stopper = stopper
+        self._registry = registry
+        self._set_result = set_result
+
+    async def run_to_end(
+        self,
+        folder: Path,
+        variables: Mapping[str, Any] | None,
+        *,
+        delete: bool,
+        reason: str,
+        shutdown_wait: Callable[[], float | None],
+    ) -> JobResult:
+        """Wait for the end of a cell's own job; an interrupt stops it.
+
+        Args:
+            folder: The user's working folder, to find files that the job missed.
+            variables: The notebook's variables, for hints; None if there is no notebook.
+            delete: Remove the job after its end.
+            reason: Reason of a stop by an interrupt.
+            shutdown_wait: Returns the seconds in which a shutdown may still save the job of an
+                interrupted cell; None: nothing saves it.
+
+        Raises:
+            JobFailed: The job failed.
+            asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
+        """
+        from ciao_kernel.session import failure  # late: only a job that has ended needs it
+
+        job, backend = self._job, self._backend
+        try:
+            status = await self._wait(to_end=delete)
+        except asyncio.CancelledError:
+            if ended := self._following.ended:  # only the last plot is still drawn: nothing to stop
+                self._set_result(JobResult(job, ended))
+                if delete or ended.hopeless:
+                    await self._stopper.finish(self._remove(delete))
+                raise
+            self._set_result(JobResult(job, Status(State.STOPPED, (), since=time.time())))
+            await self._stopper.stop(self._following, reason, wait=shutdown_wait(), delete=delete)
+            raise
+        except (JobError, BackendError):
+            raise  # the job is over, or its state is unknown: it is left as it is
+        except Exception:
+            if backend.outlives_kernel:
+                with log.ignored(_log, "the notice"):  # the display itself is broken
+                    self._show_running()
+                raise
+            # The display is broken (for example a closed pipe): nobody else would stop the job.
+            await self._stopper.finish(backend.stop(job, "its display failed"))
+            raise
+        result = self._show_result(status)
+        describe_leftovers = None if delete else backend.describe_leftovers
+        error = failure.judge(
+            job, status, self._following.tails, folder, describe_leftovers, variables
+        )
+        if delete or status.hopeless:
+            await self._stopper.finish(self._remove(delete))
+        if error is not None:
+            raise error
+        return result
+
+    async def attach_to_end(self, folder: Path) -> JobResult:
+        """Wait for the end of an attached job; an interrupt leaves it running.
+
+        Args:
+            folder: The user's working folder, to find files that the job missed.
+
+        Raises:
+            JobFailed: The job failed, now or long ago.
+            asyncio.CancelledError: The cell was interrupted.
+        """
+        from ciao_kernel.session import failure
+
+        job, following = self._job, self._following
+        try:
+            status = await self._wait()
+        except asyncio.CancelledError:
+            await following.end(0)
+            if following.ended:  # some replicas may still be ending
+                self._set_result(JobResult(job, following.show_stopped()))
+                raise
+            self._show_running()
+            raise
+        result = self._show_result(status)
+        describe_leftovers = self._backend.describe_leftovers
+        if error := failure.judge(job, status, following.tails, folder, describe_leftovers):
+            raise error
+        return result
+
+    async def _wait(self, *, to_end: bool = False) -> Status:
+        """Return the status that a cell ends with.
+
+        A failed cell ends with the failed replica, unless the cause may be in the last lines of
+        another one. What the others still write is shown behind the error.
+
+        Args:
+            to_end: Wait for the job's end in any case.
+        """
+        from ciao_kernel.session import failure
+
+        following = self._following
+        if to_end or not self._stopper.outlasts_cells:
+            return await following.wait_until_shown()
+        status = await following.wait_until_decided()
+        if status.settled:
+            return status
+        others_run = any(not one.state.over for one in status.replicas)
+        if others_run and failure.is_consequence(status, following.tails):
+            return await following.wait_until_shown()
+        self._stopper.finish_behind(following.show_rest())
+        return status
+
+    async def _remove(self, delete: bool) -> None:
+        """Finish following; then delete the job, or stop a job that can never start."""
+        job, backend, display = self._following.job, self._backend, self._display
+        await self._following.end()
+        self._following.show_stopped()
+        try:
+            await (backend.delete(job) if delete else backend.stop(job, "it cannot start"))
+        except BackendError as fault:
+            display.show(Notice(f"{job.name} could not be removed: {fault.message}"))
+        else:
+            if delete:
+                display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
+
+    def _show_result(self, status: Status) -> JobResult:
+        """Store the result, log it, and name the replicas that the job's success has stopped."""
+        result = JobResult(self._job, status)
+        self._set_result(result)
+        _log.info("%s: %s", self._job.name, status.state.value)
+        try:
+            endless = self._registry.framework(self._job.framework).endless
+        except PluginError:  # attached here, where its plug-in is not installed
+            endless = frozenset()
+        if text := stopped_by_success(self._job, status, endless):
+            self._display.show(Notice(text))
+        return result
+
+    def _show_running(self) -> None:
+        job = self._job
+        text = f"{job.name} keeps running; `%ciao delete {job.reference}` stops it."
+        self._display.show(Notice(text))

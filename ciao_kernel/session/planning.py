@@ -1,0 +1,148 @@
+"""Parses a cell, and collects everything that its job needs: the plan.
+
+Nothing is created here; a wrong cell is refused with the line of its mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import SpecError
+from ciao_kernel.magics import build_spec, parse, render
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.overrides import check_command, check_roles, merge
+from ciao_kernel.magics.parse import Parsed
+from ciao_kernel.magics.scanned_cell import ScannedCell
+from ciao_kernel.magics.written import as_written
+from ciao_kernel.model import DryRun, Owner
+from ciao_kernel.plugins import AnyLanguage, Plan
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.visible_text import listed
+
+if TYPE_CHECKING:
+    from ciao_kernel.delivery.program import Program
+
+_LISTED = 8
+"""So many paths are named in a notice at most."""
+
+
+def parse_cell(
+    cell: str | ScannedCell,
+    registry: Registry,
+    settings: Settings,
+    *,
+    style: Style = Style.CELL,
+    options: Mapping[str, list[str]] | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> Parsed:
+    """Parse a cell; the spec includes the roles that its framework adds.
+
+    Args:
+        cell: The cell or file.
+        registry: Has the directives and finds the framework.
+        settings: The default framework and interpreter.
+        style: Marker of directives in a text that was not scanned.
+        options: Options of the command line, by name.
+        variables: The notebook's variables, for ``{name}`` in values.
+
+    Raises:
+        UsageError: The text is wrong.
+    """
+    table, options = registry.table, dict(options or {})
+    default = (options.get("framework") or [settings.framework])[-1] or None
+    # Another interpreter may accept syntax that this one rejects.
+    own = not settings.python
+    parsed = parse.parse(
+        cell,
+        table,
+        style=style,
+        default_framework=default,
+        check_syntax=own,
+        variables=variables,
+    )
+    given = parse.option_tokens(options)
+    changed = {build_spec.find(token, table).field for token in given}
+    spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework), changed)
+    parsed = replace(parsed, tokens=parsed.tokens + given)
+    framework = registry.framework(spec.framework)
+    try:
+        check_roles(spec, framework)
+        check_command(spec, framework)
+        spec = framework.complete(spec)
+    except SpecError as error:
+        raise parsed.locate(error) from None
+    spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
+    build_spec.check_follow(spec, parsed.tokens, table)
+    return replace(parsed, spec=spec)
+
+
+async def make_plan(
+    parsed: Parsed,
+    program: Program,
+    registry: Registry,
+    owner: Owner,
+    variables: Mapping[str, Any] | None,
+) -> Plan:
+    """Collect everything that a job needs from this machine.
+
+    Args:
+        parsed: The cell, from :func:`parse_cell`.
+        program: Where the program is and how it starts.
+        registry: Has the directives and finds the framework.
+        owner: Owner of the job.
+        variables: The notebook's variables, for ``%input``; None if there is no notebook.
+
+    Raises:
+        SpecError: The cell names something that cannot be delivered.
+        SourceError: A file cannot be read.
+    """
+    # Late: `ciao jobs` plans nothing.
+    from ciao_kernel.delivery import imports
+    from ciao_kernel.delivery.packages import requirements
+    from ciao_kernel.delivery.variables import deliver, module_code
+
+    spec, folder = parsed.spec, program.folder
+    framework = registry.framework(spec.framework)
+    python = not isinstance(framework, AnyLanguage)
+    source = await asyncio.to_thread(
+        imports.gather,
+        parsed.code,
+        folder,
+        spec.files,
+        program.entry if python else imports.TEXT,
+        module_code(spec.inputs, variables),
+        module=program.module if python else "",
+        stands=program.stands,
+        python=python,
+    )
+    if spec.build.requirements:
+        # Read again when they are installed. A dry run installs nothing, and finds errors too.
+        await asyncio.to_thread(requirements.read, spec.build, folder)
+    if spec.inputs:
+        source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
+    # Records and lists show the header: %dryrun is not part of the job, variables are secret.
+    header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
+    written = as_written(parsed.tokens, registry.table)
+    return Plan(spec.name, spec, framework, source, folder, header, owner, written)
+
+
+def delivery_notices(plan: Plan) -> Iterator[str]:
+    """Yield notices about the files that are sent with the code."""
+    from ciao_kernel.delivery.variables import MODULE
+
+    source = plan.source
+    if source.modules:
+        names = listed([file.path for file in source.modules], _LISTED)
+        yield f"included, because the code imports them: {names}"
+    if plan.spec.inputs:
+        sent = [file.path for file in source.files if file.data is not None]
+        named = [path for path in sent if Path(path).stem in (*plan.spec.inputs, MODULE)]
+        yield f"included, because %input names them: {listed(named, _LISTED)}"
+        if others := [path for path in sent if path not in named]:
+            yield f"included, because functions of %input use them: {listed(others, _LISTED)}"
+    yield from source.notes
