@@ -34,10 +34,10 @@ def job(name: str, *, namespace: str = "", context: str = "") -> JobHandle:
         NoSuchJob: No job has that name; the hint suggests the closest name.
         UsageError: Several jobs in different places have that name.
     """
-    from ciao_kernel.api import client, job_handle
+    from ciao_kernel.api import client, lookup
     from ciao_kernel.model.queries import Where
 
-    return job_handle.find(client.default(), name, Where(context=context, namespace=namespace))
+    return lookup.find(client.default(), name, Where(context=context, namespace=namespace))
 
 
 def jobs(*, mine: bool = True, namespace: str = "", context: str = "") -> JobList:
@@ -51,8 +51,8 @@ def jobs(*, mine: bool = True, namespace: str = "", context: str = "") -> JobLis
     Raises:
         BackendError: A backend does not answer.
     """
-    from ciao_kernel.api import client, job_handle
+    from ciao_kernel.api import client, lookup
     from ciao_kernel.model.queries import Where
 
     where = Where(context=context, namespace=namespace)
-    return job_handle.find_all(client.default(), where, mine=mine)
+    return lookup.find_all(client.default(), where, mine=mine)

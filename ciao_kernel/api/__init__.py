@@ -3,8 +3,9 @@
 Plain cells and scripts use them without ``await``. The session runs on a thread of its own.
 """
 
-from ciao_kernel.api.job_handle import JobHandle, JobList
+from ciao_kernel.api.job_handle import JobHandle
 from ciao_kernel.api.job_metrics import JobMetrics, Metric
+from ciao_kernel.api.lookup import JobList
 from ciao_kernel.api.preview import JobPreview
 from ciao_kernel.display.plotting import Curve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from ciao_kernel.api.client import Client, NoDisplay
 from ciao_kernel.api.job_metrics import JobMetrics
 from ciao_kernel.display.plotting import read_curves
-from ciao_kernel.errors import BackendError, CiaoError, Incomplete, NoSuchJob
+from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
 from ciao_kernel.model.times import age
@@ -284,51 +284,6 @@ class JobHandle:
             return [b"" if isinstance(one, BaseException) else one for one in found]
 
         return self._client.run(read)
-
-
-class JobList(list[JobHandle]):
-    """Several jobs, oldest first; shown one per line."""
-
-    def __repr__(self) -> str:
-        return "\n".join(map(repr, self)) or "no jobs"
-
-
-def find(client: Client, name: str, where: Where) -> JobHandle:
-    """Return the job with a name.
-
-    Raises:
-        NoSuchJob: No job has that name; the hint suggests the closest name.
-        UsageError: Several jobs in different places have that name.
-    """
-
-    async def ask(session: Session) -> tuple[Job, Status]:
-        _, job, status = await session.find(name, where)
-        return job, status
-
-    job, status = client.run(ask)
-    return JobHandle(job, status, client)
-
-
-def find_all(client: Client, where: Where, *, mine: bool) -> JobList:
-    """Return all jobs in a place, oldest first.
-
-    Args:
-        client: Asks the backends.
-        where: The place.
-        mine: Leave out the jobs of other users of a namespace.
-
-    Raises:
-        BackendError: A backend does not answer.
-    """
-
-    async def ask(session: Session) -> Iterable[tuple[Job, Status]]:
-        try:
-            found = await session.jobs(where=where)
-        except Incomplete as error:  # `%ciao jobs` names the records that are not used
-            found = list(error.found)
-        return [one for one in found if not mine or session.owns(one[0])]
-
-    return JobList(JobHandle(job, status, client) for job, status in client.run(ask))
 
 
 def _is_final(status: Status) -> bool:

@@ -25,25 +25,23 @@ from ciao_kernel.backends.local import (
     ports,
     processes,
     removal,
+    supervisor_start,
     volumes,
 )
 from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.isolation import is_isolated
-from ciao_kernel.backends.local.preview import ReplicaPlan
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.replica_plan import (
+    ReplicaPlan,
+    replica_plans,
+    visible_devices,
+)
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
-from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan
-
-_ROOT = str(Path(__file__).parents[3])
-_START_TIMEOUT = 30.0
-
-_supervisors: set[subprocess.Popen[bytes]] = set()
-"""Supervisors started by this process, kept so that each one is reaped after its end."""
 
 
 class Launcher:
@@ -95,7 +93,7 @@ class Launcher:
         artifact = Artifact(plan.source, self.python(plan), str(self._jobs / name / "work"))
         addresses = self._addresses(plan)
         shares = self._shares(plan, await self._present(plan))
-        return _replica_plans(plan, artifact, name, addresses, shares)
+        return replica_plans(plan, artifact, name, addresses, shares)
 
     async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
         """Create the job's folder and start its supervisor."""
@@ -127,15 +125,15 @@ class Launcher:
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), self._shares(plan, devices)
                 name = folder.path.name
-                replicas = _replica_plans(plan, artifact, name, addresses, shares)
+                replicas = replica_plans(plan, artifact, name, addresses, shares)
                 taken = [address.port for address in addresses.values()]
-                self._claims.add(name, taken, _visible(replicas))
+                self._claims.add(name, taken, visible_devices(replicas))
             private_files.make_folder(folder.logs)
             folder.make_reserve()
             record = self._record(plan, artifact, name, replicas, outlive)
             folder.write_job(record)
-            started.append(_start_supervisor(folder, record["id"]))
-            await _until_running(folder, started[0])
+            started.append(supervisor_start.start(folder, record["id"]))
+            await supervisor_start.wait_until_running(folder, started[0])
         except BaseException as error:
             await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
             if isinstance(error, OSError):
@@ -243,85 +241,6 @@ class Launcher:
         with contextlib.suppress(OSError, ValueError):
             processes.sweep(folder.read_job()["id"])
         removal.remove(folder)
-
-
-def _replica_plans(
-    plan: Plan,
-    artifact: Artifact,
-    name: str,
-    addresses: Mapping[Replica, Address],
-    shares: Mapping[Replica, tuple[str, ...]],
-) -> tuple[ReplicaPlan, ...]:
-    command = plan.framework.command(plan.spec, artifact)
-    any_language = isinstance(plan.framework, AnyLanguage)
-    plans = []
-    for replica in addresses:
-        env = {
-            "CIAO_JOB": name,
-            "CIAO_REPLICA": str(replica),
-            **ALWAYS,
-            **{name: value for name, value in UNLESS_SET.items() if name not in os.environ},
-            **_loopback(),
-            **plan.framework.environment(plan.spec, replica, addresses),
-            **dict(artifact.env),
-            **({"CIAO_CELL": artifact.program} if any_language else {}),
-        }
-        if replica in shares:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
-        env.update(plan.spec.env)
-        plans.append(ReplicaPlan(replica, command, tuple(env.items())))
-    return tuple(plans)
-
-
-def _visible(replicas: tuple[ReplicaPlan, ...]) -> list[str]:
-    """Return the GPUs assigned to the replicas, by %gpu or by the user's %envvar."""
-    told = [dict(one.env).get("CUDA_VISIBLE_DEVICES", "") for one in replicas]
-    return [device for text in told for device in text.split(",") if device]
-
-
-def _loopback() -> dict[str, str]:
-    """Return variables that keep the replicas' rendezvous on the loopback interface."""
-    return {
-        name: "lo"
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-        if name not in os.environ
-    }
-
-
-def _start_supervisor(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
-    _supervisors.difference_update([one for one in _supervisors if one.poll() is not None])
-    bootstrap = (
-        f"import sys; sys.path.append({_ROOT!r}); "
-        "from ciao_kernel.backends.local.supervisor import main; main()"
-    )
-    with folder.open_supervisor_log() as log:
-        process = subprocess.Popen(
-            # -S: site packages are not needed, and without them the start takes half the time.
-            [sys.executable, "-I", "-S", "-c", bootstrap, str(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            # The mark also finds replicas that the supervisor is just starting.
-            env={**os.environ, processes.MARK: mark},
-            start_new_session=True,
-        )
-    _supervisors.add(process)
-    return process
-
-
-async def _until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) -> None:
-    """Wait for the supervisor's first status, written after the start of the replicas."""
-    deadline = time.monotonic() + _START_TIMEOUT
-    while not folder.status_file.exists():
-        ended = supervisor.poll() is not None and not folder.status_file.exists()
-        if ended or time.monotonic() > deadline:
-            said = folder.supervisor_said()
-            raise BackendError(
-                "the job's supervisor did not start: " + (said or ["it gave no reason"])[-1],
-                "`%ciao doctor` may show the reason.",
-            )
-        await asyncio.sleep(0.003)
 
 
 def _no_room(error: OSError, folder: Folder) -> EnvironmentFault:

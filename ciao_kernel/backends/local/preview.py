@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ciao_kernel.backends.local.replica_plan import ReplicaPlan
 from ciao_kernel.model import ClusterSpec, Replica, RestartPolicy
 from ciao_kernel.plugins import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPlan:
-    """One replica in the text of ``%dryrun``."""
-
-    replica: Replica
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
 
 
 def text(

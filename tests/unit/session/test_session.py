@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.local.preview import ReplicaPlan, text
+from ciao_kernel.backends.local.preview import text
+from ciao_kernel.backends.local.replica_plan import ReplicaPlan
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     DirectiveError,

@@ -1,0 +1,72 @@
+"""How the replicas of a local job are started: the command and the environment of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ciao_kernel.model import Address, Artifact, Replica
+from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
+from ciao_kernel.plugins import AnyLanguage, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """How one replica is started."""
+
+    replica: Replica
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+
+
+def replica_plans(
+    plan: Plan,
+    artifact: Artifact,
+    name: str,
+    addresses: Mapping[Replica, Address],
+    shares: Mapping[Replica, tuple[str, ...]],
+) -> tuple[ReplicaPlan, ...]:
+    """Return how each replica is started, in the order of its address.
+
+    Args:
+        plan: The job.
+        artifact: What the builder has delivered.
+        name: Name of the job.
+        addresses: Address of each replica.
+        shares: GPUs of each replica; empty if the job has no %gpu.
+    """
+    command = plan.framework.command(plan.spec, artifact)
+    any_language = isinstance(plan.framework, AnyLanguage)
+    plans = []
+    for replica in addresses:
+        env = {
+            "CIAO_JOB": name,
+            "CIAO_REPLICA": str(replica),
+            **ALWAYS,
+            **{name: value for name, value in UNLESS_SET.items() if name not in os.environ},
+            **_loopback(),
+            **plan.framework.environment(plan.spec, replica, addresses),
+            **dict(artifact.env),
+            **({"CIAO_CELL": artifact.program} if any_language else {}),
+        }
+        if replica in shares:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
+        env.update(plan.spec.env)
+        plans.append(ReplicaPlan(replica, command, tuple(env.items())))
+    return tuple(plans)
+
+
+def visible_devices(replicas: tuple[ReplicaPlan, ...]) -> list[str]:
+    """Return the GPUs assigned to the replicas, by %gpu or by the user's %envvar."""
+    values = [dict(one.env).get("CUDA_VISIBLE_DEVICES", "") for one in replicas]
+    return [device for value in values for device in value.split(",") if device]
+
+
+def _loopback() -> dict[str, str]:
+    """Return variables that keep the replicas' rendezvous on the loopback interface."""
+    return {
+        name: "lo"
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+        if name not in os.environ
+    }

@@ -1,0 +1,66 @@
+"""Starts the supervisor of a local job, and waits until it has started the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.errors import BackendError
+
+_ROOT = str(Path(__file__).parents[3])
+_START_TIMEOUT = 30.0
+
+_supervisors: set[subprocess.Popen[bytes]] = set()
+"""Supervisors started by this process, kept so that each one is reaped after its end."""
+
+
+def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a job.
+
+    Args:
+        folder: The job's folder, with its record.
+        mark: The job's ID, by which all its processes are found.
+    """
+    _supervisors.difference_update([one for one in _supervisors if one.poll() is not None])
+    bootstrap = (
+        f"import sys; sys.path.append({_ROOT!r}); "
+        "from ciao_kernel.backends.local.supervisor import main; main()"
+    )
+    with folder.open_supervisor_log() as log:
+        process = subprocess.Popen(
+            # -S: site packages are not needed, and without them the start takes half the time.
+            [sys.executable, "-I", "-S", "-c", bootstrap, str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            # The mark also finds replicas that the supervisor is just starting.
+            env={**os.environ, processes.MARK: mark},
+            start_new_session=True,
+        )
+    _supervisors.add(process)
+    return process
+
+
+async def wait_until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) -> None:
+    """Wait for the supervisor's first status, written after the start of the replicas.
+
+    Raises:
+        BackendError: The supervisor has ended, or does not write a status in time.
+    """
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not folder.status_file.exists():
+        ended = supervisor.poll() is not None and not folder.status_file.exists()
+        if ended or time.monotonic() > deadline:
+            said = folder.supervisor_said()
+            raise BackendError(
+                "the job's supervisor did not start: " + (said or ["it gave no reason"])[-1],
+                "`%ciao doctor` may show the reason.",
+            )
+        await asyncio.sleep(0.003)
