@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import ranks, refusals
-from ciao_kernel.frameworks.replicas import at_least_one_worker
+from ciao_kernel.frameworks.replicas import (
+    at_least_one_worker,
+    needs_no_package,
+    no_decider,
+)
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -36,6 +40,9 @@ class Custom:
     requirement = ""
     image = ""
 
+    decider = staticmethod(no_decider)
+    needs_package = staticmethod(needs_no_package)
+
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the options; a header without workers means one."""
         if not spec.command:
@@ -54,14 +61,6 @@ class Custom:
         refusals.check_success_policy(spec, _JOB, SuccessPolicy.ALL_WORKERS, "all its workers do")
         _check_python(spec)
         return at_least_one_worker(spec)
-
-    def decider(self, spec: JobSpec) -> None:
-        """Return None: all workers are equal, and each has to succeed."""
-        return
-
-    def needs_package(self, spec: JobSpec) -> bool:
-        """Return False: there is no package."""
-        return False
 
     def executable(self, spec: JobSpec) -> str:
         """Return the first word of ``%command``."""

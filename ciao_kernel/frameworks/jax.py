@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ciao_kernel.frameworks import refusals
-from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
+from ciao_kernel.frameworks.replicas import (
+    at_least_one_worker,
+    needs_no_package,
+    no_decider,
+    python_command,
+    replica_specs,
+    with_variables,
+)
 from ciao_kernel.model import (
     Address,
-    Artifact,
     JobSpec,
     Manifest,
     Replica,
@@ -41,24 +47,16 @@ class Jax:
     requirement = "jax"
     image = "nvcr.io/nvidia/jax:25.04-py3"
 
+    decider = staticmethod(no_decider)
+    needs_package = staticmethod(needs_no_package)
+    command = staticmethod(python_command)
+
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the options; a header without workers means one."""
         refusals.check_launcher(spec, _JOB)
         refusals.check_success_policy(spec, _JOB, SuccessPolicy.ALL_WORKERS, "all its workers do")
         refusals.check_restart_policy(spec, _JOB)
         return at_least_one_worker(spec)
-
-    def decider(self, spec: JobSpec) -> None:
-        """Return None: the operator waits for the success of all workers."""
-        return
-
-    def needs_package(self, spec: JobSpec) -> bool:
-        """Return False: Python starts the program."""
-        return False
-
-    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """Return the call of plain Python."""
-        return (artifact.python, "-u", *artifact.program_words, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

@@ -11,10 +11,16 @@ from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import refusals
-from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
+from ciao_kernel.frameworks.replicas import (
+    at_least_one_worker,
+    needs_no_package,
+    no_decider,
+    python_command,
+    replica_specs,
+    with_variables,
+)
 from ciao_kernel.model import (
     Address,
-    Artifact,
     JobSpec,
     Manifest,
     Replica,
@@ -42,6 +48,10 @@ class Paddle:
     requirement = "paddlepaddle"
     image = "ccr-2vdh3abv-pub.cnc.bj.baidubce.com/paddlepaddle/paddle:3.0.0"
 
+    decider = staticmethod(no_decider)
+    needs_package = staticmethod(needs_no_package)
+    command = staticmethod(python_command)
+
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles; a header without workers means one."""
         refusals.check_launcher(spec, _JOB)
@@ -57,18 +67,6 @@ class Paddle:
             )
         workers = tuple(group for group in spec.groups if group.role == "worker")
         return at_least_one_worker(replace(spec, groups=workers))
-
-    def decider(self, spec: JobSpec) -> None:
-        """Return None: the operator waits for the success of all workers."""
-        return
-
-    def needs_package(self, spec: JobSpec) -> bool:
-        """Return False: Python starts the program."""
-        return False
-
-    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """Return the call of plain Python."""
-        return (artifact.python, "-u", *artifact.program_words, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

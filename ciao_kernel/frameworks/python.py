@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ciao_kernel.frameworks import ranks, refusals
-from ciao_kernel.frameworks.replicas import at_least_one_worker
+from ciao_kernel.frameworks.replicas import (
+    at_least_one_worker,
+    needs_no_package,
+    no_decider,
+    python_command,
+)
 from ciao_kernel.model import (
     Address,
-    Artifact,
     JobSpec,
     Replica,
     SuccessPolicy,
@@ -31,23 +35,15 @@ class Python:
     requirement = "sys"
     image = "python:3.13"
 
+    decider = staticmethod(no_decider)
+    needs_package = staticmethod(needs_no_package)
+    command = staticmethod(python_command)
+
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the options; a header without workers means one."""
         refusals.check_launcher(spec, _JOB)
         refusals.check_success_policy(spec, _JOB, SuccessPolicy.ALL_WORKERS, "all its workers do")
         return at_least_one_worker(spec)
-
-    def decider(self, spec: JobSpec) -> None:
-        """Return None: all workers are equal, and each has to succeed."""
-        return
-
-    def needs_package(self, spec: JobSpec) -> bool:
-        """Return False: there is no package."""
-        return False
-
-    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """Return the call of plain Python."""
-        return (artifact.python, "-u", *artifact.program_words, *spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import torchrun
-from ciao_kernel.frameworks.replicas import replica_specs
+from ciao_kernel.frameworks.replicas import python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -72,7 +72,7 @@ class PyTorch:
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the call of torchrun, which reads the ``PET_`` variables, or of plain Python."""
         if spec.runner is Runner.PYTHON:
-            return (artifact.python, "-u", *artifact.program_words, *spec.args)
+            return python_command(spec, artifact)
         count = sum(processes_per_replica(spec, one) for one in spec.replicas())
         return torchrun.command(artifact.python, count, artifact.program_words, spec.args)
 

@@ -1,4 +1,7 @@
-"""What several frameworks share: equal workers, and parts of the operator's manifests."""
+"""What several frameworks share: equal workers, plain Python, parts of manifests.
+
+A framework takes a function as its method: ``command = staticmethod(python_command)``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import JobSpec, Manifest, ReplicaGroup, RestartPolicy
+from ciao_kernel.model import Artifact, JobSpec, Manifest, ReplicaGroup, RestartPolicy
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 
@@ -25,6 +28,24 @@ def at_least_one_worker(spec: JobSpec) -> JobSpec:
             directive="worker",
         )
     return spec
+
+
+def no_decider(spec: JobSpec) -> None:
+    """Return None, as the ``decider`` of equal workers: each of them has to succeed."""
+    return
+
+
+def needs_no_package(spec: JobSpec) -> bool:
+    """Return False, as the ``needs_package`` of a program that runs without a launcher."""
+    return False
+
+
+def python_command(spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+    """Return the ``command`` that runs the program with plain Python.
+
+    ``-u`` because the operator sets PYTHONUNBUFFERED only for some kinds.
+    """
+    return (artifact.python, "-u", *artifact.program_words, *spec.args)
 
 
 def replica_specs(

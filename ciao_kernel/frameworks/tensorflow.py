@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import refusals
-from ciao_kernel.frameworks.replicas import replica_specs
+from ciao_kernel.frameworks.replicas import python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -78,7 +78,7 @@ class TensorFlow:
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others."""
-        return (artifact.python, "-u", *artifact.program_words, *spec.args)
+        return python_command(spec, artifact)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import rabit, refusals
-from ciao_kernel.frameworks.replicas import replica_specs
+from ciao_kernel.frameworks.replicas import python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -69,7 +69,7 @@ class XGBoost:
         if not self.needs_package(spec) or any(
             rabit.connects_itself(one.data) for one in files if one.data is not None
         ):
-            return (artifact.python, "-u", *artifact.program_words, *spec.args)
+            return python_command(spec, artifact)
         return rabit.command(artifact.python, artifact.program_words, spec.args)
 
     def environment(
