@@ -172,7 +172,7 @@ async def kaniko(
     nowhere = Path()
     spec, source = JobSpec("tensorflow"), Source(SourceFile("cell.py"))
     ask = Build(source, spec, "python3", name, nowhere, nowhere)
-    packed = context.packed(
+    packed = context.pack_context(
         [File(path, text.encode()) for path, text in {"Dockerfile": dockerfile, **files}.items()],
         nowhere,
         lambda: None,

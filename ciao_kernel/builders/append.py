@@ -32,7 +32,7 @@ from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"
 """Folder of the packages in the image. On the PYTHONPATH it precedes the image's own entries."""
-_LARGEST = 1 << 16
+_MAX_RECORD = 1 << 16
 """Bytes of a record in the cache."""
 
 
@@ -43,11 +43,12 @@ class _NeedsBuildPod(SourceError):
 def _no_wheel(
     error: wheels.NoWheel, wanted: requirements.Requirements, where: str
 ) -> _NeedsBuildPod:
-    place = wanted.place(error.by or error.wish)
-    by = f" ({error.by} needs it)" if error.by else ""
-    has = f"; it has {error.versions}." if error.versions else ", or no such package."
+    location = wanted.place(error.by or error.wish)
+    needed_by = f" ({error.by} needs it)" if error.by else ""
+    available = f"; it has {error.versions}." if error.versions else ", or no such package."
     return _NeedsBuildPod(
-        (f"{place}: " if place else "") + f"there is no wheel of {error.wish}{by} for {where}{has}",
+        (f"{location}: " if location else "")
+        + f"there is no wheel of {error.wish}{needed_by} for {where}{available}",
         "Is the name right? Name a version that has a wheel, or write %builder=kaniko: a pod can "
         "build the others if the image has the tools for it, such as a compiler.",
     )
@@ -85,16 +86,16 @@ class AppendBuilder:
             try:
                 base, path = await self._environment(base, wanted, work)
             except (_NeedsBuildPod, Unreadable) as error:
-                if not await self._free(ask):
+                if not await self._may_use_pods(ask):
                     raise
                 work.say(f"{error.message.rstrip('.')}: a pod builds the image (kaniko).")
                 self._kaniko = self._kaniko or KanikoBuilder(self._settings)
                 return await self._kaniko.build(ask, emit)
-        made = await work.deliver(base)
+        artifact = await work.deliver(base)
         # A PYTHONPATH of the user would hide that of the image: the backend joins both.
-        return replace(made, env=(("PYTHONPATH", path),)) if path else made
+        return replace(artifact, env=(("PYTHONPATH", path),)) if path else artifact
 
-    async def _free(self, ask: Build) -> bool:
+    async def _may_use_pods(self, ask: Build) -> bool:
         """Return whether kaniko may take over: no builder is named, and the user may run pods."""
         if not automatic(ask, self._settings) or ask.build_cluster is None:
             return False
@@ -110,44 +111,48 @@ class AppendBuilder:
         image = await work.inspect(base)
         base = base.at(image.digest)  # the tag may be moved meanwhile
         python = work.ask.python
-        found = await work.thread(
+        installed = await work.thread(
             lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
         )
-        if not found.python:
+        if not installed.python:
             raise _NeedsBuildPod(
                 f"no {python} was found in {base.name}, so packages cannot be chosen for it.",
                 "Name an image with Python (%base=python:3.13-slim), or the path of its Python "
                 "(%python=…).",
             )
-        goal = wheels.Target(found.python, platform.architecture, found.packages, found.musl)
+        target = wheels.Target(
+            installed.python, platform.architecture, installed.packages, installed.musl
+        )
         try:
-            brought = await wheels.bring(wanted, goal, cache, work.say, self._settings.cache_days)
+            downloaded = await wheels.download(
+                wanted, target, cache, work.say, self._settings.cache_days
+            )
         except wheels.NoWheel as error:
-            raise _no_wheel(error, wanted, f"Python {found.python} on {platform}") from None
-        if brought.made:
+            raise _no_wheel(error, wanted, f"Python {installed.python} on {platform}") from None
+        if downloaded.made:
             await work.thread(lambda: disk_cache.prune(cache / "layers", self._settings.cache_days))
-        if brought.replaced:
-            work.say(f"packages of the image are replaced: {', '.join(brought.replaced)}")
-        if not brought.names:
-            return base, _path(image) if _SITE in _folders(image) else ""
-        layer = await work.thread(lambda: _packed(brought.folder, work.check))
-        path = _path(image)
+        if downloaded.replaced:
+            work.say(f"packages of the image are replaced: {', '.join(downloaded.replaced)}")
+        if not downloaded.names:
+            return base, _path_with_site(image) if _SITE in _python_path(image) else ""
+        layer = await work.thread(lambda: _packed_layer(downloaded.folder, work.check))
+        path = _path_with_site(image)
         change = Change(env=(("PYTHONPATH", path),))
-        made = await work.append(base, [layer], change)
-        if not made.unchanged:
-            work.say(f"packages are in {made.image}")
-        return made.image, path
+        appended = await work.append(base, [layer], change)
+        if not appended.unchanged:
+            work.say(f"packages are in {appended.image}")
+        return appended.image, path
 
 
-def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
+def _packed_layer(folder: Path, check: Callable[[], None]) -> Layer:
     """Return the layer of the downloaded packages; it is packed once."""
-    place, record = folder.with_suffix(".tar.gz"), folder.with_suffix(".json")
-    for entry in (place, record):
+    archive, record = folder.with_suffix(".tar.gz"), folder.with_suffix(".json")
+    for entry in (archive, record):
         disk_cache.used(entry)  # protects it from removal until it is sent
     with contextlib.suppress(OSError, ValueError, KeyError):
-        known = json.loads(private_files.read(record, _LARGEST))
-        if disk_cache.is_own(place) and place.stat().st_size == known["size"]:
-            return Layer(known["digest"], known["diff_id"], known["size"], place)
+        cached = json.loads(private_files.read(record, _MAX_RECORD))
+        if disk_cache.is_own(archive) and archive.stat().st_size == cached["size"]:
+            return Layer(cached["digest"], cached["diff_id"], cached["size"], archive)
     folder = folder.resolve()  # links above it are of this machine, and not the packages'
     files = [
         File(f"{_SITE}/{path.relative_to(folder)}", path, bool(path.stat().st_mode & 0o100))
@@ -155,24 +160,25 @@ def _packed(folder: Path, heard: Callable[[], None]) -> Layer:
         if path.is_file()
     ]
     try:
-        with tempfile.TemporaryDirectory(dir=folder.parent) as own:  # two kernels may pack at once
-            layer = pack(files, Path(own) / "layer", heard=heard)
-            known = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
-            (Path(own) / "record").write_text(json.dumps(known))
+        # Two kernels may pack at once.
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            layer = pack(files, Path(temporary) / "layer", heard=check)
+            cached = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
+            (Path(temporary) / "record").write_text(json.dumps(cached))
             for name in ("layer", "record"):
-                (Path(own) / name).chmod(0o600)
-            (Path(own) / "layer").replace(place)
-            (Path(own) / "record").replace(record)
+                (Path(temporary) / name).chmod(0o600)
+            (Path(temporary) / "layer").replace(archive)
+            (Path(temporary) / "record").replace(record)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise pip.full() from None
         raise
-    return replace(layer, content=place)
+    return replace(layer, content=archive)
 
 
-def _folders(image: Image) -> list[str]:
+def _python_path(image: Image) -> list[str]:
     return [one for one in image.env.get("PYTHONPATH", "").split(":") if one]
 
 
-def _path(image: Image) -> str:
-    return ":".join([_SITE, *(one for one in _folders(image) if one != _SITE)])
+def _path_with_site(image: Image) -> str:
+    return ":".join([_SITE, *(one for one in _python_path(image) if one != _SITE)])

@@ -25,16 +25,16 @@ from ciao_kernel.visible_text import listed, short, visible
 LIMIT = 900 << 10
 """Packed bytes that fit into a ConfigMap of at most 1 MiB; a larger context uses the registry."""
 KEY = "context.tar.gz"
-_LARGE = 1 << 20
+_MAX_TEXT = 1 << 20
 """Size limit of a text, in bytes; no real Dockerfile reaches it."""
-_PIECE = 1 << 20
-_MOST = 4 << 30
+_CHUNK = 1 << 20
+_MAX_TOTAL = 4 << 30
 _IN_MEMORY = 16 << 20
-_NEITHER = "it is neither a file nor a folder"
-_FIX = "Fix its permissions, or leave it out."
-_IGNORES = (".dockerignore", "Dockerfile.dockerignore")
+_NO_FILE = "it is neither a file nor a folder"
+_PERMISSION_HINT = "Fix its permissions, or leave it out."
+_IGNORE_FILES = (".dockerignore", "Dockerfile.dockerignore")
 """Ignore files that the executor itself reads from a context."""
-_LEAVE = "Exclude it by a line in .dockerignore (for S2I in .s2iignore)."
+_EXCLUDE_HINT = "Exclude it by a line in .dockerignore (for S2I in .s2iignore)."
 
 
 def read(folder: Path, name: str, what: str) -> str:
@@ -51,20 +51,20 @@ def read(folder: Path, name: str, what: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("~"):
         raise SourceError(
-            f"{what} names {_said(name)}, which is outside the notebook's folder, {folder}.",
+            f"{what} names {_shown(name)}, which is outside the notebook's folder, {folder}.",
             "Copy it there.",
         )
     try:
         with HeldFile(folder / name) as held:
-            if Boundary.around(folder).leaves(held.real):
+            if Boundary.around(folder).is_outside(held.real):
                 raise SourceError(
-                    f"{what} names {_said(name)}, which leads to {_said(str(held.real))}, outside "
-                    f"the notebook's folder, {folder}.",
+                    f"{what} names {_shown(name)}, which leads to {_shown(str(held.real))}, "
+                    f"outside the notebook's folder, {folder}.",
                     "Copy it there.",
                 )
             with held.open() as opened:
-                raw = opened.read(_LARGE + 1)
-        if len(raw) > _LARGE:
+                raw = opened.read(_MAX_TEXT + 1)
+        if len(raw) > _MAX_TEXT:
             raise OSError(errno.EFBIG, "it is larger than a megabyte")
         return raw.decode("utf-8-sig")
     except OSError as error:
@@ -74,7 +74,7 @@ def read(folder: Path, name: str, what: str) -> str:
     except ValueError:  # a null byte, or half a character
         why = "no file can have this name"
     raise SourceError(
-        f"{_said(name)} cannot be read: {why}.", f"{what} names a file beside the notebook."
+        f"{_shown(name)} cannot be read: {why}.", f"{what} names a file beside the notebook."
     )
 
 
@@ -119,7 +119,7 @@ def gather(
                 "Paths are relative to the folder of the notebook.",
             )
         for match in matches:
-            if match.is_dir() and boundary.leaves(real := Path(os.path.realpath(match))):
+            if match.is_dir() and boundary.is_outside(real := Path(os.path.realpath(match))):
                 raise _outside(place, match.relative_to(folder).as_posix(), real, boundary)
             for path in _files(match, folder, place):
                 name = path.relative_to(folder).as_posix()
@@ -132,9 +132,10 @@ def gather(
     if links:
         say(f"links to folders are not followed: {listed(links)}")
     total = sum(map(_size, found.values()))
-    if total > _MOST:
+    if total > _MAX_TOTAL:
         raise SourceError(
-            f"the build takes {total / 1e9:,.1f} GB of files; {_MOST / 1e9:,.1f} GB is the limit.",
+            f"the build takes {total / 1e9:,.1f} GB of files; {_MAX_TOTAL / 1e9:,.1f} GB is the "
+            "limit.",
             "Exclude files by a file .dockerignore.",
         )
     return tuple(found[name] for name in sorted(found))
@@ -156,7 +157,8 @@ def force_include(files: Iterable[File], folder: str) -> tuple[File, ...]:
     """
     more = f"\n!{folder}\n!{folder}/**\n".encode()
     return tuple(
-        replace(one, content=_bytes(one) + more) if one.path in _IGNORES else one for one in files
+        replace(one, content=_bytes(one) + more) if one.path in _IGNORE_FILES else one
+        for one in files
     )
 
 
@@ -173,14 +175,14 @@ def _bytes(file: File) -> bytes:
 def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
     """Yield a file, or all files below a folder; also empty folders, and links, unfollowed."""
 
-    def closed(error: OSError) -> None:
+    def on_error(error: OSError) -> None:
         path = Path(str(error.filename)).relative_to(folder).as_posix()
-        raise _refused(place, path, error.strerror or "it cannot be read", _FIX)
+        raise _refused(place, path, error.strerror or "it cannot be read", _PERMISSION_HINT)
 
     if not top.is_dir():
         yield top
         return
-    for parent, folders, names in os.walk(top, onerror=closed):
+    for parent, folders, names in os.walk(top, onerror=on_error):
         folders[:] = sorted(name for name in folders if name not in CACHES)
         if not folders and not names:
             yield Path(parent)
@@ -189,41 +191,43 @@ def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
             yield Path(parent, name)
 
 
-def _file(name: str, path: Path, place: str, boundary: Boundary, meant: bool) -> File:
+def _file(name: str, path: Path, place: str, boundary: Boundary, forced: bool) -> File:
     try:
         name.encode()
         if path.is_dir():
             return File(f"{name}/", b"")
         if not path.is_file():
-            reason = "it is a broken link" if path.is_symlink() else _NEITHER
-            raise _refused(place, name, reason, _LEAVE)
+            reason = "it is a broken link" if path.is_symlink() else _NO_FILE
+            raise _refused(place, name, reason, _EXCLUDE_HINT)
         with HeldFile(path) as held:
-            if not meant and boundary.leaves(held.real):
+            if not forced and boundary.is_outside(held.real):
                 raise _outside(place, name, held.real, boundary)
-            secret = "" if meant else secret_files.reason(path, held)
-        runs = bool(held.real.stat().st_mode & 0o100)
+            secret = "" if forced else secret_files.reason(path, held)
+        executable = bool(held.real.stat().st_mode & 0o100)
     except UnicodeEncodeError:
-        raise _refused(place, name, "its name is not UTF-8", _LEAVE) from None
+        raise _refused(place, name, "its name is not UTF-8", _EXCLUDE_HINT) from None
     except OSError as error:
-        raise _refused(place, name, error.strerror or "it cannot be read", _FIX) from None
+        raise _refused(
+            place, name, error.strerror or "it cannot be read", _PERMISSION_HINT
+        ) from None
     if secret:
-        hint = f"{_LEAVE[:-1]}; a line !{name} there includes it anyway."
+        hint = f"{_EXCLUDE_HINT[:-1]}; a line !{name} there includes it anyway."
         raise _refused(place, name, secret, hint)
-    return File(name, held.real, runs)
+    return File(name, held.real, executable)
 
 
 def _outside(place: str, name: str, real: Path, boundary: Boundary) -> SourceError:
-    reason = f"it leads to {_said(str(real))}, outside of {_said(str(boundary.top))}"
+    reason = f"it leads to {_shown(str(real))}, outside of {_shown(str(boundary.top))}"
     hint = "Copy it there, or exclude it by a line in .dockerignore (for S2I in .s2iignore)"
     return _refused(place, name, reason, f"{hint}; a line !{name} there includes a file anyway.")
 
 
-def _said(text: str) -> str:
+def _shown(text: str) -> str:
     return visible(short(text))
 
 
 def _refused(place: str, name: str, reason: str, hint: str) -> SourceError:
-    return SourceError(f"{place}: {_said(name)} cannot be taken: {reason}.", hint)
+    return SourceError(f"{place}: {_shown(name)} cannot be taken: {reason}.", hint)
 
 
 def _size(file: File) -> int:
@@ -231,30 +235,30 @@ def _size(file: File) -> int:
     return len(known) if isinstance(known, bytes) else known.stat().st_size
 
 
-def key(files: Iterable[File], heard: Callable[[], None]) -> str:
+def digest(files: Iterable[File], check: Callable[[], None]) -> str:
     """Return a digest of files, without packing them.
 
     Raises:
         SourceError: A file cannot be read.
     """
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for file in sorted(files, key=lambda one: one.path):
-        whole.update(json.dumps([file.path, file.executable, _hash(file, heard)]).encode())
-    return whole.hexdigest()
+        hasher.update(json.dumps([file.path, file.executable, _hash(file, check)]).encode())
+    return hasher.hexdigest()
 
 
-def _hash(file: File, heard: Callable[[], None]) -> str:
+def _hash(file: File, check: Callable[[], None]) -> str:
     if isinstance(file.content, bytes):
         return hashlib.sha256(file.content).hexdigest()
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     try:
         with open_checked(file.content) as opened:
-            while piece := opened.read(_PIECE):
-                heard()
-                found.update(piece)
+            while chunk := opened.read(_CHUNK):
+                check()
+                hasher.update(chunk)
     except OSError as error:
         raise _unreadable(error) from None
-    return found.hexdigest()
+    return hasher.hexdigest()
 
 
 def _unreadable(error: OSError) -> SourceError:
@@ -263,7 +267,7 @@ def _unreadable(error: OSError) -> SourceError:
     )
 
 
-def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> Layer:
+def pack_context(files: Iterable[File], folder: Path, check: Callable[[], None]) -> Layer:
     """Pack files; a large layer is packed on disk.
 
     Raises:
@@ -273,7 +277,7 @@ def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> La
     chosen = tuple(files)
     try:
         size = sum(map(_size, chosen))
-        return pack(chosen, folder / KEY if size > _IN_MEMORY else None, heard=heard)
+        return pack(chosen, folder / KEY if size > _IN_MEMORY else None, heard=check)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
@@ -283,7 +287,7 @@ def packed(files: Iterable[File], folder: Path, heard: Callable[[], None]) -> La
         raise _unreadable(error) from None
 
 
-def carried(files: Iterable[File]) -> tuple[File, ...]:
+def in_image(files: Iterable[File]) -> tuple[File, ...]:
     """Return the files with their paths in the image that carries a large context."""
     return tuple(File(f"{CONTEXT_FOLDER}/{one.path}", one.content, one.executable) for one in files)
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ciao_kernel.builders.dockerfile_variables import Values, automatic, filled, unknown
+from ciao_kernel.builders.dockerfile_variables import Values, automatic, expanded, unknown
 from ciao_kernel.errors import SourceError
 from ciao_kernel.redaction import password
 
@@ -20,7 +20,7 @@ _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*+(')?|\"(?>(?:\\.|[^\"\\])*)(\")?
 """A quoted text; it has a group if its closing quote is there."""
 _FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
 _NUMBER = re.compile(r"\d+")
-_DROPPED = (
+_IGNORED_FLAGS = (
     ("RUN", "--mount", ""),
     ("RUN", "--network", "default"),
     ("RUN", "--device", ""),
@@ -28,9 +28,9 @@ _DROPPED = (
     ("ADD", "--keep-git-dir", "false"),
 )
 """Flags that the executor accepts but ignores, each with a value that has no effect anyway."""
-FROM = "--from="
+FROM_FLAG = "--from="
 _QUOTES = re.compile(r"([\"'])(.*?)\1")
-REMOTE = re.compile(r"(https?|git|ssh)://|git@")
+REMOTE_URL = re.compile(r"(https?|git|ssh)://|git@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +73,37 @@ class Instruction:
         return tuple(_QUOTES.sub(r"\2", word) for word in text.split())
 
     @property
-    def origin(self) -> str:
+    def copied_from(self) -> str:
         """The stage or image that a COPY takes files from; "" means the context."""
-        found = (flag for flag in self.flags if self.name == "COPY" and flag.startswith(FROM))
-        return next(found, "").removeprefix(FROM)
+        found = (flag for flag in self.flags if self.name == "COPY" and flag.startswith(FROM_FLAG))
+        return next(found, "").removeprefix(FROM_FLAG)
 
     @property
-    def copies(self) -> bool:
+    def reads_context(self) -> bool:
         """Return whether the instruction takes files from the context."""
-        return self.name in ("COPY", "ADD") and not self.origin
+        return self.name in ("COPY", "ADD") and not self.copied_from
 
 
 def instructions(text: str) -> list[Instruction]:
     """Split a Dockerfile into instructions; comments are left out, continued lines are joined."""
     found: list[Instruction] = []
     escape = "`" if re.match(r"\s*#\s*escape\s*=\s*`", text) else "\\"
-    pieces: list[str] = []
-    began = 0
+    parts: list[str] = []
+    first = 0
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("#") or (not line.strip() and pieces):
+        if line.lstrip().startswith("#") or (not line.strip() and parts):
             continue
-        began = number if not pieces else began
-        bare = line.rstrip()
-        if bare.endswith(escape):
-            pieces.append(bare[:-1])
+        first = number if not parts else first
+        stripped = line.rstrip()
+        if stripped.endswith(escape):
+            parts.append(stripped[:-1])
             continue
-        pieces.append(bare)
-        if bare.strip() or len(pieces) > 1:
-            found.append(_instruction(" ".join(pieces), began, number))
-        pieces = []
-    if pieces:
-        found.append(_instruction(" ".join(pieces), began, len(text.splitlines())))
+        parts.append(stripped)
+        if stripped.strip() or len(parts) > 1:
+            found.append(_instruction(" ".join(parts), first, number))
+        parts = []
+    if parts:
+        found.append(_instruction(" ".join(parts), first, len(text.splitlines())))
     return [one for one in found if one.name]
 
 
@@ -127,12 +127,12 @@ def check(text: str, name: str) -> None:
         raise SourceError(f"{name} has no FROM.", "The first instruction names the base image.")
     for one, known in _walk(text):
         image, _ = _stage(one, known)
-        lacking = unknown(image or one.arguments) if one.name == "FROM" else ""
-        if lacking and not automatic(lacking):
+        undefined = unknown(image or one.arguments) if one.name == "FROM" else ""
+        if undefined and not automatic(undefined):
             raise SourceError(
-                f"{name}, line {one.line}: the image is unknown, because {lacking} has no value.",
-                f"Give it one before the first FROM: ARG {lacking}=value. There are no other build "
-                "arguments.",
+                f"{name}, line {one.line}: the image is unknown, because {undefined} has no value.",
+                f"Give it one before the first FROM: ARG {undefined}=value. There are no other "
+                "build arguments.",
             )
     for one in found:
         if password(one.rest):
@@ -143,19 +143,19 @@ def check(text: str, name: str) -> None:
             )
         while one.name == "ONBUILD":
             one = _instruction(one.rest, one.line, one.end)
-        bare = _QUOTED.sub(lambda found: "" if found.lastindex else found[0], one.rest)
-        if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(bare):
+        unquoted = _QUOTED.sub(lambda found: "" if found.lastindex else found[0], one.rest)
+        if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(unquoted):
             raise SourceError(
                 f"{name}, line {one.line}: the builder ignores here-documents (<<), and nothing "
                 "would run.",
                 "Put the text into a file beside the notebook and COPY it, or join commands by &&.",
             )
-        for instruction, flag, nothing in _DROPPED:
-            asked = next((word for word in one.flags if word.partition("=")[0] == flag), "")
-            if one.name != instruction or not asked or asked == f"{flag}={nothing}":
+        for instruction, flag, default in _IGNORED_FLAGS:
+            given = next((word for word in one.flags if word.partition("=")[0] == flag), "")
+            if one.name != instruction or not given or given == f"{flag}={default}":
                 continue
             raise SourceError(
-                f"{name}, line {one.line}: the builder ignores {instruction} {asked}, and would "
+                f"{name}, line {one.line}: the builder ignores {instruction} {given}, and would "
                 "continue without it.",
                 "Leave it out; %pipSecret=… gives pip a password that stays out of the image."
                 if flag == "--mount"
@@ -165,35 +165,39 @@ def check(text: str, name: str) -> None:
 
 def _walk(text: str) -> Iterator[tuple[Instruction, Values]]:
     """Yield the instructions, each with the variables that the Dockerfile has set before it."""
-    whole, arguments, environment = dict[str, str | None](), dict[str, str](), dict[str, str]()
+    global_arguments: dict[str, str | None] = {}
+    arguments: dict[str, str] = {}
+    environment: dict[str, str] = {}
     stages: dict[str, dict[str, str]] = {}
-    begun = False
+    in_stage = False
     for one in instructions(text):
         if one.name == "FROM":
-            image, stage = _stage(one, whole)
+            image, stage = _stage(one, global_arguments)
             # A stage inherits ENV from the stage that it begins with, but not ARG.
-            begun, arguments, environment = True, {}, {**stages.get(image.lower(), {})}
+            in_stage, arguments, environment = True, {}, {**stages.get(image.lower(), {})}
             stages[stage] = environment
-        known = {**arguments, **environment} if begun and one.name != "FROM" else whole
+        known = (
+            {**arguments, **environment} if in_stage and one.name != "FROM" else global_arguments
+        )
         yield one, known
         if one.name == "ARG":
             for name, value in _pairs(one.rest):
-                if not begun:
-                    whole[name] = None if value is None else filled(value, known)
+                if not in_stage:
+                    global_arguments[name] = None if value is None else expanded(value, known)
                 elif value is not None:
-                    arguments[name] = filled(value, known)
-                elif (general := whole.get(name)) is not None:
-                    arguments[name] = general
+                    arguments[name] = expanded(value, known)
+                elif (default := global_arguments.get(name)) is not None:
+                    arguments[name] = default
         elif one.name == "ENV":
             for name, value in _pairs(one.rest):
-                environment[name] = filled(value or "", known)
+                environment[name] = expanded(value or "", known)
 
 
 def _stage(one: Instruction, known: Values) -> tuple[str, str]:
     """Return the image of a FROM, and the name of its stage; "" if it has none."""
     image, *more = one.arguments.split() or [""]
-    named = more[1].lower() if len(more) == 2 and more[0].upper() == "AS" else ""
-    return filled(_QUOTES.sub(r"\2", image), known), named
+    stage = more[1].lower() if len(more) == 2 and more[0].upper() == "AS" else ""
+    return expanded(_QUOTES.sub(r"\2", image), known), stage
 
 
 def _pairs(text: str) -> list[tuple[str, str | None]]:
@@ -216,9 +220,9 @@ def bases(text: str) -> dict[int, str]:
     stages: set[str] = set()
     found: dict[int, str] = {}
     for one, known in _walk(text):
-        image, stage = _stage(one, known) if one.name == "FROM" else (one.origin, "")
-        named = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
-        if image and image != "scratch" and not named and "$" not in image:
+        image, stage = _stage(one, known) if one.name == "FROM" else (one.copied_from, "")
+        is_stage = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
+        if image and image != "scratch" and not is_stage and "$" not in image:
             found[one.line] = image
         if stage:
             stages.add(stage)
@@ -252,10 +256,10 @@ def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
     """
     found = []
     for one, known in _walk(text):
-        for word in one.words[:-1] if one.copies else ():
-            if REMOTE.match(word):
+        for word in one.words[:-1] if one.reads_context else ():
+            if REMOTE_URL.match(word):
                 continue
-            path = filled(word, known)
+            path = expanded(word, known)
             if unknown(path):
                 raise SourceError(
                     f"{name}, line {one.line}: the path {word} is unknown before the build.",

@@ -1,6 +1,6 @@
-"""Rewrites Dockerfiles for the executor: pins bases, adds a seal, copies files from an image.
+"""Rewrites Dockerfiles for the executor: pins bases, adds a cache key, copies files from an image.
 
-All lines keep their numbers, except after the lines that a seal adds.
+All lines keep their numbers, except after the lines that a cache key adds.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from ciao_kernel.builders.dockerfile import FROM, REMOTE, Instruction, instructions
+from ciao_kernel.builders.dockerfile import FROM_FLAG, REMOTE_URL, Instruction, instructions
 from ciao_kernel.errors import SourceError
 
 CONTEXT_FOLDER = "/ciao-context"
@@ -19,26 +19,26 @@ _CACHE_KEY_ARG = "ARG CIAO_PIP_SECRET="
 def pinned(text: str, digests: Mapping[int, str]) -> str:
     """Replace images in FROM and COPY by their digests, so that the text determines the result."""
 
-    def written(one: Instruction) -> str:
+    def rewritten(one: Instruction) -> str:
         if one.line not in digests:
             return ""
         if one.name == "FROM":
             return " ".join(["FROM", *one.flags, digests[one.line], *one.arguments.split()[1:]])
-        rest = [flag for flag in one.flags if not flag.startswith(FROM)]
-        return " ".join(["COPY", f"{FROM}{digests[one.line]}", *rest, one.arguments])
+        rest = [flag for flag in one.flags if not flag.startswith(FROM_FLAG)]
+        return " ".join(["COPY", f"{FROM_FLAG}{digests[one.line]}", *rest, one.arguments])
 
-    return _rewritten(text, written)
+    return _rewritten(text, rewritten)
 
 
-def through(text: str, image: str) -> str:
+def copying_from(text: str, image: str) -> str:
     """Let a Dockerfile copy its files from an image that carries them at :data:`CONTEXT_FOLDER`.
 
     Raises:
         SourceError: The Dockerfile has an ADD, which may do more than copy.
     """
 
-    def written(one: Instruction) -> str:
-        if not one.copies or not one.words or all(map(REMOTE.match, one.words[:-1])):
+    def rewritten(one: Instruction) -> str:
+        if not one.reads_context or not one.words or all(map(REMOTE_URL.match, one.words[:-1])):
             return ""
         if one.name == "ADD":
             raise SourceError(
@@ -47,14 +47,14 @@ def through(text: str, image: str) -> str:
                 "Write COPY, and unpack archives by RUN.",
             )
         *files, target = one.words
-        moved = [f"{CONTEXT_FOLDER}/{file.removeprefix('./').lstrip('/')}" for file in files]
-        moved = [f"{CONTEXT_FOLDER}/" if path == f"{CONTEXT_FOLDER}/." else path for path in moved]
-        return " ".join(["COPY", f"{FROM}{image}", *one.flags, json.dumps([*moved, target])])
+        paths = [f"{CONTEXT_FOLDER}/{file.removeprefix('./').lstrip('/')}" for file in files]
+        paths = [f"{CONTEXT_FOLDER}/" if path == f"{CONTEXT_FOLDER}/." else path for path in paths]
+        return " ".join(["COPY", f"{FROM_FLAG}{image}", *one.flags, json.dumps([*paths, target])])
 
-    return _rewritten(text, written)
+    return _rewritten(text, rewritten)
 
 
-def sealed(text: str, secret: str) -> str:
+def with_cache_key(text: str, secret: str) -> str:
     """Prevent the reuse of layers built with another Secret: the executor caches by command.
 
     Args:
@@ -62,14 +62,14 @@ def sealed(text: str, secret: str) -> str:
         secret: Secret of the build; "" if there is none.
     """
 
-    def written(one: Instruction) -> str:
+    def rewritten(one: Instruction) -> str:
         return f"FROM {one.rest}\n{_CACHE_KEY_ARG}{secret}" if secret and one.name == "FROM" else ""
 
-    return _rewritten(text, written)
+    return _rewritten(text, rewritten)
 
 
 def original_line(text: str, line: int) -> int:
-    """Return the original number of a line of a sealed Dockerfile."""
+    """Return the original number of a line of a Dockerfile with a cache key."""
     return line - sum(one.startswith(_CACHE_KEY_ARG) for one in text.splitlines()[: line - 1])
 
 

@@ -22,7 +22,7 @@ Values = Mapping[str, str | None]
 """Values of variables; None is an ARG without a value, which is empty during the build."""
 
 
-def filled(text: str, known: Values, depth: int = 0) -> str:
+def expanded(text: str, known: Values, depth: int = 0) -> str:
     """Replace variables by their values; a variable whose value is unknown stays as it is.
 
     Args:
@@ -48,11 +48,11 @@ def filled(text: str, known: Values, depth: int = 0) -> str:
         value = known.get(name)
         there = value is not None and (value != "" or not operator.startswith(":"))
         if operator.endswith("+"):
-            new: str | None = filled(word, known, depth + 1) if there else ""
+            new: str | None = expanded(word, known, depth + 1) if there else ""
         elif there:
             new = value
         elif operator.endswith("-"):
-            new = filled(word, known, depth + 1)
+            new = expanded(word, known, depth + 1)
         else:
             new = "" if name in known and not operator else None
         found.append(text[match.start() : end] if new is None else new)
@@ -72,7 +72,7 @@ def _closings(text: str) -> dict[int, int]:
 
 
 def unknown(text: str) -> str:
-    """Return the first variable that :func:`filled` could not replace; "" if there is none."""
+    """Return the first variable that :func:`expanded` could not replace; "" if there is none."""
     return next((name for match in _START.finditer(text) if (name := match[1] or match[2])), "")
 
 

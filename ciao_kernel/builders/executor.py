@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ciao_kernel.builders import build_errors, context
 from ciao_kernel.builders.dockerfile import bases
-from ciao_kernel.builders.dockerfile_rewrite import sealed, through
+from ciao_kernel.builders.dockerfile_rewrite import copying_from, with_cache_key
 from ciao_kernel.builders.images import DOCKER_KEY, ImageBuild, SharedBuildState
 from ciao_kernel.builders.oci import reference
 from ciao_kernel.builders.oci.layer import File, Layer
@@ -26,7 +26,7 @@ from ciao_kernel.plugins import Build
 
 _VERSION = 2
 """Version of the build procedure: a change of it changes all tags."""
-_PLACE = "/kaniko/ciao"
+_CONTEXT_PATH = "/kaniko/ciao"
 """Folder of the context in the pod: the executor never puts its own folder into an image."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """Capabilities needed to unpack an image and run its commands; each one was tested."""
@@ -53,7 +53,7 @@ class Executor:
     """Builds images in pods.
 
     Args:
-        shared_state: The bench of the builder.
+        shared_state: Open registries, which the cells of one builder share.
     """
 
     def __init__(self, shared_state: SharedBuildState) -> None:
@@ -68,12 +68,12 @@ class Executor:
             ClusterFault: The cluster refuses or ends the pod of the build.
         """
         ask, target = work.ask, work.target
-        key = await work.thread(lambda: context.key(recipe.files, work.check))
+        files_digest = await work.thread(lambda: context.digest(recipe.files, work.check))
         secret = ask.spec.build.pip_secret or self._settings.pip_secret
         if secret and ask.build_cluster:  # the Secret of another namespace may be for another index
             secret = f"{ask.build_cluster.namespace}/{secret}"
-        recipe = replace(recipe, dockerfile=sealed(recipe.dockerfile, secret))
-        parts = json.dumps([_VERSION, recipe.dockerfile, key, ask.architecture])
+        recipe = replace(recipe, dockerfile=with_cache_key(recipe.dockerfile, secret))
+        parts = json.dumps([_VERSION, recipe.dockerfile, files_digest, ask.architecture])
         tag = f"ciao-env-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
@@ -86,45 +86,51 @@ class Executor:
                 directive="builder",
             )
         authority = self._authority()
-        text, packed = await self._context(work, recipe, len(authority or b""))
-        if key != await work.thread(lambda: context.key(recipe.files, work.check)):
+        dockerfile, layer = await self._context(work, recipe, len(authority or b""))
+        if files_digest != await work.thread(lambda: context.digest(recipe.files, work.check)):
             raise SourceError("files changed while they were packed.", "Run the cell again.")
         work.say(f"building {target.name}:{tag} for {recipe.why} …")
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
-        built = pod(name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, text))
-        items = context.config_map(name, packed, authority)
-        end = await ask.build_cluster.run(built, [items], lambda event: work.emit(told(event)))
-        if end.code != 0:
+        build_pod = pod(
+            name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, dockerfile)
+        )
+        config_map = context.config_map(name, layer, authority)
+        result = await ask.build_cluster.run(
+            build_pod, [config_map], lambda event: work.emit(without_log_prefix(event))
+        )
+        if result.code != 0:
             raise build_errors.fault(
-                end, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
+                result, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
             )
-        digest = end.message.strip()
+        digest = result.message.strip()
         if is_digest(digest):
             return target.at(digest)
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
         raise build_errors.lost(target, tag)
 
-    async def _context(self, work: ImageBuild, recipe: Recipe, beside: int) -> tuple[str, Layer]:
+    async def _context(
+        self, work: ImageBuild, recipe: Recipe, other_bytes: int
+    ) -> tuple[str, Layer]:
         """Return the Dockerfile for the pod, and the packed context with it.
 
         Args:
             work: Work of the cell.
             recipe: Inputs of the image.
-            beside: Bytes in the ConfigMap beside the context.
+            other_bytes: Bytes in the ConfigMap beside the context.
         """
         folder, target = work.ask.folder, work.target
 
         async def packed(*files: File) -> Layer:
-            return await work.thread(lambda: context.packed(files, folder, work.check))
+            return await work.thread(lambda: context.pack_context(files, folder, work.check))
 
         text = recipe.dockerfile
-        whole = await packed(*recipe.files, File("Dockerfile", text.encode()))
-        if not recipe.files or whole.size + beside <= context.LIMIT:
-            return text, whole
-        work.say(f"sending {whole.size / 1e6:,.0f} MB of files through {target.registry} …")
-        made = await work.push_context(await packed(*context.carried(recipe.files)))
-        text = through(text, str(made.image))
+        with_files = await packed(*recipe.files, File("Dockerfile", text.encode()))
+        if not recipe.files or with_files.size + other_bytes <= context.LIMIT:
+            return text, with_files
+        work.say(f"sending {with_files.size / 1e6:,.0f} MB of files through {target.registry} …")
+        pushed = await work.push_context(await packed(*context.in_image(recipe.files)))
+        text = copying_from(text, str(pushed.image))
         return text, await packed(File("Dockerfile", text.encode()))
 
     def _authority(self) -> bytes | None:
@@ -161,7 +167,7 @@ def pod(
     """
     wanted, cluster = ask.spec.build, ask.spec.cluster
     repository = destination.rpartition(":")[0]
-    mounts: list[Manifest] = [{"name": "context", "mountPath": _PLACE, "readOnly": True}]
+    mounts: list[Manifest] = [{"name": "context", "mountPath": _CONTEXT_PATH, "readOnly": True}]
     volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
     if push_secret := wanted.push_secret or settings.push_secret:
         # The file must have docker's name: the executor ignores the name of the key.
@@ -175,13 +181,13 @@ def pod(
         items = [{"key": "pip.conf", "path": "pip.conf"}]
         readable = {"secretName": pip_secret, "defaultMode": 0o444, "items": items}
         volumes.append({"name": "pip", "secret": readable})
-        place = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
-        mounts.append({"name": "pip", "readOnly": True, **place})
+        mount = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
+        mounts.append({"name": "pip", "readOnly": True, **mount})
     container: Manifest = {
         "name": "kaniko",
         "image": settings.kaniko_image,
         "args": [
-            f"--context=tar://{_PLACE}/{context.KEY}",
+            f"--context=tar://{_CONTEXT_PATH}/{context.KEY}",
             f"--destination={destination}",
             "--digest-file=/dev/termination-log",
             "--log-format=text",
@@ -193,7 +199,7 @@ def pod(
             "--cache-copy-layers",
             f"--cache-repo={repository}/cache",
             *(f"--insecure-registry={host}" for host in settings.plain_registries),
-            *(f"--registry-certificate={host}={_PLACE}/ca.crt" for host in hosts),
+            *(f"--registry-certificate={host}={_CONTEXT_PATH}/ca.crt" for host in hosts),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -203,9 +209,9 @@ def pod(
         },
         "volumeMounts": mounts,
     }
-    asked = {"cpu": settings.build_cpu, "memory": settings.build_memory}
-    if found := {key: value for key, value in asked.items() if value}:
-        container["resources"] = {"requests": found, "limits": dict(found)}
+    resources = {"cpu": settings.build_cpu, "memory": settings.build_memory}
+    if limits := {key: value for key, value in resources.items() if value}:
+        container["resources"] = {"requests": limits, "limits": dict(limits)}
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -220,12 +226,12 @@ def pod(
     if cluster.tolerations:  # nodes of a rarer architecture usually have a taint
         spec["tolerations"] = [toleration(text) for text in cluster.tolerations]
     # With a sidecar the pod never ends.
-    notes = {"sidecar.istio.io/inject": "false"}
-    meta: Manifest = {"name": name, "labels": dict(notes), "annotations": notes}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    annotations = {"sidecar.istio.io/inject": "false"}
+    metadata: Manifest = {"name": name, "labels": dict(annotations), "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def told(event: Event) -> Event:
+def without_log_prefix(event: Event) -> Event:
     """Reduce a line of the executor's log to its message."""
     if not isinstance(event, Notice):
         return event

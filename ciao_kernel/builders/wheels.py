@@ -49,7 +49,7 @@ class Wheels:
     made: bool = field(default=False, compare=False)
 
 
-async def bring(
+async def download(
     wanted: Requirements,
     target: Target,
     cache: Path,

@@ -89,7 +89,7 @@ async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
     program = named or programs.of_file(path, text, face.folder)
     options = _options(args, face.session.registry.table)
     if "files" in options:  # words in the file's header are relative to the file
-        program = replace(program, stands=face.folder)
+        program = replace(program, files_folder=face.folder)
     cell = _scanned(text, options, shown, face)
     display = face.display
     parsed = face.session.parse(cell, options=options)

@@ -39,7 +39,7 @@ class Boundary:
         """The widest folder, for messages."""
         return self.tops[-1]
 
-    def leaves(self, real: Path) -> bool:
+    def is_outside(self, real: Path) -> bool:
         """Return whether a place is outside.
 
         Args:

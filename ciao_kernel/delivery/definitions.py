@@ -22,9 +22,9 @@ from typing import Any
 from ciao_kernel.errors import SpecError
 
 _NOTEBOOK = "__main__"
-_OF_IPYTHON = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
+_IPYTHON_NAMES = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
 """Names that every notebook has; ``open`` is IPython's wrapper of the builtin."""
-_CODE = (types.FunctionType, type, type(functools.cache(len)))
+_CODE_TYPES = (types.FunctionType, type, type(functools.cache(len)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Definitions:
 
 def is_code(value: Any) -> bool:
     """Return whether a variable of the notebook is code: a function or a class."""
-    return issubclass(type(value), _CODE)  # isinstance would ask the value itself
+    return issubclass(type(value), _CODE_TYPES)  # isinstance would ask the value itself
 
 
 def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
@@ -53,74 +53,74 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
     Raises:
         SpecError: Code has no source here, or depends on the variables of another function.
     """
-    pieces: dict[str, str] = {}
+    parts: dict[str, str] = {}
     values: dict[str, str] = {}
-    open_names: set[str] = set()
+    visited: set[str] = set()
 
-    def add(name: str, asked: str) -> None:
-        if name in pieces or name in values or name in open_names:
+    def add(name: str, requested: str) -> None:
+        if name in parts or name in values or name in visited:
             return
-        open_names.add(name)
+        visited.add(name)
         value = variables[name]
         if (line := _import(name, value)) is not None:
-            pieces[name] = line
+            parts[name] = line
         elif is_code(value):
-            text = _source(value, asked, variables)
+            text = _source(value, requested, variables)
             for used in _globals(text):
                 if used in variables and not _is_builtin(used, variables[used]):
-                    add(used, asked)
-            own = value.__name__
-            pieces[name] = text if own == name else f"{text}\n{name} = {own}\n"
+                    add(used, requested)
+            true_name = value.__name__
+            parts[name] = text if true_name == name else f"{text}\n{name} = {true_name}\n"
         else:
-            values[name] = asked
+            values[name] = requested
 
     for name in names:
         add(name, name)
-    imports = [text for text in pieces.values() if text.startswith(("import ", "from "))]
-    others = [text for text in pieces.values() if not text.startswith(("import ", "from "))]
+    imports = [text for text in parts.values() if text.startswith(("import ", "from "))]
+    others = [text for text in parts.values() if not text.startswith(("import ", "from "))]
     return Definitions("\n\n".join(["\n".join(imports), *others]).strip() + "\n", values)
 
 
 def _is_builtin(name: str, value: Any) -> bool:
     """Return whether a name means Python's builtin, or one that IPython adds to the notebook."""
-    return getattr(builtins, name, None) is value or name in _OF_IPYTHON
+    return getattr(builtins, name, None) is value or name in _IPYTHON_NAMES
 
 
 def _import(name: str, value: Any) -> str | None:
     """Return the line that imports an object of a module; None for the notebook's own objects."""
     if isinstance(value, types.ModuleType):
         return f"import {value.__name__} as {name}"
-    module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-    if not isinstance(module, str) or module == _NOTEBOOK or not own.isidentifier():
+    module, true_name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    if not isinstance(module, str) or module == _NOTEBOOK or not true_name.isidentifier():
         return None
-    if getattr(sys.modules.get(module), own, None) is not value:
+    if getattr(sys.modules.get(module), true_name, None) is not value:
         return None
-    return f"from {module} import {own}" + ("" if own == name else f" as {name}")
+    return f"from {module} import {true_name}" + ("" if true_name == name else f" as {name}")
 
 
-def _source(value: Any, asked: str, variables: Mapping[str, Any]) -> str:
+def _source(value: Any, requested: str, variables: Mapping[str, Any]) -> str:
     """Return the definition of a function or a class."""
     name = value.__qualname__
     if "<lambda>" in name:
-        raise _wrong(f"{asked} uses a lambda.", "Write a function with def.", asked)
+        raise _error(f"{requested} uses a lambda.", "Write a function with def.", requested)
     if "<locals>" in name:
         text = f"{name.split('.')[-1]} was defined inside {name.split('.')[0]}, with its variables."
-        raise _wrong(text, "Define it at the top level of a cell.", asked)
-    found = _of_class(value, variables) if isinstance(value, type) else _of_function(value)
+        raise _error(text, "Define it at the top level of a cell.", requested)
+    found = _class_source(value, variables) if isinstance(value, type) else _function_source(value)
     if found is None:
         text = f"the source of {name} is not known here."
-        raise _wrong(text, "Run the cell that defines it, or put it into a module.", asked)
+        raise _error(text, "Run the cell that defines it, or put it into a module.", requested)
     return found
 
 
-def _of_function(function: Callable[..., Any]) -> str | None:
+def _function_source(function: Callable[..., Any]) -> str | None:
     try:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):
         return None
 
 
-def _of_class(kind: type, variables: Mapping[str, Any]) -> str | None:
+def _class_source(kind: type, variables: Mapping[str, Any]) -> str | None:
     """Return the newest definition of a class, which Python itself finds only in modules."""
     for text in _cells(kind, variables):
         try:
@@ -147,18 +147,18 @@ def _cells(kind: type, variables: Mapping[str, Any]) -> Iterator[str]:
 def _globals(text: str) -> set[str]:
     """Return the global names that a definition uses."""
     names: set[str] = set()
-    rest = [symtable.symtable(text, "<definition>", "exec")]
-    while rest:
-        table = rest.pop()
-        top = table.get_type() == "module"
+    tables = [symtable.symtable(text, "<definition>", "exec")]
+    while tables:
+        table = tables.pop()
+        is_module = table.get_type() == "module"
         names |= {
             one.get_name()
             for one in table.get_symbols()
-            if one.is_referenced() and (one.is_global() or (top and not one.is_assigned()))
+            if one.is_referenced() and (one.is_global() or (is_module and not one.is_assigned()))
         }
-        rest += table.get_children()
+        tables += table.get_children()
     return names
 
 
-def _wrong(message: str, hint: str, name: str) -> SpecError:
+def _error(message: str, hint: str, name: str) -> SpecError:
     return SpecError(f"%input cannot take {name}: {message}", hint, directive="input", word=name)

@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import files, secret_files, standing
+from ciao_kernel.delivery import files, files_option, secret_files
 from ciao_kernel.delivery.boundary import Boundary
 from ciao_kernel.delivery.held_file import HeldFile
 from ciao_kernel.delivery.ignore_files import IgnoreFiles
@@ -51,10 +51,10 @@ def gather(
     folder: Path,
     words: tuple[str, ...] = (),
     entry: str = CELL,
-    beside: str = "",
+    other_code: str = "",
     *,
     module: str = "",
-    stands: Path | None = None,
+    files_folder: Path | None = None,
     python: bool = True,
 ) -> Source:
     """Return the program with everything that is delivered with it.
@@ -64,9 +64,9 @@ def gather(
         folder: The user's working folder.
         words: The words of ``%files``.
         entry: Path of the program, relative to the folder.
-        beside: Other code that is delivered and whose imports count too.
+        other_code: Other code that is delivered and whose imports count too.
         module: Dotted name of the program if it runs as a module; its package is delivered.
-        stands: Where ``words`` are looked up first, if that is not ``folder``.
+        files_folder: Where ``words`` are looked up first, if that is not ``folder``.
         python: Whether the program is Python; others import nothing.
 
     Raises:
@@ -75,32 +75,35 @@ def gather(
             leads out of the folder.
     """
     data = code.encode()
-    named = _named(words, folder, entry, stands)
-    taken = named.files
-    imports = _Imports(folder, frozenset(taken) | {entry})
+    named = _named(words, folder, entry, files_folder)
+    delivered = named.files
+    imports = _Imports(folder, frozenset(delivered) | {entry})
     package = PurePosixPath(entry).parts[:-1] if module else ()
     if package:
         imports.follow(f"import {'.'.join(package)}")
     if python:
         imports.follow(code, package)
-    imports.follow(beside)
-    modules = {p: m for p, m in imports.modules.items() if p not in taken and p != entry}
+    imports.follow(other_code)
+    modules = {p: m for p, m in imports.modules.items() if p not in delivered and p != entry}
     return Source(
         SourceFile(entry, data, size=len(data)),
         tuple(modules[path] for path in sorted(modules)),
-        tuple(taken[path] for path in sorted(taken)),
+        tuple(delivered[path] for path in sorted(delivered)),
         frozenset(imports.names),
-        (*imports.notes(taken), *named.notes),
+        (*imports.notes(delivered), *named.notes),
         module,
     )
 
 
-def _named(words: tuple[str, ...], folder: Path, entry: str, stands: Path | None) -> files.Found:
+def _named(
+    words: tuple[str, ...], folder: Path, entry: str, files_folder: Path | None
+) -> files.Found:
     """Find the files that the words name, in one folder or in two."""
-    if stands is None or stands == folder:
+    if files_folder is None or files_folder == folder:
         return files.find(words, folder, entry)
-    here, beside = standing.split(words, stands, folder)
-    first, second = files.find(here, stands, entry), files.find(beside, folder, entry)
+    for_files_folder, for_folder = files_option.split(words, files_folder, folder)
+    first = files.find(for_files_folder, files_folder, entry)
+    second = files.find(for_folder, folder, entry)
     return files.Found({**second.files, **first.files}, first.notes + second.notes)
 
 
@@ -121,13 +124,13 @@ class _Imports:
     allowed: Collection[str]
     names: set[str] = field(default_factory=set)
     modules: dict[str, SourceFile] = field(default_factory=dict)
-    _unread: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
+    _queue: list[tuple[str | bytes, tuple[str, ...]]] = field(default_factory=list)
     """Code that is still to be read, each piece with its package."""
     _excluded: dict[str, tuple[Path, str]] = field(default_factory=dict)
     """Modules of packages that an ignore file excludes, by their dotted names, with that file."""
     _imported: set[str] = field(default_factory=set)
     """Dotted names that some code imports."""
-    _hidden: list[str] = field(default_factory=list)
+    _shadowed: list[str] = field(default_factory=list)
     """Folders with modules that an installed package hides."""
 
     @cached_property
@@ -140,34 +143,34 @@ class _Imports:
 
     def follow(self, code: str, package: tuple[str, ...] = ()) -> None:
         """Find the modules that a program imports, and the modules that those import."""
-        self._unread.append((code, package))
-        while self._unread:
-            self._read(*self._unread.pop())
-            if not self._unread:
+        self._queue.append((code, package))
+        while self._queue:
+            self._parse(*self._queue.pop())
+            if not self._queue:
                 # An import by its name includes a module that is excluded, such as generated code.
                 for name in self._imported & self._excluded.keys():
                     self._add(self._excluded.pop(name)[0])
 
-    def notes(self, taken: Collection[str]) -> Iterator[str]:
+    def notes(self, delivered: Collection[str]) -> Iterator[str]:
         """Yield a sentence for each reason why modules were left out.
 
         Args:
-            taken: Paths of files that are delivered anyway.
+            delivered: Paths of files that are delivered anyway.
         """
         left: dict[str, list[str]] = {}
         for file, origin in self._excluded.values():
-            if (path := file.relative_to(self.folder).as_posix()) not in taken:
+            if (path := file.relative_to(self.folder).as_posix()) not in delivered:
                 left.setdefault(origin, []).append(path)
         for origin, paths in left.items():
             yield f"modules excluded by {visible(origin)}: {listed(paths)}"
-        for name in self._hidden:
-            if not any(path.startswith(f"{name}/") for path in taken):
+        for name in self._shadowed:
+            if not any(path.startswith(f"{name}/") for path in delivered):
                 yield (
                     f"the folder {name} is not included: `import {name}` finds the installed "
                     f"package; %files={quote(name)} includes the folder"
                 )
 
-    def _read(self, code: str | bytes, package: tuple[str, ...]) -> None:
+    def _parse(self, code: str | bytes, package: tuple[str, ...]) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -179,20 +182,20 @@ class _Imports:
                 for alias in node.names:
                     parts = tuple(alias.name.split("."))
                     self._note_import(parts)
-                    self._module(parts)
+                    self._add_module(parts)
             elif isinstance(node, ast.ImportFrom):
                 base = tuple(node.module.split(".")) if node.module else ()
                 if node.level:
                     base = package[: max(0, len(package) - node.level + 1)] + base
                 for alias in node.names:
                     self._note_import((*base, alias.name))
-                self._module(base)
+                self._add_module(base)
 
     def _note_import(self, parts: tuple[str, ...]) -> None:
         """Note a dotted name and its packages, whose ``__init__.py`` Python runs too."""
         self._imported.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
-    def _module(self, parts: tuple[str, ...]) -> None:
+    def _add_module(self, parts: tuple[str, ...]) -> None:
         """Add the files that an import of ``a.b.c`` loads, if they are local."""
         if not parts or parts[0] in self.names:
             return
@@ -207,16 +210,16 @@ class _Imports:
         elif package.is_dir():
             if not (package / "__init__.py").is_file() and self._installed(parts[0]):
                 if any(package.glob("*.py")):
-                    self._hidden.append(parts[0])
+                    self._shadowed.append(parts[0])
                 return
             real = Path(os.path.realpath(package))
             named = any(path.startswith(f"{parts[0]}/") for path in self.allowed)
-            if not named and self._boundary.leaves(real):
-                raise self._leaving(parts[0], real)
+            if not named and self._boundary.is_outside(real):
+                raise self._outside_error(parts[0], real)
             # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
                 if file.suffix == ".py":
-                    self._add_of_package(file, parts[0])
+                    self._add_package_file(file, parts[0])
 
     def _installed(self, name: str) -> bool:
         """Return whether Python finds a module or package of this name outside the folder.
@@ -236,7 +239,7 @@ class _Imports:
                 return True
         return False
 
-    def _add_of_package(self, file: Path, package: str) -> None:
+    def _add_package_file(self, file: Path, package: str) -> None:
         path = file.relative_to(self.folder)
         if origin := self._ignore_files.excluded_by(path.as_posix(), named=package):
             name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
@@ -251,24 +254,24 @@ class _Imports:
         try:
             with HeldFile(file) as held:
                 if path not in self.allowed:
-                    self._refuse(path, file, held)
+                    self._check(path, file, held)
                 with held.open() as opened:
                     data = opened.read()
         except OSError as error:
-            raise _unreadable(path, error) from None
+            raise _read_error(path, error) from None
         self.modules[path] = SourceFile(path, origin=held.real, size=len(data))
-        self._unread.append((data, PurePosixPath(path).parts[:-1]))
+        self._queue.append((data, PurePosixPath(path).parts[:-1]))
 
-    def _refuse(self, path: str, file: Path, held: HeldFile) -> None:
-        if self._boundary.leaves(held.real):
-            raise self._leaving(path, held.real)
+    def _check(self, path: str, file: Path, held: HeldFile) -> None:
+        if self._boundary.is_outside(held.real):
+            raise self._outside_error(path, held.real)
         if secret := secret_files.reason(file, held):
             raise SourceError(
                 f"the code imports {visible(path)}, which cannot be delivered: {secret}.",
                 f"Rename the module. To include it anyway, write %files=!{quote(path)}.",
             )
 
-    def _leaving(self, path: str, real: Path) -> SourceError:
+    def _outside_error(self, path: str, real: Path) -> SourceError:
         return SourceError(
             f"the code imports {visible(path)}, which leads to {visible(str(real))}, outside of "
             f"{visible(str(self._boundary.top))}.",
@@ -277,7 +280,7 @@ class _Imports:
         )
 
 
-def _unreadable(path: str, error: OSError) -> SourceError:
+def _read_error(path: str, error: OSError) -> SourceError:
     return SourceError(
         f"{visible(path)}, which the code imports, cannot be read: {error.strerror}.",
         "Fix its permissions, or remove the import.",

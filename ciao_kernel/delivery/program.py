@@ -31,7 +31,7 @@ class Program:
     """Path of the delivered program, relative to :attr:`folder`."""
     module: str = ""
     """Dotted name for ``python -m``; "" if the program runs as a script."""
-    stands: Path | None = None
+    files_folder: Path | None = None
     """Where ``%files`` looks first, if that is not :attr:`folder`: the user's working folder."""
 
 

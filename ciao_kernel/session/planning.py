@@ -117,7 +117,7 @@ async def make_plan(
         program.entry if python else imports.TEXT,
         module_code(spec.inputs, variables),
         module=program.module if python else "",
-        stands=program.stands,
+        files_folder=program.files_folder,
         python=python,
     )
     if spec.build.requirements:

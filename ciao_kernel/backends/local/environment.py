@@ -33,7 +33,7 @@ _SITES = (
 _NO_VENV = "On Debian, install the package python3-venv."
 
 
-async def bring(
+async def prepare(
     python: str, wanted: Requirements, cache: Path, emit: Emit, days: float = 30.0
 ) -> str:
     """Return an interpreter that also has the packages.

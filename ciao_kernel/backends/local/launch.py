@@ -106,7 +106,7 @@ class Launcher:
             if (wanted := plan.spec.build).needed:
                 cache = self._own.prepare("cache", "environments").parent
                 asked = requirements.read(wanted, plan.folder)
-                python = await environment.bring(
+                python = await environment.prepare(
                     python, asked, cache, emit, self._settings.cache_days
                 )
             ask = Build(

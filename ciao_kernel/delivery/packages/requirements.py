@@ -181,7 +181,7 @@ class _Files:
         why = ""
         try:
             with HeldFile(file) as held:
-                if self._boundary.leaves(held.real):
+                if self._boundary.is_outside(held.real):
                     raise SourceError(
                         f"{shown(name)} leads to {shown(str(held.real))}, outside of "
                         f"{shown(str(self._boundary.top))}.",

@@ -71,7 +71,7 @@ def test_an_unchanged_environment_is_not_packed(
     (kernel.folder / "data").write_text("x")
     kernel.run(dockerfile="D")
     packed: list[object] = []
-    monkeypatch.setattr(context, "packed", lambda *args: packed.append(args))
+    monkeypatch.setattr(context, "pack_context", lambda *args: packed.append(args))
     assert kernel.run("print(2)", dockerfile="D").image
     assert packed == []
 
@@ -81,13 +81,13 @@ def test_files_that_change_meanwhile_are_not_built(
 ) -> None:
     (kernel.folder / "D").write_text(f"FROM {kernel.base}\nCOPY data /data\n")
     (kernel.folder / "data").write_text("x")
-    pack = context.packed
+    pack = context.pack_context
 
     def changed(*args: Any) -> Layer:
         (kernel.folder / "data").write_text("y")
         return pack(*args)
 
-    monkeypatch.setattr(context, "packed", changed)
+    monkeypatch.setattr(context, "pack_context", changed)
     with pytest.raises(SourceError, match="changed while they were packed"):
         kernel.run(dockerfile="D")
     assert kernel.pods.pods == []

@@ -33,7 +33,7 @@ class Kernel:
         url = target.pop("index", self.index.url)
         spec = BuildSpec(packages=packages, requirements=named, pip_index=url)
         known = {"python": "3.8", "architecture": "arm64", "packages": {}, **target}
-        return await wheels.bring(
+        return await wheels.download(
             read(spec, self.folder), Target(**known), self.cache, self.said.append
         )
 

@@ -30,7 +30,7 @@ def test_a_wheel_that_was_built_anew_is_installed(
         if text:
             (tmp_path / name).write_bytes(raw)
         python = asyncio.run(
-            environment.bring(sys.executable, wanted, tmp_path / "cache", lambda event: None)
+            environment.prepare(sys.executable, wanted, tmp_path / "cache", lambda event: None)
         )
         command = [python, "-c", "import mylib; print(mylib.said)"]
         return python, subprocess.check_output(command, text=True).strip()
@@ -54,7 +54,7 @@ def test_an_environment_that_others_could_change_is_made_again(
     wanted = read(BuildSpec(requirements="requirements.txt"), tmp_path)
 
     def brought() -> Path:
-        made = environment.bring(sys.executable, wanted, tmp_path / "cache", lambda event: None)
+        made = environment.prepare(sys.executable, wanted, tmp_path / "cache", lambda event: None)
         return Path(asyncio.run(made)).parents[1]
 
     old = os.umask(umask)

@@ -227,7 +227,7 @@ def test_no_words_at_all() -> None:
 
 
 def test_lines_are_those_of_the_users_file() -> None:
-    text = dockerfile_rewrite.sealed("FROM a\n\nRUN exit 7\nWHAT\n", "team-a/index")
+    text = dockerfile_rewrite.with_cache_key("FROM a\n\nRUN exit 7\nWHAT\n", "team-a/index")
 
     def said(*lines: str) -> str:
         end = PodResult(1, "", "", lines, lines)

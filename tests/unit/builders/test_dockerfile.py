@@ -94,7 +94,7 @@ def test_variables_in_paths() -> None:
 
 
 def test_a_large_context_is_taken_out_of_an_image() -> None:
-    text = dockerfile_rewrite.through(
+    text = dockerfile_rewrite.copying_from(
         "FROM a\nCOPY --chown=1:2 x ./y \\\n  /z/\nCOPY . /w\nRUN a\n", BASE
     )
     assert text.splitlines() == [
@@ -108,8 +108,8 @@ def test_a_large_context_is_taken_out_of_an_image() -> None:
 
 def test_add_does_more_than_an_image_can() -> None:
     with pytest.raises(SourceError, match="line 2: ADD"):
-        dockerfile_rewrite.through("FROM a\nADD x.tar /y\n", BASE)
-    assert "ADD https://a.b/c /c" in dockerfile_rewrite.through(
+        dockerfile_rewrite.copying_from("FROM a\nADD x.tar /y\n", BASE)
+    assert "ADD https://a.b/c /c" in dockerfile_rewrite.copying_from(
         "FROM a\nADD https://a.b/c /c\n", BASE
     )
 
@@ -198,16 +198,16 @@ def test_an_address_without_a_password_is_taken(line: str) -> None:
 def test_quotes_of_a_path_are_no_part_of_it() -> None:
     text = 'FROM a\nENV D=x\nCOPY "my.txt" \'b\'/c "$D"/y /x/\nADD "https://a.b/c" "/d"\n'
     assert [path for _, path in dockerfile.sources(text)] == ["my.txt", "b/c", "x/y"]
-    text = dockerfile_rewrite.through('FROM a\nCOPY "my.txt" "/x/"\n', BASE)
+    text = dockerfile_rewrite.copying_from('FROM a\nCOPY "my.txt" "/x/"\n', BASE)
     assert text.splitlines()[1] == f'COPY --from={BASE} ["/ciao-context/my.txt", "/x/"]'
 
 
 def test_a_seal_stands_in_every_stage_and_lines_can_be_told() -> None:
     own = "FROM a AS x\nRUN one\n\nFROM --platform=linux/amd64 \\\n  b\nRUN two\n"
-    text = dockerfile_rewrite.sealed(own, "team/index")
+    text = dockerfile_rewrite.with_cache_key(own, "team/index")
     seal = "ARG CIAO_PIP_SECRET=team/index"
 
-    assert dockerfile_rewrite.sealed(own, "") == own
+    assert dockerfile_rewrite.with_cache_key(own, "") == own
     assert text.splitlines() == [
         "FROM a AS x", seal, "RUN one", "", "FROM --platform=linux/amd64    b", seal, "", "RUN two"
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.builders import dockerfile
-from ciao_kernel.builders.dockerfile_variables import filled, unknown
+from ciao_kernel.builders.dockerfile_variables import expanded, unknown
 from ciao_kernel.errors import SourceError
 from tests.helpers.growth import is_linear
 
@@ -31,7 +31,7 @@ KNOWN = {"A": "1", "E": "", "N": None}
     ],
 )
 def test_values_are_filled_in(text: str, result: str) -> None:
-    assert filled(text, KNOWN) == result
+    assert expanded(text, KNOWN) == result
     assert not unknown(result.replace(r"\$A", ""))
 
 
@@ -40,19 +40,19 @@ def test_values_are_filled_in(text: str, result: str) -> None:
     ["$X", "${X}", "${X?gone}", "${E:?gone}", "${A#1}", "${A%1}", "${A/1/2}", "${A", "${A:-b"],
 )
 def test_what_is_unknown_stays(text: str) -> None:
-    assert filled(text, KNOWN) == text
+    assert expanded(text, KNOWN) == text
     assert unknown(text)
 
 
 @pytest.mark.parametrize("part", ["${X:-", "${A", "}", "$A", "\\$", "${X:-}", "${A:+", "${A:-${"])
 def test_the_time_grows_with_the_text_only(part: str) -> None:
-    assert is_linear(lambda size: filled(part * size, KNOWN), 40_000)
+    assert is_linear(lambda size: expanded(part * size, KNOWN), 40_000)
 
 
 @given(st.text("$A{}:-+?X\\ b", max_size=40))
 def test_any_text_is_read(text: str) -> None:
-    once = filled(text, {"A": "v", "b": "w"})
-    assert filled(once, {}) is not None
+    once = expanded(text, {"A": "v", "b": "w"})
+    assert expanded(once, {}) is not None
 
 
 # ------------------------------------------------------------------------ in Dockerfiles

@@ -112,7 +112,7 @@ def test_an_authority_counts_for_the_registries_that_are_asked() -> None:
 
 def test_lines_of_its_own_log_lose_their_stamps() -> None:
     def told(text: str) -> str:
-        event = executor.told(Notice(text))
+        event = executor.without_log_prefix(Notice(text))
         assert isinstance(event, Notice)
         return event.text
 

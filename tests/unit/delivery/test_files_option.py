@@ -19,7 +19,7 @@ def beside(tmp_path: Path) -> Path:
 
 
 def taken(here: Path, beside: Path, *words: str) -> dict[str, Path | None]:
-    source = gather("", beside, words, "train.py", stands=here)
+    source = gather("", beside, words, "train.py", files_folder=here)
     return {file.path: file.origin for file in source.files}
 
 

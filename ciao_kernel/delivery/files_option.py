@@ -21,34 +21,37 @@ _FORCE_MARK = "!"
 
 
 def split(
-    words: Sequence[str], here: Path, beside: Path
+    words: Sequence[str], working_folder: Path, program_folder: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words for the user's working folder, and those for the program's folder.
 
     Args:
-        words: The words of ``--files``. A word that begins with ``./`` always means ``here``.
-        here: The user's working folder.
-        beside: The program's folder.
+        words: The words of ``--files``. A word that begins with ``./`` always means the working
+            folder.
+        working_folder: The user's working folder.
+        program_folder: The program's folder.
 
     Raises:
         SpecError: A word names different files in the two folders.
     """
-    taken: tuple[list[str], list[str]] = ([], [])
+    chosen: tuple[list[str], list[str]] = ([], [])
     for word in words:
         pattern = word.removeprefix(_FORCE_MARK)
-        mine = _matches(here, pattern)
-        theirs = [] if pattern == "." or pattern.startswith("./") else _matches(beside, pattern)
-        if mine and theirs and not _same(mine, theirs):
+        in_working = _matches(working_folder, pattern)
+        in_program = (
+            [] if pattern == "." or pattern.startswith("./") else _matches(program_folder, pattern)
+        )
+        if in_working and in_program and not _same(in_working, in_program):
             shown = visible(short(pattern))
             raise SpecError(
-                f"--files {shown} names two things: {visible(str(mine[0]))} and "
-                f"{visible(str(theirs[0]))}.",
+                f"--files {shown} names two things: {visible(str(in_working[0]))} and "
+                f"{visible(str(in_program[0]))}.",
                 f"Write --files {word[: len(word) - len(pattern)]}./{quote(pattern)} for the first "
                 "one. For the second one, change to that folder before you run the command.",
                 directive="files",
             )
-        taken[bool(theirs) and not mine].append(word)
-    return tuple(taken[0]), tuple(taken[1])
+        chosen[bool(in_program) and not in_working].append(word)
+    return tuple(chosen[0]), tuple(chosen[1])
 
 
 def _matches(folder: Path, pattern: str) -> list[Path]:
@@ -64,12 +67,12 @@ def _matches(folder: Path, pattern: str) -> list[Path]:
         return []  # the search for the files reports it
 
 
-def _same(mine: Sequence[Path], theirs: Sequence[Path]) -> bool:
-    if [os.path.realpath(one) for one in mine] == [os.path.realpath(one) for one in theirs]:
+def _same(first: Sequence[Path], second: Sequence[Path]) -> bool:
+    if [os.path.realpath(one) for one in first] == [os.path.realpath(one) for one in second]:
         return True
-    if len(mine) != 1 or len(theirs) != 1 or not (mine[0].is_file() and theirs[0].is_file()):
+    if len(first) != 1 or len(second) != 1 or not (first[0].is_file() and second[0].is_file()):
         return False
     try:
-        return filecmp.cmp(mine[0], theirs[0], shallow=False)
+        return filecmp.cmp(first[0], second[0], shallow=False)
     except OSError:
         return False
