@@ -32,7 +32,7 @@ def misplaced_setting(
         origin: The file, for the message.
     """
     known = {key(name) for name in names}
-    inside = {
+    misplaced = {
         (key(table), key(name))
         for table, value in values.items()
         if key(table) in known and isinstance(value, Mapping)
@@ -40,10 +40,10 @@ def misplaced_setting(
         if key(name) in known - {key(table)}
     }
     table = ""
-    for number, line in enumerate(text.splitlines() if inside else (), start=1):
+    for number, line in enumerate(text.splitlines() if misplaced else (), start=1):
         if header := _HEADER.match(line):
             table = header[1].strip()
-        elif (found := _NAME.match(line)) and (key(table), key(found[1])) in inside:
+        elif (found := _NAME.match(line)) and (key(table), key(found[1])) in misplaced:
             return SettingError(
                 f"{origin}, line {number}: the setting {found[1]} is below [{table}], where TOML "
                 "reads it as a part of that table.",

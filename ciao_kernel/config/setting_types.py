@@ -95,15 +95,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that is at least ``low``."""
+    """A number that is at least ``minimum``."""
 
-    low: float
+    minimum: float
     unit: str
 
     @property
     def expected(self) -> str:
         """Describe the range."""
-        return f"a number of {self.unit}, at least {self.low:g}"
+        return f"a number of {self.unit}, at least {self.minimum:g}"
 
     def parse(self, text: str) -> float:
         """Return the number, after a check of the range."""
@@ -111,7 +111,7 @@ class Number:
             value = float(text)
         except ValueError:
             raise ValueError(self.expected) from None
-        if not self.low <= value < 1e12:
+        if not self.minimum <= value < 1e12:
             raise ValueError(self.expected)
         return value
 

@@ -202,7 +202,7 @@ class Settings:
     @property
     def own_folder(self) -> OwnFolder:
         """The same, with the reason if it is not :attr:`storage` itself."""
-        return own_folder(self.storage, alone=self.storage == _state_home())
+        return own_folder(self.storage, private=self.storage == _state_home())
 
     def with_values(self, values: Mapping[str, Any], origin: str) -> Settings:
         """Return a copy with some settings changed; ``origin`` names their place for the user.
@@ -212,12 +212,12 @@ class Settings:
         """
         changed: dict[str, Any] = {}
         for name, value in values.items():
-            known = _field(name, origin)
+            setting = _field(name, origin)
             try:
-                changed[known.name] = read(known.metadata["kind"], value)
+                changed[setting.name] = read(setting.metadata["kind"], value)
             except ValueError as error:
                 raise SettingError(
-                    f"{origin}: {shown_name(known.name)} cannot be {shown(value)}: "
+                    f"{origin}: {shown_name(setting.name)} cannot be {shown(value)}: "
                     f"expected {error}.",
                     "`%ciao config` shows all settings.",
                 ) from None
@@ -228,12 +228,12 @@ class Settings:
         """Return name, value, origin and help of every setting."""
         return [
             (
-                shown_name(known.name),
-                known.metadata["kind"].render(getattr(self, known.name)),
-                self.origins.get(known.name, "built-in"),
-                known.metadata["help"],
+                shown_name(setting.name),
+                setting.metadata["kind"].render(getattr(self, setting.name)),
+                self.origins.get(setting.name, "built-in"),
+                setting.metadata["help"],
             )
-            for known in _settings()
+            for setting in _settings()
         ]
 
 
@@ -245,17 +245,17 @@ def shown_name(name: str) -> str:
 
 def names() -> list[str]:
     """Return the field names of all settings."""
-    return [known.name for known in _settings()]
+    return [setting.name for setting in _settings()]
 
 
 def _settings() -> list[Field[Any]]:
-    return [known for known in fields(Settings) if "kind" in known.metadata]
+    return [setting for setting in fields(Settings) if "kind" in setting.metadata]
 
 
 def _field(name: str, origin: str) -> Field[Any]:
-    by_key = {key(known.name): known for known in _settings()}
-    if known := by_key.get(key(name)):
-        return known
+    by_key = {key(setting.name): setting for setting in _settings()}
+    if setting := by_key.get(key(name)):
+        return setting
     near = difflib.get_close_matches(key(name), by_key, n=1)
     hint = f"Did you mean {shown_name(by_key[near[0]].name)}? " if near else ""
     raise SettingError(

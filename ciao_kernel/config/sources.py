@@ -49,23 +49,23 @@ def load_with_errors(
     """
     settings, faults = Settings(), []
     variables = os.environ if environment is None else environment
-    places: list[tuple[str, Callable[[], Mapping[str, Any]]]] = [
+    sources: list[tuple[str, Callable[[], Mapping[str, Any]]]] = [
         (str(file), functools.partial(_read, file))
         for file in (config_files() if files is None else files)
     ]
     for name in names():
         variable = f"CIAO_{name.upper()}"
         if variable in variables:
-            places.append((f"${variable}", functools.partial(dict, {name: variables[variable]})))
-    for origin, read in places:
+            sources.append((f"${variable}", functools.partial(dict, {name: variables[variable]})))
+    for origin, read in sources:
         try:
             settings = settings.with_values(read(), origin)
         except SettingError as error:
             faults.append(error)
-    return settings, faults + list(_misspelt(variables))
+    return settings, faults + list(_misspelt_variables(variables))
 
 
-def _misspelt(variables: Mapping[str, str]) -> Iterator[SettingError]:
+def _misspelt_variables(variables: Mapping[str, str]) -> Iterator[SettingError]:
     """Yield an error for each variable whose name is a slip in the name of a setting.
 
     Other names are left alone: users have variables of their own, ciao sets some for replicas, and
@@ -75,14 +75,14 @@ def _misspelt(variables: Mapping[str, str]) -> Iterator[SettingError]:
     for variable in sorted(variables):
         if not variable.startswith("CIAO_") or variable in known:
             continue
-        if meant := next((name for name in sorted(known) if _is_slip(variable, name)), ""):
+        if intended := next((name for name in sorted(known) if _is_typo(variable, name)), ""):
             yield SettingError(
                 f"${variable}: there is no such setting.",
-                f"Did you mean {meant}? If not, give the variable another name.",
+                f"Did you mean {intended}? If not, give the variable another name.",
             )
 
 
-def _is_slip(variable: str, name: str) -> bool:
+def _is_typo(variable: str, name: str) -> bool:
     """Return whether only letters of one word, or the underscores, tell two names apart."""
     if variable.replace("_", "") == name.replace("_", ""):
         return True
@@ -92,8 +92,8 @@ def _is_slip(variable: str, name: str) -> bool:
     if len(words) != len(others):
         return False
     different = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
-    alike = [difflib.SequenceMatcher(None, *pair).ratio() for pair in different]
-    return len(alike) == 1 and alike[0] > 0.85
+    ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in different]
+    return len(ratios) == 1 and ratios[0] > 0.85
 
 
 def _read(file: Path) -> dict[str, Any]:

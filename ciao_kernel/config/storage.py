@@ -53,13 +53,13 @@ class OwnFolder:
         return path
 
 
-def own_folder(storage: Path, *, alone: bool = False) -> OwnFolder:
+def own_folder(storage: Path, *, private: bool = False) -> OwnFolder:
     """Return this user's folder in a storage folder; nothing is created or changed.
 
     Args:
         storage: The setting.
-        alone: Whether the folder is this user's by its place, and shared with nobody on purpose. An
-            umask of 002 or a volume's ``fsGroup`` may still have opened it to a group.
+        private: Whether the folder is this user's by its place, and shared with nobody on purpose.
+            An umask of 002 or a volume's ``fsGroup`` may still have opened it to a group.
     """
     try:
         status = storage.stat()
@@ -69,13 +69,13 @@ def own_folder(storage: Path, *, alone: bool = False) -> OwnFolder:
         return OwnFolder(storage)
     if status.st_uid != os.geteuid():
         reason = f"{storage} belongs to {private_files.user_name(status.st_uid)}"
-    elif alone or private_files.is_own(status):
+    elif private or private_files.is_own(status):
         return OwnFolder(storage)
     else:
         reason = f"other users may write to {storage}"
-    number = str(os.geteuid())
-    path = storage / (_name() or number)
-    return OwnFolder(path if _is_usable(path) else storage / number, reason)
+    user_id = str(os.geteuid())
+    path = storage / (_name() or user_id)
+    return OwnFolder(path if _is_usable(path) else storage / user_id, reason)
 
 
 def _is_usable(path: Path) -> bool:

@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
-_HELP = "help while the user types"
-_UNDER_CURSOR = re.compile(r"%%?ciao\b")
+_HELP_ACTION = "help while the user types"
+_COMMAND_NAME = re.compile(r"%%?ciao\b")
 
 
 @functools.cache
@@ -101,10 +101,10 @@ def _new_session(settings: Settings) -> Session:
     log.write_to(settings.own_storage)
     _log.info("ciao %s, Python %s, %s", __version__, platform.python_version(), _label())
     # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
-    ends = shutdown.lifetime if _in_a_kernel() else None
-    made = Session(registry(), Owner(_label(), os.getpid()), settings, ends)
-    client.use_host(client.Host(lambda: made.settings, hide_frames))
-    return made
+    lifetime = shutdown.lifetime if _in_a_kernel() else None
+    new = Session(registry(), Owner(_label(), os.getpid()), settings, lifetime)
+    client.use_host(client.Host(lambda: new.settings, hide_frames))
+    return new
 
 
 def _in_a_kernel() -> bool:
@@ -128,7 +128,7 @@ def hide_frames(error: CiaoError) -> None:
     error.__dict__["_render_traceback_"] = functools.partial(lines, error)
 
 
-_last: list[tuple[JobResult, JobHandle]] = []
+_cached: list[tuple[JobResult, JobHandle]] = []
 """The result that ``_job`` was made of, and ``_job``."""
 
 
@@ -143,9 +143,9 @@ def last_job(session: Session) -> JobHandle | JobPreview | None:
     last = session.last
     if last is None:
         return None
-    if not _last or _last[0][0] is not last:  # the same object goes on with its wait
-        _last[:] = [(last, JobHandle(last.job, last.status, client.default()))]
-    return _last[0][1]
+    if not _cached or _cached[0][0] is not last:  # the same object continues its wait
+        _cached[:] = [(last, JobHandle(last.job, last.status, client.default()))]
+    return _cached[0][1]
 
 
 @functools.cache
@@ -160,7 +160,7 @@ async def close() -> None:
     await registry().close()
 
 
-def here() -> Path:
+def working_folder() -> Path:
     """Return the kernel's working directory, which Jupyter sets to the notebook's folder.
 
     Raises:
@@ -189,7 +189,7 @@ async def run_job(
         CiaoError: Same errors as :meth:`Session.run`.
     """
     async with _left_running().reported(session, display):
-        return await session.run(cell, display, here(), variables=variables)
+        return await session.run(cell, display, working_folder(), variables=variables)
 
 
 async def run_command(
@@ -203,7 +203,7 @@ async def run_command(
     from ciao_kernel.commands import Face, execute
 
     async with _left_running().reported(session, display, words):
-        return await execute(words, Face(session, display, write, here()))
+        return await execute(words, Face(session, display, write, working_folder()))
 
 
 def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:
@@ -220,7 +220,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     from ciao_kernel.delivery.variables import storable_names
     from ciao_kernel.magics import completion
 
-    with log.ignored(_log, _HELP):  # then IPython answers the key
+    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         names = storable_names(variables)
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
@@ -234,9 +234,9 @@ def explain(code: str, cursor: int) -> str | None:
         return None
     from ciao_kernel.magics import directive_help
 
-    with log.ignored(_log, _HELP):  # then IPython answers the key
+    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
-        if _UNDER_CURSOR.match(code, start):
+        if _COMMAND_NAME.match(code, start):
             from ciao_kernel.commands import help_text
 
             return help_text()
@@ -246,7 +246,7 @@ def explain(code: str, cursor: int) -> str | None:
 
 def is_complete(code: str) -> dict[str, Any] | str:
     """Return the answer for a header, or the code that IPython should check."""
-    with log.ignored(_log, _HELP):  # then IPython answers the key
+    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         if "%" in code and (cell := scan_job(code)):
             from ciao_kernel.magics import completeness
 

@@ -94,14 +94,14 @@ def _complete_directives(shell: InteractiveShell) -> None:
 
 def _watch_shutdown(kernel: Any) -> None:
     """Report another kernel's shutdown to waiting jobs: it begins with an interrupt like a stop."""
-    theirs = kernel.do_shutdown
+    shut_down = kernel.do_shutdown
 
     async def do_shutdown(restart: bool) -> Any:
         from ciao_kernel.jupyter import shutdown
 
         shutdown.lifetime.end()
         await shutdown.lifetime.wait_until_idle(shutdown.MAX_SHUTDOWN_DELAY)
-        reply = theirs(restart)
+        reply = shut_down(restart)
         return await reply if inspect.isawaitable(reply) else reply
 
     kernel.do_shutdown = do_shutdown

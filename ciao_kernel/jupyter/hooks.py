@@ -41,14 +41,14 @@ class Hooks:
         self.code, self.store_history = code, store_history
         self._shell = shell
         # IPython has no annotations here, and each version has other parameters.
-        known = inspect.signature(ExecutionInfo.__init__).parameters
-        more = {"cell_id": cell_id, "transformed_cell": code, "cell_meta": cell_meta}
+        parameters = inspect.signature(ExecutionInfo.__init__).parameters
+        optional = {"cell_id": cell_id, "transformed_cell": code, "cell_meta": cell_meta}
         self._info = ExecutionInfo(  # type: ignore[no-untyped-call]
             raw_cell=code,
             store_history=store_history,
             silent=False,
             shell_futures=True,
-            **{name: value for name, value in more.items() if name in known},
+            **{name: value for name, value in optional.items() if name in parameters},
         )
 
     def before(self) -> None:

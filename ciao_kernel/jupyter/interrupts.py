@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-_PATIENCE = 3.0
+_CLEANUP_TIME = 3.0
 """Seconds in which further interrupts of a cell are ignored, because it is being cleaned up."""
 
-_EARLY = 5.0
+_EARLY_LIMIT = 5.0
 """Seconds in which an interrupt that came before its cell still counts. Its time and the cell's
 may come from different clocks, so it must not stop a cell that the user runs later."""
 
@@ -35,50 +35,50 @@ class RunningCells:
     then, and the cell that was sent before it is interrupted as soon as it begins.
 
     Args:
-        terminated: Called in the main thread if SIGTERM arrives while a job runs there. It must
+        on_sigterm: Called in the main thread if SIGTERM arrives while a job runs there. It must
             end the process.
     """
 
-    def __init__(self, terminated: Callable[[], Any]) -> None:
-        self._terminated = terminated
+    def __init__(self, on_sigterm: Callable[[], Any]) -> None:
+        self._on_sigterm = on_sigterm
         self.main_request: dict[str, Any] | None = None
         """The request of the job cell on the main thread; None if no job runs there."""
         self._main_task: asyncio.Task[Any] | None = None
         self._interrupted = False
-        self._early: tuple[float, datetime] | None = None
-        self._sent: datetime | None = None
-        self._waiting: set[asyncio.Task[Any]] = set()
+        self._early_interrupt: tuple[float, datetime] | None = None
+        self._sent_time: datetime | None = None
+        self._lock_waiters: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
-        self._elsewhere: set[asyncio.Task[Any]] = set()
+        self._subshell_tasks: set[asyncio.Task[Any]] = set()
         self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
         self._cancelled = weakref.WeakKeyDictionary()
 
-    def note(self) -> None:
+    def store_interrupts(self) -> None:
         """Note interrupts from now on, because no cell runs; a kernel calls this at its start."""
-        signal.signal(signal.SIGINT, lambda *_: self._note())
+        signal.signal(signal.SIGINT, lambda *_: self._store_interrupt())
 
-    def note_and_raise(self) -> None:
+    def store_and_raise_interrupts(self) -> None:
         """Let SIGINT also raise KeyboardInterrupt, because a request of another kind begins."""
 
         def on_sigint(*_: Any) -> None:
-            self._note()
+            self._store_interrupt()
             raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, on_sigint)
 
-    def sent(self, date: object) -> None:
+    def interrupt_sent(self, date: object) -> None:
         """Take the time at which the interrupt that comes next was sent; any thread.
 
         Args:
             date: From the header of an ``interrupt_request``.
         """
-        self._sent = _time(date)
+        self._sent_time = _header_time(date)
 
-    def _note(self) -> None:
-        sent, self._sent = self._sent, None
-        self._early = (time.monotonic(), sent or datetime.now(UTC))
+    def _store_interrupt(self) -> None:
+        sent, self._sent_time = self._sent_time, None
+        self._early_interrupt = (time.monotonic(), sent or datetime.now(UTC))
 
-    def collect(self, date: object) -> Any:
+    def collect_interrupts(self, date: object) -> Any:
         """Collect interrupts from now on, because a cell begins on the main thread.
 
         Args:
@@ -92,18 +92,18 @@ class RunningCells:
             ValueError: The current thread is not the main thread, so it receives no signals.
         """
         before = signal.signal(signal.SIGINT, self._on_sigint)
-        early, self._early = self._early, None
-        begun = _time(date)
-        if early is not None and begun is not None:
-            came, sent = early
-            if time.monotonic() - came < _EARLY and sent >= begun:
+        early, self._early_interrupt = self._early_interrupt, None
+        cell_sent = _header_time(date)
+        if early is not None and cell_sent is not None:
+            received, sent = early
+            if time.monotonic() - received < _EARLY_LIMIT and sent >= cell_sent:
                 self._interrupted = True
         return before
 
-    def ended(self) -> None:
+    def forget_interrupts(self) -> None:
         """Forget the interrupts of the cell that has ended."""
         self._interrupted = False
-        self._sent = None
+        self._sent_time = None
 
     def _on_sigint(self, *_: Any) -> None:
         """Handle SIGINT."""
@@ -114,12 +114,12 @@ class RunningCells:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         """Cancel a task, unless it was just cancelled: that would cut its clean-up short."""
         now = time.monotonic()
-        if now - self._cancelled.get(task, -_PATIENCE) >= _PATIENCE:
+        if now - self._cancelled.get(task, -_CLEANUP_TIME) >= _CLEANUP_TIME:
             self._cancelled[task] = now
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     @contextlib.contextmanager
-    def raising(self, *, ignore_earlier: bool = False) -> Iterator[None]:
+    def raising_interrupts(self, *, ignore_earlier: bool = False) -> Iterator[None]:
         """Let SIGINT raise KeyboardInterrupt, as plain code expects.
 
         Args:
@@ -137,19 +137,21 @@ class RunningCells:
             signal.signal(signal.SIGINT, self._on_sigint)
 
     @contextlib.contextmanager
-    def running(self, task: asyncio.Task[Any], request: dict[str, Any]) -> Iterator[None]:
+    def cancel_on_interrupt(
+        self, task: asyncio.Task[Any], request: dict[str, Any]
+    ) -> Iterator[None]:
         """Let interrupts cancel this task during the body."""
         if threading.current_thread() is not threading.main_thread():
             with self._lock:
-                self._elsewhere.add(task)
+                self._subshell_tasks.add(task)
             try:
                 yield
             finally:
                 with self._lock:
-                    self._elsewhere.discard(task)
+                    self._subshell_tasks.discard(task)
             return
         self._main_task, self.main_request = task, request
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._lock_waiters = self._lock_waiters, set()
         for one in waiting:
             one.cancel()
         if self._interrupted:
@@ -157,7 +159,7 @@ class RunningCells:
         # Only while a job runs: plain code may be in a C function, where no handler is called.
         before = signal.getsignal(signal.SIGTERM)
         if before is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda *_: self._terminated())
+            signal.signal(signal.SIGTERM, lambda *_: self._on_sigterm())
         try:
             yield
         finally:
@@ -165,30 +167,32 @@ class RunningCells:
             if before is signal.SIG_DFL:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def cancel_other_threads(self) -> None:
+    def cancel_subshells(self) -> None:
         """Cancel the jobs on other threads."""
-        for task in self._tasks_of_other_threads():
+        for task in self._open_subshell_tasks():
             with contextlib.suppress(RuntimeError):  # its subshell was just deleted
                 self._cancel(task)
 
     async def end(self, within: float) -> None:
         """Cancel the cells of all jobs, and wait at most this many seconds for their end."""
-        self.cancel_other_threads()
+        self.cancel_subshells()
         if (task := self._main_task) is not None:
             self._cancel(task)
         until = time.monotonic() + within
-        while self._tasks_of_other_threads() or self._main_task is not None:
+        while self._open_subshell_tasks() or self._main_task is not None:
             if time.monotonic() > until:
                 return
             await asyncio.sleep(0.02)
 
-    def _tasks_of_other_threads(self) -> set[asyncio.Task[Any]]:
+    def _open_subshell_tasks(self) -> set[asyncio.Task[Any]]:
         """Return the tasks of other threads; those of a deleted subshell ended with its loop."""
         with self._lock:
-            self._elsewhere = {one for one in self._elsewhere if not one.get_loop().is_closed()}
-            return self._elsewhere.copy()
+            self._subshell_tasks = {
+                one for one in self._subshell_tasks if not one.get_loop().is_closed()
+            }
+            return self._subshell_tasks.copy()
 
-    async def turn(self, lock: asyncio.Lock) -> bool:
+    async def acquire_unless_job(self, lock: asyncio.Lock) -> bool:
         """Wait for the main thread's lock, but not for a job.
 
         Returns:
@@ -198,19 +202,19 @@ class RunningCells:
         assert task is not None
         if self.main_request is not None:
             return False
-        self._waiting.add(task)
+        self._lock_waiters.add(task)
         try:
             await lock.acquire()
         except asyncio.CancelledError:
-            if task in self._waiting:
+            if task in self._lock_waiters:
                 raise
             task.uncancel()  # A job has begun.
             return False
         finally:
-            self._waiting.discard(task)
+            self._lock_waiters.discard(task)
         return True
 
 
-def _time(date: object) -> datetime | None:
+def _header_time(date: object) -> datetime | None:
     """Return the time in a message's header, which has a zone; None if there is none."""
     return date if isinstance(date, datetime) else None

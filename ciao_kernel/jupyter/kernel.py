@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CLOSING = 0.5
+_CLOSE_TIMEOUT = 0.5
 """Seconds that connections may take to close when the kernel ends."""
 
 
@@ -47,9 +47,9 @@ class CiaoKernel(AnsweringKernel):
             if isinstance(handler, logging.StreamHandler):
                 level = max(handler.level, self.log.getEffectiveLevel())
                 log.show_on(handler.stream, level)
-        self._cells = RunningCells(self._terminated)
-        self._endings: list[asyncio.Task[None]] = []
-        self._wake: tuple[socket.socket, socket.socket] | None = None
+        self._cells = RunningCells(self._on_sigterm)
+        self._shutdown_tasks: list[asyncio.Task[None]] = []
+        self._wakeup_sockets: tuple[socket.socket, socket.socket] | None = None
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property
@@ -74,7 +74,7 @@ class CiaoKernel(AnsweringKernel):
         """Run a job or a ``%ciao`` command here, and any other cell as ipykernel does."""
         parent = self.get_parent("shell")
         try:
-            arguments = _arguments(code)
+            arguments = _command_arguments(code)
             job = None if arguments is not None else _scan_job(code)
             if arguments is not None or job is not None:
                 # A command without history is a user's question; a job would be forgotten.
@@ -84,7 +84,7 @@ class CiaoKernel(AnsweringKernel):
                 return await self._run_cell(
                     hooks, job or arguments or "", user_expressions or {}, parent
                 )
-            with self._cells.raising():
+            with self._cells.raising_interrupts():
                 reply: dict[str, Any] = await super().do_execute(
                     code,
                     silent,
@@ -101,7 +101,7 @@ class CiaoKernel(AnsweringKernel):
             return self._reply(messages.interrupted(), parent)
         except Exception:  # without a reply the cell would seem to run for ever
             _log.exception("the request of a cell failed")
-            return self._reply(messages.fault(), parent)
+            return self._reply(messages.internal_error(), parent)
 
     def _refuse(self, silent: bool, parent: dict[str, Any]) -> dict[str, Any]:
         """Refuse a request that front-ends and SoS send as a probe: a job must not start.
@@ -117,7 +117,7 @@ class CiaoKernel(AnsweringKernel):
             f"nothing was run: the request had {option}.",
             f"The program that runs the cells must send {instead}.",
         )
-        return self._reply(messages.refusal(error), parent, silent=silent)
+        return self._reply(messages.ciao_error(error), parent, silent=silent)
 
     async def _run_cell(
         self,
@@ -128,14 +128,14 @@ class CiaoKernel(AnsweringKernel):
     ) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``, as a task that only interrupts cancel."""
         code, store_history = hooks.code, hooks.store_history
-        with self._cells.raising():  # this is the user's code
+        with self._cells.raising_interrupts():  # this is the user's code
             hooks.before()
             if isinstance(work, str):
                 work = expand_variables(work, self.shell.user_ns)
         if store_history:
             self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
         task = asyncio.get_running_loop().create_task(self._run(work, parent))
-        with self._cells.running(task, parent):
+        with self._cells.cancel_on_interrupt(task, parent):
             self._answer_queued_requests()
             try:
                 outcome = await task
@@ -143,7 +143,7 @@ class CiaoKernel(AnsweringKernel):
                 outcome = messages.interrupted()  # cancelled before the task's first step
         if store_history:
             self.shell.execution_count += 1
-        with self._cells.raising(ignore_earlier=True):
+        with self._cells.raising_interrupts(ignore_earlier=True):
             hooks.after(outcome)
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
@@ -171,10 +171,10 @@ class CiaoKernel(AnsweringKernel):
         except asyncio.CancelledError:
             return messages.interrupted()
         except CiaoError as error:
-            return messages.refusal(error)
-        except (Exception, SystemExit):
+            return messages.ciao_error(error)
+        except (Exception, SystemExit):  # raised by a task, SystemExit would end the kernel
             _log.exception("a cell failed with an internal error")
-            return messages.fault()  # SystemExit too: raised by a task, it would end the kernel.
+            return messages.internal_error()
         return messages.ok()
 
     def _reply(
@@ -208,18 +208,20 @@ class CiaoKernel(AnsweringKernel):
         """
         super().start()
         if threading.current_thread() is threading.main_thread():
-            self._cells.note()  # ipykernel ignores an interrupt that comes just before its cell
+            # ipykernel ignores an interrupt that comes just before its cell.
+            self._cells.store_interrupts()
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
-        self._wake = (reader, writer)
+        self._wakeup_sockets = (reader, writer)
         self._wake_on_signals()
         self.io_loop.add_handler(reader, lambda *_: reader.recv(4096), self.io_loop.READ)
 
     def _wake_on_signals(self) -> None:
-        if self._wake is not None and threading.current_thread() is threading.main_thread():
-            other = signal.set_wakeup_fd(self._wake[1].fileno(), warn_on_full_buffer=False)
-            if other not in (-1, self._wake[1].fileno()):
+        sockets = self._wakeup_sockets
+        if sockets is not None and threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(sockets[1].fileno(), warn_on_full_buffer=False)
+            if other not in (-1, sockets[1].fileno()):
                 # Keep the one of the user's `loop.add_signal_handler`, which also wakes the loop.
                 signal.set_wakeup_fd(other)
 
@@ -231,14 +233,14 @@ class CiaoKernel(AnsweringKernel):
             return
         # This replaces ipykernel's handler, which raises KeyboardInterrupt: no reply would be
         # sent if it were raised before do_execute, and within this hook it would end the kernel.
-        self.saved_sigint_handler = self._cells.collect(header.get("date"))
+        self.saved_sigint_handler = self._cells.collect_interrupts(header.get("date"))
         self._wake_on_signals()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Interrupt by message; this also stops jobs on subshells, which SIGINT never reaches."""
         try:
-            self._cells.sent(parent["header"].get("date"))
-            self._cells.cancel_other_threads()
+            self._cells.interrupt_sent(parent["header"].get("date"))
+            self._cells.cancel_subshells()
         finally:
             await super().interrupt_request(stream, ident, parent)
 
@@ -265,10 +267,10 @@ class CiaoKernel(AnsweringKernel):
         # Connections belong to the main loop, which the user's code may block.
         closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
         with log.ignored(_log, "closing the connections"):
-            async with asyncio.timeout(_CLOSING):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await asyncio.wrap_future(closing)
 
-    def _terminated(self) -> None:
+    def _on_sigterm(self) -> None:
         """Treat a SIGTERM during a job as a shutdown."""
 
         async def end() -> None:
@@ -279,7 +281,7 @@ class CiaoKernel(AnsweringKernel):
                 os.kill(os.getpid(), signal.SIGTERM)
 
         loop = self.io_loop.asyncio_loop
-        loop.call_soon_threadsafe(lambda: self._endings.append(loop.create_task(end())))
+        loop.call_soon_threadsafe(lambda: self._shutdown_tasks.append(loop.create_task(end())))
 
     # ----------------------------------------------------------------- help while writing
 
@@ -291,15 +293,15 @@ class CiaoKernel(AnsweringKernel):
         found = cells.complete(code, position, self.shell.user_ns)
         if found is None:
             return super().do_complete(code, cursor_pos)
-        offered = [(match, "directive") for match in found.matches]
+        matches = [(match, "directive") for match in found.matches]
         if found.merge:
-            theirs = super().do_complete(code, cursor_pos)
-            if not offered:
-                return theirs
-            if theirs["cursor_start"] == found.start:
-                more = [match for match in theirs["matches"] if match not in found.matches]
-                offered += [(match, "magic") for match in more]
-        return messages.completions(offered, found.start, found.end)
+            reply = super().do_complete(code, cursor_pos)
+            if not matches:
+                return reply
+            if reply["cursor_start"] == found.start:
+                others = [match for match in reply["matches"] if match not in found.matches]
+                matches += [(match, "magic") for match in others]
+        return messages.completions(matches, found.start, found.end)
 
     def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
@@ -322,7 +324,7 @@ class CiaoKernel(AnsweringKernel):
         return answer
 
 
-def _arguments(code: str) -> str | None:
+def _command_arguments(code: str) -> str | None:
     """Return the arguments of a ``%ciao`` command, None for any other cell."""
     if "%" not in code:
         return None

@@ -56,19 +56,19 @@ def interrupted() -> Content:
     return error("KeyboardInterrupt", "", ["\x1b[31mKeyboardInterrupt\x1b[0m"])
 
 
-def fault() -> Content:
+def internal_error() -> Content:
     """Return the outcome after an unexpected exception; call it in the exception handler."""
-    found = sys.exception()
+    raised = sys.exception()
     lines = traceback.format_exc().splitlines()
     lines.append("This is a bug in the kernel, not in the cell. Please report these lines.")
-    return error(type(found).__name__, str(found), lines)
+    return error(type(raised).__name__, str(raised), lines)
 
 
-def refusal(found: CiaoError) -> Content:
+def ciao_error(raised: CiaoError) -> Content:
     """Return the outcome of a cell that raised a ciao error: its message and its hint."""
     from ciao_kernel.display.errors import colored
 
-    return error(type(found).__name__, visible_lines(found.message), colored(found, page=True))
+    return error(type(raised).__name__, visible_lines(raised.message), colored(raised, page=True))
 
 
 def error(name: str, value: str, lines: list[str]) -> Content:

@@ -33,7 +33,7 @@ class Lifetime:
     def __init__(self) -> None:
         self._ending = threading.Event()
         self._lock = threading.Lock()
-        self._holds = 0
+        self._delays = 0
 
     def end(self) -> None:
         """Note a request to shut the kernel down. May be called from any thread."""
@@ -43,24 +43,26 @@ class Lifetime:
     def delay_shutdown(self) -> Iterator[None]:
         """Let :meth:`wait_until_idle` wait for the end of the body; for any thread."""
         with self._lock:
-            self._holds += 1
+            self._delays += 1
         try:
             yield
         finally:
             with self._lock:
-                self._holds -= 1
+                self._delays -= 1
 
     async def wait_until_idle(self, within: float) -> None:
         """Wait at most this many seconds until no :meth:`delay_shutdown` holds."""
         until = time.monotonic() + within
-        while self._holds and time.monotonic() < until:
+        while self._delays and time.monotonic() < until:
             await asyncio.sleep(0.02)
 
-    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
-        """Return whether a shutdown begins within this many seconds, or is ``known`` after them."""
+    async def shutdown_begins(
+        self, within: float, is_ending: Callable[[], Awaitable[bool]]
+    ) -> bool:
+        """Return whether a shutdown begins within this many seconds, or ``is_ending`` then."""
         if "RESPONSE_ADDRESS" in os.environ:
-            heard = _first_process() in self._INITS
-            remote = self._REMOTE_WAIT if heard else self._REMOTE_WAIT_WITHOUT_SIGNALS
+            gets_sigterm = _first_process() in self._INITS
+            remote = self._REMOTE_WAIT if gets_sigterm else self._REMOTE_WAIT_WITHOUT_SIGNALS
             within = max(within, remote)
         waited, last = 0.0, time.monotonic()
         while not self._ending.is_set() and waited < within:
@@ -72,7 +74,7 @@ class Lifetime:
         if self._ending.is_set():
             return True
         with log.ignored(_log, "asking how the kernel ends"):  # then the job is stopped
-            if await known():
+            if await is_ending():
                 return True
         return self._ending.is_set()
 

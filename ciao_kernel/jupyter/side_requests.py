@@ -27,7 +27,7 @@ _QUICK = {
 """Requests that are answered while a job runs."""
 
 _previous_requests: contextvars.ContextVar[list[tuple[Any, Any]] | None] = contextvars.ContextVar(
-    "displaced", default=None
+    "previous_requests", default=None
 )
 """Set while a request is answered during a job: the request that was handled before it."""
 
@@ -48,20 +48,21 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
         """Prepare a request, but leave SIGINT to the job if this request is answered during one."""
         if _previous_requests.get() is None:
             super().pre_handler_hook()
-            self._cells.note_and_raise()  # as ipykernel's handler, but an interrupt is not lost
+            # As ipykernel's handler, but an interrupt is not lost.
+            self._cells.store_and_raise_interrupts()
 
     def post_handler_hook(self) -> None:
         """Undo :meth:`pre_handler_hook`."""
         if _previous_requests.get() is None:
             super().post_handler_hook()
-            self._cells.ended()
+            self._cells.forget_interrupts()
 
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
         """Handle a shell message (ipykernel 7); quick requests do not wait for the job's end."""
         lock = self._main_asyncio_lock
         if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
             await super().shell_main(subshell_id, msg)
-        elif await self._cells.turn(lock):
+        elif await self._cells.acquire_unless_job(lock):
             try:
                 await self.dispatch_shell(msg, subshell_id=None)
             finally:
@@ -108,11 +109,11 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
 
     def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
         """Set the current request; output that is printed during a job still belongs to the job."""
-        displaced = _previous_requests.get()
-        if displaced is None:
+        previous = _previous_requests.get()
+        if previous is None:
             super().set_parent(ident, parent, channel)
         else:
-            displaced.append((self._parent_ident["shell"], self.get_parent("shell")))
+            previous.append((self._parent_ident["shell"], self.get_parent("shell")))
             _Kernel.set_parent(self, ident, parent, channel)
 
 

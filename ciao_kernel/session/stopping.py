@@ -31,12 +31,14 @@ _PATIENCE = 4.5
 class Lifetime(Protocol):
     """Distinguishes an interrupt that means "stop" from one that begins a shutdown."""
 
-    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(
+        self, within: float, is_ending: Callable[[], Awaitable[bool]]
+    ) -> bool:
         """Return whether this process is asked to end within this many seconds.
 
         Args:
             within: Seconds to wait.
-            known: Called last, if no such request came: returns whether others know that this
+            is_ending: Called last, if no such request came: returns whether others know that this
                 process is ending.
         """
 
@@ -47,7 +49,9 @@ class Lifetime(Protocol):
 class NoShutdown:
     """Lifetime of a terminal, where an interrupt always means "stop"."""
 
-    async def shutdown_begins(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(
+        self, within: float, is_ending: Callable[[], Awaitable[bool]]
+    ) -> bool:
         """Return False: no shutdown begins with an interrupt here."""
         return False
 

@@ -35,7 +35,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
-from ciao_kernel.jupyter.messages import refusal
+from ciao_kernel.jupyter.messages import ciao_error
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
     ALL_LINES,
@@ -360,7 +360,7 @@ def test_an_error_cannot_command_a_terminal() -> None:
         r"JobFailed: worker-0 ended: boom \x1b[2J\x1b]0;title\x07\x1b[31mred\u202e",
     ]
     assert all("\x1b[2J" not in line for line in colored(error))
-    found = refusal(error)
+    found = ciao_error(error)
     assert not [c for c in found["evalue"] if not c.isprintable()]
 
 

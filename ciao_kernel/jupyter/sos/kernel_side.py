@@ -63,7 +63,7 @@ def give(namespace: dict[str, Any], expressions: Mapping[str, str]) -> dict[str,
         try:
             pickled = pickle.dumps(eval(text, namespace))
         except Exception as error:  # raised by the expression, or by the type of its value
-            answers[name] = ["", _said(error)]
+            answers[name] = ["", _error_text(error)]
         else:
             answers[name] = [base64.b64encode(pickled).decode(), ""]
     return answers
@@ -86,11 +86,11 @@ def preview(namespace: dict[str, Any], item: str) -> list[str]:
     except (NameError, AttributeError, SyntaxError):
         return ["", f"Unknown variable {item}"]
     except Exception as error:
-        return ["", f"{item} has no value: {_said(error)}"]
+        return ["", f"{item} has no value: {_error_text(error)}"]
     try:
         whole = pretty(value, max_seq_length=100)  # type: ignore[no-untyped-call]
     except Exception as error:
-        whole = f"{item} has no text: {_said(error)}"
+        whole = f"{item} has no text: {_error_text(error)}"
     lines = whole.splitlines()
     text = "\n".join(lines[:_MOST_LINES])
     cut = len(lines) > _MOST_LINES or len(text) > _MOST_CHARACTERS
@@ -121,5 +121,5 @@ def _described(value: Any) -> str:
     return kind
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -22,12 +22,12 @@ from ciao_kernel.jupyter.sos import kernel_side, versions
 
 _log = logging.getLogger(__name__)
 
-_LOOK = 0.5
+_CHECK_INTERVAL = 0.5
 """Seconds between two checks that the kernel is alive, while SoS waits for it."""
 _LARGE = 1024 * 1024
 """Size in bytes above which a value is first sent through a file: a message can contain values
 only as source code, and IPython takes up to a second for a megabyte of it."""
-_READY = 60.0
+_READY_TIMEOUT = 60.0
 """Seconds that a kernel may take to become ready."""
 
 
@@ -89,25 +89,25 @@ class Ciao:
         self, items: list[str], to_kernel: str | None = None, as_var: str | None = None
     ) -> dict[str, Any]:
         """Return variables of the kernel, which SoS passes on (``%put``)."""
-        asked = {as_var or item: item for item in items}
+        expressions = {as_var or item: item for item in items}
         values: dict[str, Any] = {}
         try:
-            answers = self._ask("give", asked)
+            answers = self._ask("give", expressions)
         except Exception as error:  # the kernel does not answer any more
             _log.warning("%%put got no answer", exc_info=True)
-            answers = {name: ["", str(error)] for name in asked}
-        for name, (pickled, fault) in answers.items():
-            if not fault:
+            answers = {name: ["", str(error)] for name in expressions}
+        for name, (pickled, problem) in answers.items():
+            if not problem:
                 try:
                     values[name] = pickle.loads(base64.b64decode(pickled))
                 except Exception as error:  # the type is not available in SoS's process
                     _log.warning("%%put cannot read %s", name, exc_info=True)
-                    fault = f"{type(error).__name__}: {error}"
-            if fault:
-                self.sos_kernel.warn(f"%put cannot send {asked[name]}: {fault}")
+                    problem = f"{type(error).__name__}: {error}"
+            if problem:
+                self.sos_kernel.warn(f"%put cannot send {expressions[name]}: {problem}")
         if to_kernel not in (None, "SoS"):
             # SoS keeps using this list object, and passes nothing on if an item has no value.
-            items[:] = [asked[name] for name in values]
+            items[:] = [expressions[name] for name in values]
         return values
 
     def expand(self, text: str, sigil: str) -> str:
@@ -174,8 +174,8 @@ class Ciao:
 def _call(function: str, *arguments: Any) -> str:
     """Return a cell that calls a function of ``kernel_side`` with the user's namespace."""
     module = kernel_side.__name__
-    given = ", ".join(["globals()", *map(repr, arguments)])
-    return f"__import__({module!r}, fromlist=['*']).{function}({given})"
+    listed = ", ".join(["globals()", *map(repr, arguments)])
+    return f"__import__({module!r}, fromlist=['*']).{function}({listed})"
 
 
 def _drain_messages(client: Any) -> str:
@@ -192,7 +192,7 @@ def _drain_messages(client: Any) -> str:
         silent=True,
         store_history=False,
         user_expressions=versions.QUESTION,
-        timeout=_READY,
+        timeout=_READY_TIMEOUT,
     )
     return versions.version_in(reply["content"])
 
@@ -204,20 +204,20 @@ def _watch(client: Any, manager: Any, name: str) -> None:
     other languages would wait for ever.
     """
     channel = client.shell_channel
-    ready = channel.msg_ready
-    looked = time.monotonic()
+    is_ready = channel.msg_ready
+    checked = time.monotonic()
 
     def msg_ready() -> bool:
-        nonlocal looked
-        if ready():
+        nonlocal checked
+        if is_ready():
             return True
-        if time.monotonic() - looked > _LOOK:
+        if time.monotonic() - checked > _CHECK_INTERVAL:
             if not manager.is_alive():
                 raise KernelDied(
                     f"the kernel {name} died. The next cell starts it again, without its "
                     "variables. Jobs on a cluster keep running: `%ciao jobs` lists them."
                 )
-            looked = time.monotonic()
+            checked = time.monotonic()
         return False
 
     channel.msg_ready = msg_ready
@@ -229,17 +229,17 @@ def _watch_restarts(sos_kernel: Any, manager: Any, name: str) -> None:
     SoS then makes a client and sends the cell at once. If the kernel is faster than the client's
     subscription, its "busy" is lost, and SoS waits for it for ever.
     """
-    make = manager.client
+    create = manager.client
 
     def client(**options: Any) -> Any:
         _, old = sos_kernel.kernels[name]
         old.stop_channels()
-        made = make(**options)
-        made.start_channels()
-        made.wait_for_ready(timeout=_READY)
-        manager._ciao_version = _drain_messages(made)
-        _watch(made, manager, name)
-        sos_kernel.kernels[name] = (manager, made)
-        return made
+        new = create(**options)
+        new.start_channels()
+        new.wait_for_ready(timeout=_READY_TIMEOUT)
+        manager._ciao_version = _drain_messages(new)
+        _watch(new, manager, name)
+        sos_kernel.kernels[name] = (manager, new)
+        return new
 
     manager.client = client

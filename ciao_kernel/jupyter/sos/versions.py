@@ -27,18 +27,18 @@ def version_in(reply: Mapping[str, Any]) -> str:
         return ""
 
 
-def explained(error: str, own: str, theirs: str) -> str:
+def explained(error: str, sos_version: str, kernel_version: str) -> str:
     """Return the text of a kernel's error, with both versions first if they differ.
 
     Args:
         error: The error.
-        own: The version in SoS.
-        theirs: The version in the kernel; "" if the kernel has no ciao.
+        sos_version: The version in SoS.
+        kernel_version: The version in the kernel; "" if the kernel has no ciao.
     """
-    if own == theirs:
+    if sos_version == kernel_version:
         return error
-    found = f"the kernel has ciao {theirs}" if theirs else "the kernel has no ciao"
+    found = f"the kernel has ciao {kernel_version}" if kernel_version else "the kernel has no ciao"
     return (
-        f"SoS has ciao {own}, but {found}. Install the same version in both environments, and "
-        f"restart SoS. (The kernel's error: {error})"
+        f"SoS has ciao {sos_version}, but {found}. Install the same version in both environments, "
+        f"and restart SoS. (The kernel's error: {error})"
     )

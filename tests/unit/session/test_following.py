@@ -120,13 +120,13 @@ def test_a_failed_replica_ends_its_cell_and_the_rest_comes_behind(foreseen: bool
         assert cell.session.last
         assert cell.session.last.state is State.FAILED
         # A shutdown waits for the rest, which is saved nowhere else.
-        assert cell.lifetime._holds == 1
+        assert cell.lifetime._delays == 1
         await cell.finish()
         assert b"the cause" in cell.display.data("worker-1")
         assert cell.display.ended == 1
         assert cell.display.status.settled
         assert cell.display.notices == ""
-        assert cell.lifetime._holds == 0
+        assert cell.lifetime._delays == 0
 
     run(main)
 

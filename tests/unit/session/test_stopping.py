@@ -115,11 +115,11 @@ def test_files_go_after_the_last_line_was_read_and_hold_the_process() -> None:
         stop = Stop(delete=True)
         stop.backend.promise.set()
         await stop.cell
-        assert stop.lifetime._holds == 1
+        assert stop.lifetime._delays == 1
         stop.backend.gone.set()
         await stop.ended()
         assert stop.backend.said == ["stopped", "not followed any more", "deleted"]
-        assert stop.lifetime._holds == 0
+        assert stop.lifetime._delays == 0
 
     asyncio.run(main())
 
@@ -128,10 +128,10 @@ def test_a_stop_that_is_certain_holds_no_process() -> None:
     async def main() -> None:
         stop = Stop()
         await asyncio.sleep(0.1)
-        assert stop.lifetime._holds == 1
+        assert stop.lifetime._delays == 1
         stop.backend.promise.set()
         await stop.cell
-        assert stop.lifetime._holds == 0
+        assert stop.lifetime._delays == 0
         stop.backend.gone.set()
         await stop.ended()
 
@@ -227,7 +227,7 @@ def test_a_shutdown_waits_for_a_removal_whose_cell_was_interrupted() -> None:
         assert not shutdown.done()
         gone.set()
         await shutdown
-        assert lifetime._holds == 0
+        assert lifetime._delays == 0
 
     asyncio.run(main())
 
