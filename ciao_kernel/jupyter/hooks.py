@@ -57,16 +57,17 @@ class Hooks:
             self._shell.events.trigger("pre_execute")
             self._shell.events.trigger("pre_run_cell", self._info)
 
-    def after(self, outcome: Mapping[str, Any]) -> None:
+    def after(self, outcome: Mapping[str, Any], number: int) -> None:
         """Trigger the events after the cell.
 
         Args:
             outcome: Content of the reply, with ``status``, ``ename`` and ``evalue``.
+            number: Number of the cell in the history.
         """
         shell = self._shell
         result = ExecutionResult(self._info)  # type: ignore[no-untyped-call]
         if self.store_history:
-            result.execution_count = shell.execution_count - 1
+            result.execution_count = number
         if outcome["status"] == "error":
             result.error_in_exec = CellError(f"{outcome['ename']}: {outcome['evalue']}")
         shell.last_execution_succeeded = result.success

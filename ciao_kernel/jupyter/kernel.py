@@ -127,13 +127,11 @@ class CiaoKernel(AnsweringKernel):
         parent: dict[str, Any],
     ) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``, as a task that only interrupts cancel."""
-        code, store_history = hooks.code, hooks.store_history
         with self._cells.raising_interrupts():  # this is the user's code
             hooks.before()
             if isinstance(work, str):
                 work = expand_variables(work, self.shell.user_ns)
-        if store_history:
-            self.shell.history_manager.store_inputs(self.shell.execution_count, code, code)
+        number = self._begin_history(hooks)
         task = asyncio.get_running_loop().create_task(self._run(work, parent))
         with self._cells.cancel_on_interrupt(task, parent):
             self._answer_queued_requests()
@@ -141,13 +139,24 @@ class CiaoKernel(AnsweringKernel):
                 outcome = await task
             except asyncio.CancelledError:
                 outcome = messages.interrupted()  # cancelled before the task's first step
-        if store_history:
-            self.shell.execution_count += 1
         with self._cells.raising_interrupts(ignore_earlier=True):
-            hooks.after(outcome)
+            hooks.after(outcome, number)
         if outcome["status"] == "ok":
             outcome["user_expressions"] = self.shell.user_expressions(user_expressions)
-        return self._reply(outcome, parent)
+        return {**self._reply(outcome, parent), "execution_count": number}
+
+    def _begin_history(self, hooks: Hooks) -> int:
+        """Store a cell in the history; return its number, which no cell beside it gets.
+
+        Cells of subshells may begin before this one ends. IPython writes an error into one of
+        them if two have the same number.
+        """
+        if not hooks.store_history:
+            return int(self.shell.execution_count) - 1
+        number = int(self.shell.execution_count)
+        self.shell.execution_count = number + 1
+        self.shell.history_manager.store_inputs(number, hooks.code, hooks.code)
+        return number
 
     async def _run(self, work: ScannedCell | str, parent: dict[str, Any]) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``; return an outcome even after an error."""

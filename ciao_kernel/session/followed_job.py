@@ -127,6 +127,7 @@ class FollowedJob:
             if following.ended:  # some replicas may still be ending
                 self._set_result(JobResult(job, following.show_stopped()))
                 raise
+            self._set_result(JobResult(job, Status(State.RUNNING, ())))
             self._show_running()
             raise
         result = self._show_result(status)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place, Request
+from tests.helpers.subshells import add_subshell, execute
 
 Figure = Callable[[str], None]
 
@@ -403,26 +404,17 @@ def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     kernel.run("%ciao delete files")
 
 
-def add_subshell(kernel: Kernel) -> str:
-    """The id of a new one."""
-    features = kernel.ask("kernel_info_request", {}).get("supported_features", [])
-    if "kernel subshells" not in features:
-        pytest.skip("this ipykernel has no subshells")
-    return str(kernel.ask("create_subshell_request", {}, control=True)["subshell_id"])
-
-
 @BY_MESSAGE
 def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
     subshell = add_subshell(kernel)
-    content = {"code": SILENT, "silent": False, "store_history": True}
     for _ in range(3):
-        request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+        request = execute(kernel, SILENT, subshell)
         kernel.wait_running(request, place)
         works(kernel)  # The main shell is free meanwhile.
         stop(kernel, request)
         place.wait_empty()
     # One on each at once.
-    request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+    request = execute(kernel, SILENT, subshell)
     main = kernel.execute(SILENT)
     kernel.wait_running(request, place)
     kernel.wait_running(main, place)
@@ -437,8 +429,7 @@ def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
 def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place) -> None:
     """The console is closed; the stop button was dead from then on, and so was a shutdown."""
     subshell = add_subshell(kernel)
-    content = {"code": SILENT.replace(JOB, JOB + "%name=left\n"), "silent": False}
-    request = kernel.send("execute_request", content, header={"subshell_id": subshell})
+    request = execute(kernel, SILENT.replace(JOB, JOB + "%name=left\n"), subshell)
     kernel.wait_running(request, place)
     kernel.ask("delete_subshell_request", {"subshell_id": subshell}, control=True)
     for _ in range(2):

@@ -149,3 +149,34 @@ def test_an_interrupted_cell_leaves_the_whole_status(kernel: Any, place: Place) 
     kernel.run("%dryrun\n" + HEADER + "print(1)")
     kernel.run("%ciao attach numbers")
     assert kernel.run("print(_job.name, type(_job).__name__)").text == "numbers JobHandle\n"
+
+
+def test_one_job_behind_and_one_before_the_eyes(kernel: Any, place: Place) -> None:
+    """`%detach` makes room for a second cell; the stop button is for the one that is followed."""
+    kernel.run(DETACHED)
+    second = kernel.execute(DETACHED.replace("%detach", "%lines=all").replace("numbers", "second"))
+    kernel.wait_text(second, "ready")
+    kernel.interrupt()
+    kernel.finish(second)
+    assert second.error == "KeyboardInterrupt"
+    kernel.run("import ciao_kernel as ciao")
+    states = "print(_job.name, _job.state, ciao.job('numbers').state)"
+    assert kernel.run(states).text == "second Stopped Running\n"
+    let_go(place)
+    assert kernel.run("print(ciao.job('numbers').wait())").text == "Succeeded\n"
+
+
+def test_a_job_whose_attach_was_interrupted_is_the_last_one(
+    kernel: Any, start_kernel: Any, place: Place
+) -> None:
+    kernel.run(DETACHED.replace("%detach", "%detach\n%lines=all"))
+    other = start_kernel()
+    for follower in (kernel, other):
+        attached = follower.execute("%ciao attach numbers")
+        follower.wait_text(attached, "ready")
+        follower.interrupt()
+        follower.finish(attached)
+        assert "numbers keeps running" in attached.text
+        assert follower.run("print(_job.name, _job.state)").text == "numbers Running\n"
+    let_go(place)
+    assert other.run("print(_job.wait())").text == "Succeeded\n"
