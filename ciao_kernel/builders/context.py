@@ -116,7 +116,7 @@ def gather(
         if not matches:
             raise SourceError(
                 f"{place}: there is no {pattern} in {folder}.",
-                "Paths are relative to the folder of the notebook.",
+                "Paths are relative to that folder.",
             )
         for match in matches:
             if match.is_dir() and boundary.is_outside(real := Path(os.path.realpath(match))):

@@ -88,7 +88,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""
-        raise UsageError(f"{self.prog}: {message}.", f"`{self.prog} --help` shows the usage.")
+        hint = f"`{self.prog} --help` shows the usage."
+        if message.startswith("argument --args: expected one"):
+            hint = f"If the value begins with a dash: --args='--epochs 3'. {hint}"
+        raise UsageError(f"{self.prog}: {message}.", hint)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, not the process."""

@@ -123,6 +123,8 @@ async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
             yield Finding("wrong", fault.message.rstrip("."), fault.hint)
         for name in registry.table.names.frameworks:
             framework = registry.framework(name)
+            if not framework.package or framework.package in sys.stdlib_module_names:
+                continue  # there is nothing to install
             if await interpreter.has(python, framework.package):
                 yield Finding("ok", f"{name}: the package {framework.package} is installed")
             else:

@@ -62,4 +62,4 @@ def nearest(folder: Path, pattern: str) -> str:
     if near:
         found = (PurePosixPath(pattern).parent / near[0]).as_posix()
         return f"Did you mean {visible(found)}?"
-    return "Paths are relative to the folder of the notebook."
+    return "Paths are relative to that folder."

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
+_QUESTION = re.compile(r"\s*+(?:%([\w-]++)\?{1,2}|\?{1,2}%([\w-]++))\s*+")
+_VERB = re.compile(r"[ \t]*+%ciao[ \t]++(\w*+)")
 _HELP_ACTION = "help while the user types"
 _COMMAND_NAME = re.compile(r"%%?ciao\b")
 
@@ -53,9 +55,16 @@ def scan_job(code: str) -> ScannedCell | None:
 
 
 def command(code: str) -> str | None:
-    """Return the arguments of a cell that is a single ``%ciao …`` line, else None."""
-    match = _COMMAND.fullmatch(code)
-    return None if match is None else match[1] or ""
+    """Return the arguments of a cell that is a single ``%ciao …`` line, else None.
+
+    ``%worker?`` is the question of an IPython user, and means ``%ciao magics worker``.
+    """
+    if match := _COMMAND.fullmatch(code):
+        return match[1] or ""
+    if "?" not in code or (asked := _QUESTION.fullmatch(code)) is None:
+        return None
+    name = asked[1] or asked[2]
+    return f"magics {name}" if registry().table.find(name) else None
 
 
 def split(arguments: str) -> list[str]:
@@ -221,6 +230,12 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     from ciao_kernel.magics import completion
 
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
+        word = _VERB.match(code, _line_start(code, cursor))
+        if word and word.start(1) <= cursor <= word.end(1):
+            from ciao_kernel.commands import VERBS
+
+            verbs = tuple(verb for verb in VERBS if verb.startswith(code[word.start(1) : cursor]))
+            return completion.Completion(verbs, word.start(1), word.end(1))
         names = storable_names(variables)
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
@@ -235,8 +250,7 @@ def explain(code: str, cursor: int) -> str | None:
     from ciao_kernel.magics import directive_help
 
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
-        start = max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
-        if _COMMAND_NAME.match(code, start):
+        if _COMMAND_NAME.match(code, _line_start(code, cursor)):
             from ciao_kernel.commands import help_text
 
             return help_text()
@@ -244,10 +258,15 @@ def explain(code: str, cursor: int) -> str | None:
     return None
 
 
+def _line_start(code: str, cursor: int) -> int:
+    """Return the offset of the first character of the cursor's line."""
+    return max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
+
+
 def is_complete(code: str) -> dict[str, Any] | str:
     """Return the answer for a header, or the code that IPython should check."""
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
-        if "%" in code and (cell := scan_job(code)):
+        if "%" in code and command(code) is None and (cell := scan_job(code)):
             from ciao_kernel.magics import completeness
 
             return completeness.answer(cell, registry().table)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+import sys
 from importlib import metadata
 
 _NAMES = {
@@ -91,6 +93,16 @@ def distribution(module: str) -> str | None:
     if len(installed) == 1 and top not in _SHARED:
         return installed[0]
     return top.replace("_", "-") if top in _SAME else None
+
+
+def similar(module: str) -> str:
+    """Return a known module whose name is nearly this one, "" if there is none.
+
+    A mistyped name may be the name of somebody's package, which nobody should install.
+    """
+    known = {*_NAMES, *_SAME, *_installed(), *sys.stdlib_module_names}
+    public = sorted(name for name in known if not name.startswith("_") and "." not in name)
+    return "".join(difflib.get_close_matches(module, public, n=1, cutoff=0.8))
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any
 from ciao_kernel.delivery.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
-from ciao_kernel.session.failure.distributions import distribution
+from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.tracebacks import Trace
 from ciao_kernel.session.keras_note import REMEDY
 
@@ -90,12 +90,16 @@ def _missing_module(text: str, folder: Path, job: Job) -> str:
     known = distribution(names[-1])
     package = known or top
     unsure = "" if known else ", if that is the name of its package"
+    near = "" if known else similar(top)
+    question = f"Did you mean {near}? " if near else ""
     if job.on_cluster:
-        return f"Add %packages={package}{unsure}, or choose an image that has it with %image."
-    return (
-        f"Add %packages={package}{unsure}, which installs it for this job, or name a Python that "
-        "has it with %python."
-    )
+        advice = f"Add %packages={package}{unsure}, or choose an image that has it with %image."
+    else:
+        advice = (
+            f"Add %packages={package}{unsure}, which installs it for this job, or name a Python "
+            "that has it with %python."
+        )
+    return question + advice
 
 
 def _missing_name(text: str, variables: Mapping[str, Any]) -> str:

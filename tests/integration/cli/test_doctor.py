@@ -58,6 +58,8 @@ def test_a_sound_installation_has_nothing_wrong(ciao: User) -> None:
     for part in ("Python 3.", "ipykernel", "tensorflow", "pytorch", "kernelspec ciao", "GiB free"):
         assert part in text
     assert "Kubernetes" in text
+    for part in ("custom", "the package sys"):  # nothing of these can be missing
+        assert part not in text
     plain = ciao("doctor")
     assert plain.code == 0
     assert all(still(one["what"]) in still(plain.out) for one in found)

@@ -99,6 +99,7 @@ def test_the_file_is_delivered_byte_for_byte(ciao: User) -> None:
         (["--framework=tensorflow", "--worker=1", "--files", "no.csv"], ["no.csv"]),
         (["--framework=tensorflow", "--wroker=1"], ["unknown argument --wroker", "--worker?"]),
         (["--framework"], ["--framework: expected one argument"]),
+        (["--args", "--rate", "1"], ["--args: expected one argument", "--args='--epochs 3'"]),
         (["--framework=tensorflow", "--worker=1", "x"], ["ciao run: unknown argument x"]),
     ],
 )

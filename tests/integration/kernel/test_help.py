@@ -75,6 +75,7 @@ def test_completion_in_a_header(kernel: Kernel, marked: str, expected: set[str])
         ("x = 1\nimport o|", {"os"}, set()),
         ("%run hel|", {"helper.py"}, set()),
         ("%%ci|", {"%%ciao"}, set()),
+        ("x = 1\n%ciao at|", {"attach"}, {"and"}),
     ],
 )
 def test_completion_beside_ipython(
@@ -176,6 +177,9 @@ def test_question_mark(kernel: Kernel) -> None:
     assert request.reply is not None
     (page,) = request.reply["content"]["payload"]
     assert "job" in page["data"]["text/plain"]
+    for code in ("%worker?", "?%Worker"):
+        assert "Number of workers." in kernel.run(code).text
+    assert kernel.run("%time?").of("error") == []
 
 
 @pytest.mark.parametrize(
@@ -189,6 +193,7 @@ def test_question_mark(kernel: Kernel) -> None:
         (JOB + "import = 7", "invalid"),
         (JOB + "x = '''\n", "incomplete"),
         ("%ciao jobs", "complete"),
+        ("%worker?", "complete"),
         ("%time 1", "complete"),
         ("a %b", "complete"),
     ],

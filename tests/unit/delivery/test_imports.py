@@ -325,7 +325,7 @@ def test_a_missing_file_is_named_with_the_nearest(tree: Path) -> None:
     error = refused(tree, "data/tran.csv")
     assert "data/tran.csv" in error.message
     assert error.hint == "Did you mean data/train.csv?"
-    assert refused(tree, "zzz/qqq.csv").hint == "Paths are relative to the folder of the notebook."
+    assert refused(tree, "zzz/qqq.csv").hint == "Paths are relative to that folder."
     assert "matches it" in refused(tree, "*.parquet").message
 
 

@@ -21,11 +21,46 @@ from tests.helpers.growth import is_linear
         ("%ciaojobs", None),
         ("%%ciao jobs", None),
         ("x\n%ciao jobs", None),
+        ("%worker?", ["magics", "worker"]),
+        (" ?%clean-policy\n", ["magics", "clean-policy"]),
+        ("%worker??", ["magics", "worker"]),
+        ("%time?", None),
+        ("?%no_such_directive", None),
+        ("%worker?\nx", None),
+        ("%framework=tensorflow\n%worker?", None),
     ],
 )
 def test_a_cell_that_is_one_command(code: str, words: list[str] | None) -> None:
     arguments = cells.command(code)
     assert (None if arguments is None else cells.split(arguments)) == words
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        ("%ciao at|", ("%ciao attach", "")),
+        ("x = 1\n  %ciao des|cribe night", ("x = 1\n  %ciao describe", " night")),
+        ("%ciao x|", None),
+        ("%ciao attach |", None),
+        ("%ciao attach n|", None),
+        ("x = 7 %ciao at|", None),
+    ],
+)
+def test_tab_completes_a_verb(marked: str, expected: tuple[str, str] | None) -> None:
+    cursor, code = marked.index("|"), marked.replace("|", "")
+    found = cells.complete(code, cursor, {})
+    if expected is None:
+        assert found is None or not found.matches
+        return
+    assert found is not None
+    (match,) = found.matches
+    assert (code[: found.start] + match, code[found.end :]) == expected
+
+
+def test_tab_offers_all_verbs() -> None:
+    found = cells.complete("%ciao ", 6, {})
+    assert found is not None
+    assert {"run", "jobs", "attach"} <= set(found.matches)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +70,7 @@ def test_a_cell_that_is_one_command(code: str, words: list[str] | None) -> None:
 def test_the_work_grows_as_the_cell_does(start: str, blank: str, size: int) -> None:
     assert is_linear(lambda size: cells.command(start + blank * size + "x\nx"), size)
     assert is_linear(lambda size: cells.command(start + blank * size + "\nx"), size)
+
+
+def test_the_work_for_a_question_grows_as_the_cell_does() -> None:
+    assert is_linear(lambda size: cells.command("%" + "w" * size + "?" + " " * size + "x"), 32_000)

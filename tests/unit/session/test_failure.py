@@ -1136,6 +1136,10 @@ ON_CLUSTER = replace(
         ("ModuleNotFoundError: No module named 'sklearn.svm'", "Add %packages=scikit-learn, or"),
         ("ModuleNotFoundError: No module named 'apex'", "=apex, if that is the name of its"),
         (
+            "ModuleNotFoundError: No module named 'sklern.svm'",
+            "Did you mean sklearn? Add %packages=sklern, if that",
+        ),
+        (
             "MemoryError",
             "The limit of worker-0 is %memory=2Gi, and it used all of it: try %memory=4Gi, or",
         ),
