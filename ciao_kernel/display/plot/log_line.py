@@ -67,6 +67,8 @@ _INDEX = re.compile(
 )
 """Text after a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
 _DECIMALS = re.compile(r",\d")
+_SOURCE_FILE = re.compile(r"\.(?:pyx?|cc?|cpp|cxx|cuh?|hpp|hh?|go|rs)", re.I)
+"""Ends of names of source files; log lines have the number of a line behind them."""
 _NO_WORD = re.compile(r"\W+")
 
 
@@ -164,10 +166,18 @@ def read(line: str) -> Reading:
 
 
 def _is_not_value(line: str, match: re.Match[str]) -> bool:
-    """Return whether a number is not a value: the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``."""
+    """Return whether a number is not a value.
+
+    Such numbers are the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``, and the 153 of
+    ``port.cc:153]``.
+    """
     if match["total"]:
         return False
     whole = match["number"].lstrip("+-").isdigit()
+    if whole and match["mark"] == ":" and match.end("mark") == match.start("number"):
+        dot = max(match["name"].rfind("."), 0)
+        if _SOURCE_FILE.fullmatch(match["name"], dot):
+            return True
     if whole and _DECIMALS.match(line, match.end()):
         return True
     # A value may be in brackets after a space: "best loss (0.31): saved".
