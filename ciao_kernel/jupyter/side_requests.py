@@ -60,7 +60,11 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
     async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
         """Handle a shell message (ipykernel 7); quick requests do not wait for the job's end."""
         lock = self._main_asyncio_lock
-        if subshell_id is not None or not lock.locked() or _message_type(msg) not in _QUICK:
+        if subshell_id is not None:
+            await super().shell_main(subshell_id, msg)
+            # On the main thread: a "busy" from here could come after the "idle" of the job's cell.
+            self.io_loop.add_callback(self._show_busy)
+        elif not lock.locked() or _message_type(msg) not in _QUICK:
             await super().shell_main(subshell_id, msg)
         elif await self._cells.acquire_unless_job(lock):
             try:
@@ -103,8 +107,11 @@ class AnsweringKernel(_IPythonKernel):  # type: ignore[misc]
         # Nothing else has run since dispatch_shell called set_parent: no quick handler awaits.
         for ident, parent in (_previous_requests.get() or [])[:1]:
             _Kernel.set_parent(self, ident, parent, channel="shell")
+        self._show_busy()
+
+    def _show_busy(self) -> None:
+        """Publish again that a job runs: the "idle" of another request shows the kernel as idle."""
         if (cell := self._cells.main_request) is not None:
-            # The request's own "idle" would show the kernel as idle.
             self._publish_status("busy", "shell", parent=cell)
 
     def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
