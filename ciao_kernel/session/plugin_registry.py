@@ -12,7 +12,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ciao_kernel.errors import PluginError
@@ -21,6 +21,7 @@ from ciao_kernel.magics import table as magics_table
 from ciao_kernel.magics.directive import Scope
 from ciao_kernel.magics.table import Names, Table
 from ciao_kernel.plugins import AnyLanguage, Backend, Builder, Framework, OperatorKind
+from ciao_kernel.session.installed_plugins import InstalledPlugins
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
@@ -50,6 +51,8 @@ _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",
     "kubernetes": "ciao_kernel.backends.kubernetes.backend:KubernetesBackend",
 }
+_CONFIGURED = {"kubernetes": "ciao_kernel.kube.access:configured"}
+"""What :meth:`Backend.available` asks, where a backend's import takes longer than the question."""
 
 
 class Registry:
@@ -61,6 +64,7 @@ class Registry:
 
     def __init__(self, third_party: Mapping[str, Mapping[str, EntryPoint]] | None = None) -> None:
         self._third_party = third_party
+        self._installed = InstalledPlugins()
         self._kept: dict[str, tuple[Settings, Backend]] = {}
         self._builder: dict[str, tuple[Settings, Builder]] = {}
         self._replaced: list[Backend] = []
@@ -117,6 +121,17 @@ class Registry:
         """Return all backends that can be loaded; the local one, always there, comes last."""
         return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]
 
+    def available(self, settings: Settings) -> list[Backend]:
+        """Return the backends that can be used here, ordered as :meth:`backends`."""
+
+        def usable(name: str) -> Backend | None:
+            if name in _CONFIGURED and not _imported(_CONFIGURED[name])():
+                return None
+            made = self.backend(name, settings)
+            return made if made.available() else None
+
+        return [one for one in self._loadable("backends", usable)[::-1] if one is not None]
+
     def builder_for(
         self, backend: str, settings: Settings, wishes: Collection[str] = ()
     ) -> Builder:
@@ -155,7 +170,10 @@ class Registry:
         return found
 
     def _names(self, kind: str) -> dict[str, str | EntryPoint]:
-        third_party = _found(kind, self._third_party)
+        if self._third_party is None:
+            third_party = self._installed.of(kind)
+        else:
+            third_party = self._third_party.get(kind, {})
         return {
             **_BUILT_IN[kind],
             **{k: v for k, v in third_party.items() if k not in _BUILT_IN[kind]},
@@ -170,8 +188,7 @@ class Registry:
         try:
             if isinstance(target, EntryPoint):
                 return _checked(target.load()(*arguments), _CONTRACTS[kind], name)
-            module, _, attribute = target.partition(":")
-            return getattr(importlib.import_module(module), attribute)(*arguments)
+            return _imported(target)(*arguments)
         except (Exception, SystemExit) as error:
             if not isinstance(target, EntryPoint):
                 raise
@@ -179,6 +196,12 @@ class Registry:
                 f"the {kind[:-1]} {name!r} of {target.value} cannot be loaded: {error}",
                 "Update or remove the package that provides it.",
             ) from error
+
+
+def _imported(target: str) -> Any:
+    """Return what an entry of the tables above names."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 _BUILT_IN: dict[str, dict[str, str]] = {
@@ -241,11 +264,3 @@ def _check_call(method: Callable[..., Any], contract: Callable[..., Any]) -> Non
     except TypeError as error:
         said = ", ".join([*by_place, *(f"{name}=…" for name in by_name)])
         raise TypeError(f"its {contract.__name__}({said}): {error}") from None
-
-
-def _found(
-    kind: str, third_party: Mapping[str, Mapping[str, EntryPoint]] | None
-) -> Mapping[str, EntryPoint]:
-    if third_party is not None:
-        return third_party.get(kind, {})
-    return {point.name: point for point in entry_points(group=f"ciao.{kind}")}

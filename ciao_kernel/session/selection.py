@@ -14,7 +14,7 @@ _AUTO = "auto"
 
 def available(registry: Registry, settings: Settings) -> list[Backend]:
     """Return the backends that can be used here; the local one, always usable, is last."""
-    return [one for one in registry.backends(settings) if one.available()]
+    return registry.available(settings)
 
 
 def backend(asked: str | None, registry: Registry, settings: Settings) -> Backend:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.local import (
     executable,
@@ -18,7 +20,6 @@ from ciao_kernel.backends.local import (
     volumes,
 )
 from ciao_kernel.backends.local.hosts import Host
-from ciao_kernel.backends.local.launch import Launcher
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.backends.local.unused import unused
 from ciao_kernel.config import Settings
@@ -26,6 +27,9 @@ from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageErro
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Plan
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.local.launch import Launcher
 
 
 class LocalBackend:
@@ -47,10 +51,17 @@ class LocalBackend:
         host: Host | None = None,
     ) -> None:
         self._settings = settings
+        self._devices = devices
         storage = settings.own_storage
         self._host = host or Host(storage)
-        self._launcher = Launcher(settings, devices, self._host)
         self._store = Store(storage / "jobs", self._host)
+
+    @cached_property
+    def _launcher(self) -> Launcher:
+        # Imported late: a list of jobs does not need it, nor pip's part below it.
+        from ciao_kernel.backends.local.launch import Launcher
+
+        return Launcher(self._settings, self._devices, self._host)
 
     def available(self) -> bool:
         """Return True: this machine is always available."""

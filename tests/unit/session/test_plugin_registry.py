@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Job, JobSpec
 from ciao_kernel.plugins import JobManifest, OperatorKind
+from ciao_kernel.session import plugin_registry
 from ciao_kernel.session.plugin_registry import Registry
 
 BUILT_IN = set(Registry({}).table.names.frameworks)
@@ -188,3 +191,17 @@ def test_a_third_partys_builder_is_chosen_only_by_name() -> None:
 
     assert registry.builder_for("local", Settings()).name == "folder"
     assert registry.builder("copier", Settings()).name == "copier"
+
+
+def test_a_list_of_jobs_imports_no_backend_without_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    moved = {**plugin_registry._BACKENDS, "kubernetes": "no_such_module:KubernetesBackend"}
+    monkeypatch.setitem(plugin_registry._BUILT_IN, "backends", moved)
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert [one.name for one in Registry({}).available(Settings())] == ["local"]
+
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(ModuleNotFoundError):
+        Registry({}).available(Settings())
