@@ -18,6 +18,7 @@ NAMES = (
     "start",
     "command",
     "first_line",
+    "latency",
     "throughput",
     "plot_png",
     "cluster_start",

@@ -80,8 +80,15 @@ class Prefixer:
         """Return whole lines with their prefixes, each with its line end."""
         text = data.decode("utf-8", "replace")
         prefix = self.prefix(replica)
-        lines = text.removesuffix("\n").split("\n")
+        text = text.removesuffix("\n")
+        if text.replace("\n", "").replace("\t", "").isprintable() and self._all_fit(text):
+            # As below, but for all lines at once: most lines are like that.
+            return prefix + text.replace("\n", f"\n{prefix}") + "\n"
+        lines = text.split("\n")
         return "".join(f"{prefix}{self._line(line)}\n" for line in lines)
+
+    def _all_fit(self, text: str) -> bool:
+        return len(text) <= self.limit or max(map(len, text.split("\n"))) <= self.limit
 
     def _line(self, line: str) -> str:
         if not line.isprintable():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, refused
+from ciao_kernel.kube.read_pauses import ReadPauses
 from ciao_kernel.kube.replay import Mismatch, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines
 
@@ -23,8 +24,6 @@ _UNCLEAR = 1.0
 # Seconds for which lines are held back that may already be delivered; see Replay.holding.
 _SILENCE = 0.05
 # Seconds without data after which the rest of an ended container's log is read by another request.
-_BACKLOG = 1 << 16
-# A read of this many bytes means that more data is waiting.
 
 
 class End(enum.Enum):
@@ -55,7 +54,7 @@ class LogRequest:
         query: Query parameters, with ``timestamps=true``.
         replay: Receives the answer.
         read_timeout: Seconds without a byte after which the connection counts as dead.
-        pause: Seconds to pause after each read.
+        pause: Seconds to pause after each read of a busy log.
 
     Attributes:
         end: The end of the answer.
@@ -78,7 +77,7 @@ class LogRequest:
         self._query = query
         self.replay = replay
         self._read_timeout = read_timeout
-        self._pause = pause
+        self._pauses = ReadPauses(pause)
         self.end = End.CUT
         self.refusal: Refused | None = None
         self.has_new_lines = False
@@ -169,8 +168,8 @@ class LogRequest:
                 yield replay.end()
                 return
             yield replay.feed(data)
-            if self._pause and len(data) < _BACKLOG:
-                await _rest(answer, self._pause)
+            if pause := self._pauses.after(len(data)):
+                await _rest(answer, pause)
 
 
 class _SteppedAside(Exception):
@@ -178,11 +177,7 @@ class _SteppedAside(Exception):
 
 
 async def _rest(answer: aiohttp.ClientResponse, seconds: float) -> None:
-    """Pause reading for a moment; the operating system buffers new data.
-
-    The API server sends each line separately. A wake-up for each line costs eight times the
-    processor time of reading several lines together, without a visible benefit.
-    """
+    """Pause reading for a moment; the operating system buffers new data."""
     connection = answer.connection
     transport: Any = connection.transport if connection else None
     if transport is None:

@@ -79,7 +79,7 @@ class ContainerLog:
         view: View of the pod, which has already received the pod's status.
         read_timeout: Seconds without a byte after which a connection counts as dead.
         since: RFC 3339 time of the oldest line to return; None for all lines.
-        pause: Seconds to pause after each read while there is little data. It saves most of the
+        pause: Seconds to pause after each read while lines come all the time. It saves most of the
             processor time, and delays lines by up to this time.
         away: Returns whether the API server is known to be away; then no log is given up.
     """
@@ -255,7 +255,8 @@ class ContainerLog:
         if follow:
             query["follow"] = "true"
         replay = Replay(one.progress, one.mode, self._since)
-        return LogRequest(self._client, self._path, query, replay, self._read_timeout, self._pause)
+        pause = self._pause if follow else 0.0  # otherwise all lines are there
+        return LogRequest(self._client, self._path, query, replay, self._read_timeout, pause)
 
     async def _replace(self, one: _Instance, now: ContainerInstance) -> None:
         """Note that a newer instance started, and move lines to it that belong to it.

@@ -1,7 +1,7 @@
 """Follows a local job: yields its log lines and its status, exactly once and in order.
 
 It polls, because the standard library has no file events. A read of a file that did not grow takes
-a few microseconds, so even 64 replicas at 20 reads per second need less than 1 % of a core.
+a few microseconds; :mod:`.polling` says when it reads.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.backends.local import hosts, sweeps, views
+from ciao_kernel.backends.local.polling import PollPauses
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
-_QUICK, _SLOW = 0.01, 0.05
-"""Seconds between two polls: in the first seconds, when a first line is expected, and later."""
-_QUICK_FOR = 3.0
 _CHECK = 0.5
 """Seconds between two checks that the supervisor is alive."""
 _READ = 256 * 1024
@@ -42,7 +40,8 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
     """
     readers = [LogReader(replica, folder.log(str(replica))) for replica in job.replicas]
     watch = _Watch(folder, host)
-    started = checked = time.monotonic()
+    pauses = PollPauses(len(readers))
+    checked = time.monotonic()
     with contextlib.ExitStack() as opened:
         for reader in readers:
             opened.callback(reader.close)
@@ -53,8 +52,10 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
                 break
             if changed is not None:
                 yield changed
+            found = False
             for reader in readers:
                 for event in reader.read():
+                    found = True
                     yield event
             now = time.monotonic()
             if now - checked > _CHECK:
@@ -62,7 +63,7 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
                 if watch.is_lost():
                     break
             more = any(reader.more for reader in readers)
-            pause = _QUICK if now - started < _QUICK_FOR else _SLOW
+            pause = pauses.after(found=found)
             await asyncio.sleep(0 if more else pause)
         if watch.lost and not watch.elsewhere:
             # No other process would end the remaining processes.

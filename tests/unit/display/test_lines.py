@@ -75,6 +75,19 @@ def test_every_line_stands_behind_its_replica() -> None:
     assert prefixer.format(PS, b"\xff\xfe\r\n") == "[ps-0] \ufffd\ufffd\n"
 
 
+@given(
+    st.lists(st.text(st.sampled_from("ab ü漢\t\r\x1b[31m\x00\u2028\x85"), max_size=12), max_size=6),
+    st.booleans(),
+    st.sampled_from([4, 100]),
+)
+def test_many_lines_are_shown_as_each_of_them(lines: list[str], color: bool, limit: int) -> None:
+    """Lines without anything special are formatted together."""
+    prefixer = Prefixer(color=color, limit=limit)
+    prefix = prefixer.prefix(ONE)
+    expected = "".join(f"{prefix}{prefixer._line(line)}\n" for line in lines or [""])
+    assert prefixer.format(ONE, "\n".join([*lines, ""]).encode()) == expected
+
+
 def test_replicas_have_colours_of_their_own() -> None:
     prefixer = Prefixer(color=True, limit=100)
     seen = {prefixer.prefix(Replica("worker", index)) for index in range(8)}
