@@ -29,7 +29,7 @@ the environment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ciao_kernel.visible_text import visible, visible_lines
@@ -221,14 +221,27 @@ class JobFailed(JobError):
         hint: What may fix it.
         job: Name of the job.
         traceback: Lines of the replica's Python traceback, without line breaks.
+        repeats: Lines of logs that ``traceback`` repeats in full: for each replica, lines as it
+            wrote them by their place counted from the end of its log (1 is the last line).
     """
 
     def __init__(
-        self, message: str, hint: str = "", *, job: str = "", traceback: tuple[str, ...] = ()
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        job: str = "",
+        traceback: tuple[str, ...] = (),
+        repeats: Mapping[Any, Mapping[int, bytes]] | None = None,
     ) -> None:
         super().__init__(message, hint)
         self.job = job
         self.traceback = traceback
+        self.repeats = repeats or {}
+        self.others = ""
+        """Line of ``traceback`` that names other replicas with the same error."""
+        self.on_screen = False
+        """The user sees ``traceback`` already, directly above, except for that line."""
 
 
 class JobStopped(JobError):
@@ -248,7 +261,9 @@ def describe(error: CiaoError) -> list[str]:
     from rich.cells import cell_len  # not at the start of each kernel
 
     lines: list[str] = []
-    if isinstance(error, JobFailed) and error.traceback:
+    if isinstance(error, JobFailed) and error.on_screen:
+        lines += [error.others] if error.others else []
+    elif isinstance(error, JobFailed) and error.traceback:
         lines += [*error.traceback, ""]
     if isinstance(error, DirectiveError | SourceError) and error.line:
         place = f"line {error.line}: "

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ciao_kernel import config, log
 from ciao_kernel.background import thread_loop
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import CiaoError
+from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.model import Event, Job, Owner
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
@@ -102,6 +102,10 @@ class NoDisplay:
 
     def show(self, event: Event) -> None:
         """Do nothing."""
+
+    def conclude(self, error: JobFailed) -> bool:
+        """Do nothing."""
+        return False
 
     async def end(self) -> None:
         """Do nothing."""

@@ -151,5 +151,8 @@ class _Tail:
             event = replace(event, data=event.data[place:], lines=event.lines - cut)
         self._display.show(event)
 
+    def conclude(self, error: JobFailed) -> bool:
+        return self._display.conclude(error)
+
     async def end(self) -> None:
         await self._display.end()

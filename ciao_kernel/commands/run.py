@@ -14,7 +14,7 @@ from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.delivery import program as programs
 from ciao_kernel.delivery.program import Program
 from ciao_kernel.display.errors import for_terminal
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import JobFailed, UsageError
 from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan, scan_job
@@ -171,6 +171,10 @@ class _NoticeWriter:
     def show(self, event: Event) -> None:
         if isinstance(event, Notice):
             self._face.write(f"{visible_lines(event.text)}\n")
+
+    def conclude(self, error: JobFailed) -> bool:
+        """Do nothing; never called."""
+        return False
 
     async def end(self) -> None:
         """Do nothing; never called."""

@@ -1,4 +1,6 @@
-"""Place in a cell where the newest lines of a long log are seen while the job runs.
+"""Place in a cell where lines are seen that are not text yet, while the job runs.
+
+They are the newest lines of a long log, and the lines from a traceback on.
 
 It is one output that is updated in place, in a box of fixed height. It is empty in the end: the
 lines that stay follow as text, which every front end shows, also one that never updates outputs.
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from ciao_kernel.display.excerpt import Excerpt
+from ciao_kernel.display.held_tracebacks import HeldTracebacks
 from ciao_kernel.display.lines import Prefixer
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.model import Job, Output
@@ -49,21 +52,23 @@ class LiveLines:
         self._most = most
         self._rate = rate
         self._prefixer = Prefixer(color=False, limit=_LIMIT)
-        self._begun = False
+        self.begun = False
+        """Whether it shows something."""
         self._count = 0
         self._drawn = 0.0
         self._pause = 0.0
 
-    def draw_if_due(self, held: Excerpt) -> int:
+    def draw_if_due(self, held: Excerpt, tracebacks: HeldTracebacks) -> int:
         """Show the newest held lines, from time to time; return the number of bytes sent."""
-        if held.count == self._count or time.monotonic() - self._drawn < self._pause:
+        count = held.count + tracebacks.count
+        if count == self._count or time.monotonic() - self._drawn < self._pause:
             return 0
-        self._count = held.count
-        if not self._begun:
+        self._count = count
+        if not self.begun:
             # A front end that never updates an output keeps this text.
-            self._show({"text/plain": self._announcement()})
-            self._begun = True
-        lines = self._newest_lines(held.newest())
+            self._show({"text/plain": self._announcement() if held else "…"})
+            self.begun = True
+        lines = self._newest_lines([*held.newest(), *tracebacks.newest()])
         text = escape("\n".join(lines))
         html = f'<div style="{_BOX}"><pre style="margin:0">{text}</pre></div>'
         plain = "\n".join(["…", *lines[-_PLAIN_LINES:]])
@@ -74,7 +79,7 @@ class LiveLines:
 
     def clear(self) -> None:
         """Empty the output: its lines have become text."""
-        if self._begun:
+        if self.begun:
             self._show({"text/plain": "", "text/html": ""}, update=True)
 
     def _newest_lines(self, newest: Sequence[Output]) -> Sequence[str]:

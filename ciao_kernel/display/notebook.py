@@ -9,10 +9,11 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
+from ciao_kernel.display.held_tracebacks import HeldTracebacks
 from ciao_kernel.display.html_table import Links, table_html
 from ciao_kernel.display.lines import Batcher, Prefixer
 from ciao_kernel.display.live_lines import LiveLines
@@ -20,7 +21,8 @@ from ciao_kernel.display.plot_output import PlotOutput
 from ciao_kernel.display.plotting import plot_of
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Table, columns
-from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.errors import JobFailed
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ _REDRAWN = 60_000
 """Maximum bytes per second of the table, and of the plot: a table of 64 rows is drawn rarely."""
 _SHARE = 1 / 4
 """Maximum share of the output rate for the table, and for the plot; the lines get the rest."""
+_HIDDEN = 1.0
+"""Seconds in which a traceback is not shown: most failures are known by then."""
 
 
 class NotebookDisplay:
@@ -64,9 +68,11 @@ class NotebookDisplay:
         self._ticker: asyncio.Task[None] | None = None
         self._picture: PlotOutput | None = None
         self._excerpt = Excerpt(settings.lines, 0)
+        self._tracebacks = HeldTracebacks(0)
         self._live: LiveLines | None = None
         self._left_out = 0
         self._released = False
+        self._concluded = False
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
@@ -76,7 +82,9 @@ class NotebookDisplay:
         self._draw(update=False)
         self._picture = None
         self._excerpt = Excerpt(job.lines or self._settings.lines, len(job.replicas))
-        self._live, self._left_out, self._released = self._new_live(job), 0, False
+        self._tracebacks = HeldTracebacks(len(job.replicas))
+        self._live, self._left_out = self._new_live(job), 0
+        self._released = self._concluded = False
         if (plot := plot_of(job)) is not None:
             name = f"{self._display_id}-plot"
             self._picture = PlotOutput(plot, self._publisher, name, self._redraw_rate)
@@ -87,6 +95,7 @@ class NotebookDisplay:
         """Show an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
             # Earlier lines come first.
+            self._let_go()
             self._unsent += self._batcher.take() + f"{visible_lines(event.text)}\n"
             if self._table is None:
                 self._send()  # No end() follows that could report a fault.
@@ -105,19 +114,29 @@ class NotebookDisplay:
             if self._shown(event):
                 if (picture := self._picture) is not None:
                     self._safely(lambda: picture.plot.output(event))
-                if (first := self._excerpt.add(event)) is not None:
-                    self._batcher.add(first)
-                    if time.monotonic() - self._sent > _TICK:
-                        self._safely(self._send)
+                self._add([event] if self._concluded else self._tracebacks.add(event))
+                if time.monotonic() - self._sent > _TICK:
+                    self._safely(self._send)
         elif isinstance(event, Status):
             ends = event.state.over and not (self._table.status and self._table.status.state.over)
             self._table.status = event
             if (event.decided or event.state is State.STOPPED) and not self._released:
                 # The cell may end now, and some front ends take no text after its end.
                 self._released = True
+                if event.state is State.STOPPED:  # the cell has no error that repeats anything
+                    self._let_go()
                 self._safely(self._send_held)
             if ends:  # The page may be saved before the next draw.
                 self._safely(lambda: self._draw(update=True))
+
+    def conclude(self, error: JobFailed) -> bool:
+        """Show all lines so far, those that the error repeats as one line."""
+        if self._table is not None:
+            self._let_go(error.repeats)
+            self._concluded = True  # what comes now is behind the error
+            self._unsent += self._batcher.take(last=True)
+            self._safely(self._send_held)
+        return False
 
     async def end(self) -> None:
         """Send the remaining lines and draw the final table."""
@@ -130,6 +149,7 @@ class NotebookDisplay:
             return
         self._safely(lambda: self._draw(update=True))
         name = self._table.job.name
+        self._let_go()
         self._take_held()
         self._table, self._ended = None, self._table
         self._unsent += self._batcher.take(last=True) + self._closing_text(name)
@@ -168,6 +188,7 @@ class NotebookDisplay:
             await asyncio.sleep(max(_TICK / 10, self._sent + _TICK - time.monotonic()))
             if time.monotonic() - self._sent >= _TICK:
                 self._safely(self._send)
+            self._safely(self._add_due)
             self._safely(self._draw_if_due)
             self._safely(self._draw_live)
             if self._picture is not None:
@@ -191,6 +212,21 @@ class NotebookDisplay:
             pause = max(pause, _quiet_pause(elapsed, changing=self._table.is_changing()))
         if stale and time.monotonic() - self._drawn >= pause:
             self._draw(update=True)
+
+    def _add(self, events: Iterable[Output]) -> None:
+        for event in events:
+            if (first := self._excerpt.add(event)) is not None:
+                self._batcher.add(first)
+
+    def _add_due(self) -> None:
+        if self._tracebacks and self._table is not None:
+            self._add(self._tracebacks.due(self._table.status))
+
+    def _let_go(self, repeats: Mapping[Replica, Mapping[int, bytes]] | None = None) -> None:
+        """Let the lines from a traceback on become text, except for those that an error repeats."""
+        lines, left_out = self._tracebacks.close(repeats or {})
+        self._add(lines)
+        self._left_out += left_out
 
     def _send(self) -> None:
         self._unsent += self._batcher.take()
@@ -216,16 +252,23 @@ class NotebookDisplay:
     def _send_held(self) -> None:
         self._take_held()
         self._send()
-        assert self._live is not None
-        assert self._table is not None
-        self._live.clear()
-        self._live = self._new_live(self._table.job)
+        self._renew_live()
+
+    def _renew_live(self) -> None:
+        """Empty the output of the held lines; the next one is below the lines so far."""
+        if self._live is not None and self._table is not None and self._live.begun:
+            self._live.clear()
+            self._live = self._new_live(self._table.job)
 
     def _draw_live(self) -> None:
         """Show the newest of the held lines, below all lines that came before them."""
-        live = self._live
-        if live is not None and self._excerpt and not (self._batcher or self._unsent):
-            self._batcher.charge(live.draw_if_due(self._excerpt))
+        live, tracebacks = self._live, self._tracebacks
+        if live is None or self._batcher or self._unsent:
+            return
+        if self._excerpt or tracebacks.waited() > _HIDDEN:
+            self._batcher.charge(live.draw_if_due(self._excerpt, tracebacks))
+        elif not tracebacks:
+            self._renew_live()
 
     def _new_live(self, job: Job) -> LiveLines:
         name = f"ciao-{secrets.token_hex(8)}"

@@ -18,8 +18,9 @@ from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.plotting import Plot, plot_of
+from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Row, Table, columns
-from ciao_kernel.errors import CiaoError
+from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, State, Status
 from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.visible_text import visible_lines
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _TICK = 0.1
 """Seconds between two writes to a terminal: each write redraws the table below the lines."""
 _TABLE_TICK = 0.25
+_ERROR_ROWS = 4
+"""Rows of an error without its traceback: the message, the hint, and the prompt behind it."""
 _NARROW = 72
 """Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
 _WIDE = ("time", "node", "restarts", "lines/s", "log")
@@ -73,6 +76,7 @@ class TerminalDisplay:
         self._table: Table | None = None
         self._plot: Plot | None = None
         self._excerpt = Excerpt(ALL_LINES, 0)
+        self._screen = Screen(self._prefixer)
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._pending: list[str] = []
@@ -111,6 +115,21 @@ class TerminalDisplay:
         elif isinstance(event, Status):
             self._table.status = event
 
+    def conclude(self, error: JobFailed) -> bool:
+        """Return whether the window still shows the traceback above the table and the error."""
+        table, live = self._table, self._live
+        replica = next(iter(error.repeats), None)
+        # A window shows this stream and the error; a file or a pipe may have only one of them.
+        if table is None or live is None or replica is None or not sys.stderr.isatty():
+            return False
+        if self._excerpt:  # the last lines are not written yet
+            return False
+        below = len(table.grid()) + 1 + len(table.places()) + len(_lines(self._plot)) + _ERROR_ROWS
+        width, height = live.console.size
+        return self._screen.shows(
+            replica, error.repeats[replica], width=width, height=height - below
+        )
+
     async def end(self) -> None:
         """Write the final table."""
         if self._ticker is not None:
@@ -147,12 +166,15 @@ class TerminalDisplay:
     def _notice(self, text: str) -> None:
         text = f"{visible_lines(for_terminal(text))}\n"
         if self._stream.isatty():
+            self._screen.text(text)
             self._print(text)
         else:
             print(text, end="", file=sys.stderr, flush=True)
 
     def _print_lines(self, event: Output) -> None:
         if event.data:
+            if self._live is not None:
+                self._screen.output(event)
             self._print(self._prefixer.format(event.replica, event.data))
 
     def _print_held(self, table: Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Event, Job
 
 
@@ -15,6 +16,16 @@ class Display(Protocol):
 
     def show(self, event: Event) -> None:
         """Accept one event and return immediately; the output is written slightly later."""
+
+    def conclude(self, error: JobFailed) -> bool:
+        """Take the error that the cell ends with, once, before :meth:`end` or the cell's end.
+
+        The display may fold lines that the error repeats.
+
+        Returns:
+            Whether the user sees the traceback of the error already, so that the error need not
+            show it.
+        """
 
     async def end(self) -> None:
         """Write all accepted events. Called once after each :meth:`begin`, also on errors."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from ciao_kernel import log
 from ciao_kernel.errors import BackendError, JobError, PluginError
@@ -51,8 +49,6 @@ class FollowedJob:
 
     async def run_to_end(
         self,
-        folder: Path,
-        variables: Mapping[str, Any] | None,
         *,
         delete: bool,
         reason: str,
@@ -61,8 +57,6 @@ class FollowedJob:
         """Wait for the end of a cell's own job; an interrupt stops it.
 
         Args:
-            folder: The user's working folder, to find files that the job missed.
-            variables: The notebook's variables, for hints; None if there is no notebook.
             delete: Remove the job after its end.
             reason: Reason of a stop by an interrupt.
             shutdown_wait: Returns the seconds in which a shutdown may still save the job of an
@@ -72,12 +66,11 @@ class FollowedJob:
             JobFailed: The job failed.
             asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
-        from ciao_kernel.session import failure  # late: only a job that has ended needs it
-
         job, backend = self._job, self._backend
         try:
             status = await self._wait(to_end=delete)
         except asyncio.CancelledError:
+            self._following.withdraw()
             if ended := self._following.ended:  # only the last plot is still drawn: nothing to stop
                 self._set_result(JobResult(job, ended))
                 if delete or ended.hopeless:
@@ -97,32 +90,29 @@ class FollowedJob:
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         result = self._show_result(status)
-        describe_leftovers = None if delete else backend.describe_leftovers
-        error = failure.judge(
-            job, status, self._following.tails, folder, describe_leftovers, variables
-        )
+        error = self._following.conclude(status)
         if delete or status.hopeless:
-            await self._stopper.finish(self._remove(delete))
+            try:
+                await self._stopper.finish(self._remove(delete))
+            except asyncio.CancelledError:
+                self._following.withdraw()
+                raise
         if error is not None:
             raise error
         return result
 
-    async def attach_to_end(self, folder: Path) -> JobResult:
+    async def attach_to_end(self) -> JobResult:
         """Wait for the end of an attached job; an interrupt leaves it running.
-
-        Args:
-            folder: The user's working folder, to find files that the job missed.
 
         Raises:
             JobFailed: The job failed, now or long ago.
             asyncio.CancelledError: The cell was interrupted.
         """
-        from ciao_kernel.session import failure
-
         job, following = self._job, self._following
         try:
             status = await self._wait()
         except asyncio.CancelledError:
+            following.withdraw()
             await following.end(0)
             if following.ended:  # some replicas may still be ending
                 self._set_result(JobResult(job, following.show_stopped()))
@@ -131,8 +121,7 @@ class FollowedJob:
             self._show_running()
             raise
         result = self._show_result(status)
-        describe_leftovers = self._backend.describe_leftovers
-        if error := failure.judge(job, status, following.tails, folder, describe_leftovers):
+        if error := following.conclude(status):
             raise error
         return result
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
 from ciao_kernel.background import start_background
-from ciao_kernel.errors import CiaoError, JobLost
+from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.session.turns import Restarts
@@ -35,6 +35,8 @@ class Following:
         display: Receives the events.
         follow: Roles and replicas whose lines are shown; empty: all.
         since: Seconds since the epoch; older lines are left out.
+        judge: Returns the error of a job with a status and the ends of its logs, None if it has
+            none.
     """
 
     def __init__(
@@ -44,9 +46,11 @@ class Following:
         display: Display,
         follow: tuple[str, ...] = (),
         since: float = 0.0,
+        judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
     ) -> None:
         self.job, self.backend, self.display = job, backend, display
-        self._follow, self._since = follow, since
+        self._follow, self._since, self._judge = follow, since, judge
+        self._failure: JobFailed | None = None
         self._tails = Tails(len(job.replicas))
         self._restarts = Restarts()
         self._status: Status | None = None
@@ -92,6 +96,31 @@ class Following:
         if self._decided.done() and not self._task.done():
             return self._decided.result()
         return await self.wait_until_shown()
+
+    def conclude(self, status: Status) -> JobError | None:
+        """Return the error that the cell ends with; the display gets it before the user does.
+
+        The failure of a job is judged once: a cell ends with one error, whatever follows behind it.
+
+        Args:
+            status: The status that the cell ends with.
+        """
+        if self._failure is not None:
+            return self._failure
+        error = self._judge(status, self.tails)
+        if isinstance(error, JobFailed):
+            self._failure = error
+            error.on_screen = self.display.conclude(error)
+        return error
+
+    def withdraw(self) -> None:
+        """Note that the cell ends with an interrupt, and not with the error of the job.
+
+        The display may have folded lines that this error was about to repeat: it is shown as text.
+        """
+        self._judge = lambda *_: None
+        if self._failure is not None:
+            self.display.show(Notice("\n".join(describe(self._failure))))
 
     async def show_rest(self) -> None:
         """Show the rest of a job whose cell has ended, and report what no cell reports any more."""
@@ -149,6 +178,8 @@ class Following:
                     self.display.show(event)
                     if isinstance(event, Status) and event.decided and not self._decided.done():
                         self._decided.set_result(event)  # the cell may end, and shows its status
+                if self._status is not None and self._status.state is State.FAILED:
+                    self.conclude(self._status)  # while the display can fold what it repeats
             finally:
                 await self.display.end()
         if self._status is None:

@@ -216,14 +216,23 @@ class Session:
         variables: Mapping[str, Any] | None,
     ) -> JobResult:
         """Follow a cell's own job to its end."""
+        from ciao_kernel.session import failure  # late: only a job that is followed needs it
+
         delete = self._deletes(spec)
         # Lines left out of the cell are in the log files, which are about to be removed here: only
         # an explicit %lines leaves lines out then.
         shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
-        followed = self._followed(job, Following(shown, backend, display, spec.follow))
-        return await followed.run_to_end(
-            folder,
-            variables,
+        describe_leftovers = None if delete else backend.describe_leftovers
+        following = Following(
+            shown,
+            backend,
+            display,
+            spec.follow,
+            judge=lambda status, tails: failure.judge(
+                shown, status, tails, folder, describe_leftovers, variables
+            ),
+        )
+        return await self._followed(job, following).run_to_end(
             delete=delete,
             reason=f"interrupted by {self._owner.label}",
             shutdown_wait=lambda: self.settings.shutdown_wait if self._outlives(backend) else None,
@@ -256,11 +265,22 @@ class Session:
             UsageError: The job's lines have no timestamps.
             JobFailed: The job failed, now or long ago.
         """
+        from ciao_kernel.session import failure
+
         backend, job, _ = await self.find(name, where)
         self.preview = None
         shown = job if lines is None else replace(job, lines=lines)
-        following = Following(shown, backend, display, follow, since)
-        return await self._followed(job, following).attach_to_end(folder)
+        following = Following(
+            shown,
+            backend,
+            display,
+            follow,
+            since,
+            lambda status, tails: failure.judge(
+                job, status, tails, folder, backend.describe_leftovers
+            ),
+        )
+        return await self._followed(job, following).attach_to_end()
 
     def _followed(self, job: Job, following: Following) -> FollowedJob:
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import CiaoError
+from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.model import Event, Job, JobResult, Notice, Output, Owner, Replica, State, Status
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
@@ -35,6 +35,7 @@ class Recorder:
     job: Job | None = None
     begun: int = 0
     ended: int = 0
+    error: JobFailed | None = None
     tails: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     _data: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     _lines: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -55,6 +56,11 @@ class Recorder:
             self._lines[name] += event.lines
             if event.tail:
                 self.tails[name].append(event.tail)
+
+    def conclude(self, error: JobFailed) -> bool:
+        assert self.error is None
+        self.error = error
+        return False
 
     async def end(self) -> None:
         self.ended += 1

@@ -58,13 +58,22 @@ def explain(
     else:
         shown = [f"[{replica}] {_short(line)}" for line in hints.last(lines)]
     same = [other for other in found if other != replica and found[other].same_as(trace)]
+    repeats = {}
+    if trace and shown == [_show_user_file(line, job) for line in trace.lines]:
+        # Without log files, what differs in an address would be lost.
+        equal = [one for one in same if job.logs_kept or found[one].lines == trace.lines]
+        repeats = {one: tracebacks.written(tails[one], found[one]) for one in (replica, *equal)}
+    others = ""
     if same:
         names = ", ".join(map(str, same))
-        shown.append(f"The same error came from {names} ({len(same) + 1} replicas in all).")
+        others = f"The same error came from {names} ({len(same) + 1} replicas in all)."
+        shown.append(others)
     hint = image_hint(status.reason, message, job) or hints.hint(
         lines, trace, ended[replica], folder, job, variables or {}
     )
-    return JobFailed(message, hint, job=job.name, traceback=tuple(shown))
+    error = JobFailed(message, hint, job=job.name, traceback=tuple(shown), repeats=repeats)
+    error.others = others
+    return error
 
 
 def is_consequence(status: Status, tails: Mapping[Replica, bytes]) -> bool:

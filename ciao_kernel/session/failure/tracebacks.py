@@ -51,7 +51,7 @@ _NOT_THE_MESSAGE = re.compile(
     r"|terminate called |(?:Aborted|Killed|Terminated|Segmentation fault)\b"
 )
 _ESCAPE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])?"
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 _CAUSED = "The above exception was the direct cause of the following exception:"
@@ -79,10 +79,15 @@ class Trace:
     """The line that names the exception."""
     said: tuple[str, ...]
     """The error and its message, after those of the errors that caused it."""
-    start: int
-    """Index of its first line in the log."""
+    numbers: tuple[int, ...]
+    """Indices of all of its lines in the log. Other processes may have written between them."""
     rank: str
     """Process of the replica that wrote it, as PyTorch marks it; empty: not known."""
+
+    @property
+    def start(self) -> int:
+        """Index of its first line in the log."""
+        return self.numbers[0]
 
     @property
     def consequence(self) -> bool:
@@ -103,13 +108,37 @@ class _Block:
     error: str
     lines: tuple[str, ...]
     said: tuple[str, ...]
+    numbers: tuple[int, ...]
 
 
 def log_lines(data: bytes) -> list[str]:
     """Return a log as a terminal would show it, without colours."""
+    return [part for line in _visible(data) for part in _apart(line)]
+
+
+def written(data: bytes, trace: Trace) -> dict[int, bytes]:
+    """Return the lines of a log that hold nothing but a part of a traceback.
+
+    Args:
+        data: The log, or the end of it.
+        trace: A traceback in it.
+
+    Returns:
+        The lines as they were written, by their place counted from the end of the log: 1 is the
+        last line.
+    """
+    raw = data.removesuffix(b"\n").split(b"\n")
+    places = [place for place, line in enumerate(_visible(data)) for _ in _apart(line)]
+    mine = set(trace.numbers)
+    mixed = {place for number, place in enumerate(places) if number not in mine}
+    found = {places[number] for number in mine} - mixed
+    return {len(raw) - place: raw[place] for place in sorted(found)}
+
+
+def _visible(data: bytes) -> list[str]:
+    """Return the lines of a log as a terminal would show them, one for each line of the log."""
     text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
-    lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
-    return [part for line in lines for part in _apart(line)]
+    return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
 
 
 def last_traceback(lines: list[str], room: int) -> Trace | None:
@@ -153,20 +182,34 @@ def _near(lines: list[str], blocks: list[_Block], room: int) -> int:
 
 def _chains(lines: list[str], blocks: list[_Block]) -> list[Trace]:
     """Return each traceback, with the tracebacks that it is chained to."""
-    traces: list[Trace] = []
+    chains: list[list[tuple[str, _Block]]] = []
     end = 0
     for block in blocks:
-        shown, said, start = block.lines, block.said, block.start
-        link = _link(lines[end:start]) if traces else ""
+        link = _link(lines[end : block.start]) if chains else ""
         if link:
-            earlier = traces.pop()
-            shown = (*earlier.lines, "", link, "", *shown)
-            said = (*earlier.said, *said) if link == _CAUSED else said
-            start = earlier.start
-        rank = _RANK.match(lines[block.start])
-        traces.append(Trace(shown, block.error, said, start, rank[0] if rank else ""))
+            chains[-1].append((link, block))
+        else:
+            chains.append([("", block)])
         end = block.end
-    return traces
+    return [_trace(lines, chain) for chain in chains]
+
+
+def _trace(lines: list[str], chain: list[tuple[str, _Block]]) -> Trace:
+    """Return a chain of tracebacks, each with the sentence that links it to the one before."""
+    shown: list[str] = []
+    said: list[str] = []
+    numbers: list[int] = []
+    for link, block in chain:
+        if link:
+            shown += ("", link, "")
+            numbers += range(numbers[-1] + 1, block.start)
+        if link != _CAUSED:
+            said.clear()
+        shown += block.lines
+        said += block.said
+        numbers += block.numbers
+    rank = _RANK.match(lines[block.start])
+    return Trace(tuple(shown), block.error, tuple(said), tuple(numbers), rank[0] if rank else "")
 
 
 def _link(between: list[str]) -> str:
@@ -207,7 +250,7 @@ def _blocks(lines: list[str]) -> list[_Block]:
 
 def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
     """Return a traceback from its first line to its error, or None if it is cut off."""
-    kept = [lines[start].removeprefix(margin)]
+    kept, numbers = [lines[start].removeprefix(margin)], [start]
     for number in range(start + 1, len(lines)):
         if _START.match(lines[number]):
             return None
@@ -216,10 +259,12 @@ def _plain(lines: list[str], start: int, margin: str) -> _Block | None:
             continue
         if line[:1].isspace():
             kept.append(line)
+            numbers.append(number)
         elif _ERROR.match(line) and not _NOT_AN_ERROR.match(line):
             message = _message(lines, number + 1, margin)
             end = number + 1 + len(message)
-            return _Block(start, end, line, (*kept, line, *message), (line, *message))
+            shown, places = (*kept, line, *message), (*numbers, *range(number, end))
+            return _Block(start, end, line, shown, (line, *message), places)
     return None
 
 
@@ -264,5 +309,5 @@ def _group(lines: list[str], start: int) -> _Block | None:
         kept.append(said)
     errors = (match["error"] for line in kept if (match := _GROUP_ERROR.match(line)))
     error = next(errors, None)
-    whole = tuple(kept)
-    return _Block(start, start + len(kept), error, whole, whole) if error else None
+    whole, numbers = tuple(kept), tuple(range(start, start + len(kept)))
+    return _Block(start, start + len(kept), error, whole, whole, numbers) if error else None

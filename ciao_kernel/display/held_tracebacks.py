@@ -1,0 +1,176 @@
+"""Holds the lines of a replica from a traceback on: the error of the cell may repeat them.
+
+Text that a cell shows cannot be taken back. These lines therefore wait until the job has failed, or
+until the program has clearly gone on; an output that is updated shows them meanwhile. One line
+stands for a traceback that the error repeats. All other lines become text, as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ciao_kernel.model import Output, Replica, Status
+
+_HEAD = re.compile(rb"^.*Traceback \(most recent call last\):[ \t]*\r?$", re.MULTILINE)
+_SIGN = b"Traceback (most recent call last):"
+_PATIENCE = 10.0
+"""Seconds in which a program ends after its last traceback: frameworks take some to close down."""
+_MOST = 300
+"""Maximum number of lines held of one replica: a program that writes more has gone on."""
+_MOST_BYTES = 64 * 1024
+_ALL_BYTES = 16 * 1024 * 1024
+"""Maximum bytes held of all replicas together."""
+
+
+@dataclass(slots=True)
+class _Section:
+    """Lines of one replica from one traceback to the next."""
+
+    since: float
+    data: bytes
+
+
+class HeldTracebacks:
+    """Lines of replicas from a traceback on.
+
+    Args:
+        replicas: Number of replicas.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, replicas: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most_bytes = min(_MOST_BYTES, _ALL_BYTES // max(1, replicas))
+        self._clock = clock
+        self._held: dict[Replica, list[_Section]] = {}
+        self.count = 0
+        """Number of changes so far."""
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def add(self, event: Output) -> list[Output]:
+        """Hold the lines of an output from a traceback on; return the lines that need not wait.
+
+        Args:
+            event: Output of one replica.
+        """
+        before, *new = _sections(event.data)
+        held = self._held.get(event.replica, [])
+        if not event.data or not (held or new):
+            return [event]
+        free = []
+        if held:
+            held[-1].data = _joined(held[-1].data, before)
+        elif before:
+            free.append(_output(event.replica, before))
+        held += [_Section(self._clock(), data) for data in new]
+        self._held[event.replica] = held
+        self.count += 1
+        return free + self._release(event.replica, self._is_too_much)
+
+    def due(self, status: Status | None) -> list[Output]:
+        """Return the lines of programs that have gone on long enough after a traceback.
+
+        Args:
+            status: The job's. The lines of replicas that have ended wait for the end of the job.
+        """
+        latest = self._clock() - _PATIENCE
+        if not any(held[0].since < latest for held in self._held.values()):
+            return []
+        ended = {one.replica for one in status.replicas if one.state.over} if status else set()
+        going_on = [replica for replica in self._held if replica not in ended]
+        return [
+            output
+            for replica in going_on
+            for output in self._release(replica, lambda held: held[0].since < latest)
+        ]
+
+    def waited(self) -> float:
+        """Return the seconds that the oldest of the lines have waited; 0 if there are none."""
+        now = self._clock()
+        return max((now - held[0].since for held in self._held.values()), default=0.0)
+
+    def newest(self) -> list[Output]:
+        """Return the held lines."""
+        return [_output(who, one.data) for who, held in self._held.items() for one in held]
+
+    def close(self, repeats: Mapping[Replica, Mapping[int, bytes]]) -> tuple[list[Output], int]:
+        """Return the held lines, and the number of lines left out; nothing is held any more.
+
+        Args:
+            repeats: Lines that an error repeats, see :class:`ciao_kernel.errors.JobFailed`.
+        """
+        held, self._held = self._held, {}
+        found, left_out = [], 0
+        for replica, sections in held.items():
+            lines = [line for one in sections for line in _lines(one.data)]
+            kept = _fold(lines, repeats.get(replica, {}))
+            left_out += len(lines) - len(kept)
+            found.append(_output(replica, b"".join(line + b"\n" for line in kept)))
+        return found, left_out
+
+    def _release(self, replica: Replica, until: Callable[[list[_Section]], bool]) -> list[Output]:
+        held = self._held[replica]
+        free = []
+        while held and until(held):
+            free.append(_output(replica, held.pop(0).data))
+            self.count += 1
+        if not held:
+            del self._held[replica]
+        return free
+
+    def _is_too_much(self, held: list[_Section]) -> bool:
+        if sum(len(one.data) for one in held) > self._most_bytes:
+            return True
+        return sum(one.data.count(b"\n") for one in held) > _MOST
+
+
+def _sections(data: bytes) -> list[bytes]:
+    """Cut lines before each traceback; the first part, maybe empty, is before all of them."""
+    if _SIGN not in data:  # the usual case, a hundred times as fast
+        return [data]
+    starts = [match.start() for match in _HEAD.finditer(data)]
+    ends = [*starts, len(data)]
+    return [data[start:end] for start, end in zip([0, *starts], ends, strict=True)]
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    # A last line without a line feed stays a line of its own.
+    return one + other if one.endswith(b"\n") or not other else one + b"\n" + other
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return data.removesuffix(b"\n").split(b"\n")
+
+
+def _output(replica: Replica, data: bytes) -> Output:
+    return Output(replica, data, len(_lines(data)))
+
+
+def _fold(lines: list[bytes], repeated: Mapping[int, bytes]) -> list[bytes]:
+    """Return lines with one line in place of each run of repeated ones.
+
+    A traceback whose lines are not all here is left as it is: the others have been shown.
+    """
+    count = len(lines)
+    if any(place > count or lines[-place] != line for place, line in repeated.items()):
+        return lines
+    kept: list[bytes] = []
+    run = 0
+    for number, line in enumerate(lines):
+        if count - number in repeated:
+            run += 1
+            if count - number - 1 not in repeated:
+                kept.append(_stand_in(run))
+                run = 0
+        else:
+            kept.append(line)
+    return kept
+
+
+def _stand_in(lines: int) -> bytes:
+    number = "1 line" if lines == 1 else f"{lines} lines"
+    return f"… {number} of the traceback shown below …".encode()

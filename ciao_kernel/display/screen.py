@@ -1,0 +1,61 @@
+"""The newest lines of a terminal: whether its window still shows a traceback."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from ciao_kernel.display.lines import Prefixer, plain
+from ciao_kernel.model import Output, Replica
+
+_MOST = 200
+"""Maximum number of lines remembered; a window is rarely higher."""
+
+
+class Screen:
+    """Remembers the newest lines that were written to a terminal.
+
+    Args:
+        prefixer: Formats the lines.
+    """
+
+    def __init__(self, prefixer: Prefixer) -> None:
+        self._prefixer = prefixer
+        self._lines: deque[tuple[Replica | None, bytes]] = deque(maxlen=_MOST)
+
+    def output(self, event: Output) -> None:
+        """Remember lines of a replica."""
+        lines = event.data.removesuffix(b"\n").rsplit(b"\n", _MOST)[-_MOST:]
+        self._lines.extend((event.replica, line) for line in lines)
+
+    def text(self, text: str) -> None:
+        """Remember another text."""
+        lines = text.encode("utf-8", "replace").removesuffix(b"\n").split(b"\n")
+        self._lines.extend((None, line) for line in lines)
+
+    def shows(
+        self, replica: Replica, lines: Mapping[int, bytes], *, width: int, height: int
+    ) -> bool:
+        """Return whether a window still shows some lines of a replica.
+
+        Args:
+            replica: The replica.
+            lines: Its lines by their place counted from its last line, which is 1.
+            width: Width of the window, in characters.
+            height: Number of rows above what is written next.
+        """
+        place, rows, found = 0, 0, 0
+        for who, line in reversed(self._lines):
+            shown = self._prefixer.format(who, line) if who else line.decode("utf-8", "replace")
+            rows += max(1, -(-len(plain(shown.rstrip("\n"))) // width))
+            if rows > height:
+                return False
+            if who == replica:
+                place += 1
+                if place in lines:
+                    if lines[place] != line:
+                        return False
+                    found += 1
+            if found == len(lines):
+                return True
+        return False
