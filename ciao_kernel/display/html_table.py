@@ -45,6 +45,8 @@ _STYLE = (
 )
 _WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
 """Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
+_STATE_FITS = 20
+"""Letters of a state that its column shows: ``Failed (exit code 1)``."""
 _LONGEST_NAME = 30
 _LAST_LINE = 8
 """Minimum width of the last line; a narrower page scrolls the table."""
@@ -95,9 +97,10 @@ def table_html(table: Table, links: Links | None = None) -> str:
         for name, place in table.places()
     )
     title = escape(table.title())
+    sums = f"<div>{escape(text)}</div>" if (text := table.sums()) else ""
     return (
         f'{_STYLE}<div class="ciao">'
-        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>'
+        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>{sums}'
         f'<table style="min-width:{least}ch"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"
@@ -113,13 +116,18 @@ def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
+    if row.who is None:  # the sums have the room of all columns before the rate
+        text = escape(row.detail)
+        sums = f'<td colspan="{len(headings) - 4}" title="{text}"><span>{text}</span></td>'
+        return f"<tr><td>{escape(row.replica)}</td>{sums}{'<td></td>' * 3}</tr>"
     cells = zip(headings, row.cells(headings), strict=True)
     return "<tr>" + "".join(_cell(heading, text, row, links) for heading, text in cells) + "</tr>"
 
 
 def _cell(heading: str, text: str, row: Row, links: Links | None) -> str:
     if heading == "replica":
-        mark = f'<i style="background:{color_of(row.who).html}"></i>' if row.who else ""
+        assert row.who is not None
+        mark = f'<i style="background:{color_of(row.who).html}"></i>'
         return f"<td{_tooltip(text, _LONGEST_NAME)}>{mark}{escape(text)}</td>"
     if heading == "state":
         color = _NEUTRAL if row.expected else _STATE_COLORS.get(row.state, "inherit")
@@ -132,7 +140,7 @@ def _cell(heading: str, text: str, row: Row, links: Links | None) -> str:
         return f"<td{_tooltip(text)}>{_link(text.rsplit('/', 1)[-1], target)}</td>"
     if heading == "last line":
         # A replica without lines has room for the reason why it waits, which is often long.
-        shown = text or (row.detail if len(row.detail) > _WIDTHS["state"] else "")
+        shown = text or (row.detail if len(row.detail) > _STATE_FITS else "")
         full = row.full_line or shown
         return f"<td{_tooltip(full, _SURE_TO_FIT)}><code>{escape(shown)}</code></td>"
     return f"<td{_tooltip(text, _SURE_TO_FIT)}>{escape(text)}</td>"

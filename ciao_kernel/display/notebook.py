@@ -317,7 +317,8 @@ def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
 def _text(table: Table) -> str:
     rows = columns(table.grid())
     places = (f"{name}: {place}" for name, place in table.places())
-    return "\n".join((table.title(), rows, *places))
+    sums = [text] if (text := table.sums()) else []
+    return "\n".join((table.title(), *sums, rows, *places))
 
 
 def _first_text(table: Table) -> str:

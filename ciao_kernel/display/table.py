@@ -29,7 +29,15 @@ _COLUMNS = {
 width that the other columns leave, so its changes move none of them."""
 _ON_CLUSTERS = ("node", "restarts")
 _MOST = 100
-"""Maximum number of rows; a page with a thousand rows no longer scrolls."""
+"""Maximum number of replicas that all have a row."""
+_CHOSEN = 40
+"""Number of rows of a job with more replicas: its lines come below, on the same page."""
+_FEW = 16
+"""Maximum number of replicas whose states a reader sees at a glance, without a sum."""
+_ORDER = (
+    State.FAILED, State.LOST, State.PENDING, State.RUNNING, State.SUCCEEDED, State.STOPPED,
+)  # fmt: skip
+"""Order of states in a sum: first what needs attention."""
 _WIDTH = 80
 _FULL = 400
 """Maximum length of a last line in a tooltip; each redraw sends it again."""
@@ -118,22 +126,44 @@ class Table:
         empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
         return tuple(heading for heading in _COLUMNS if heading not in empty)
 
+    def sums(self) -> str:
+        """Return the number of replicas in each state, "" if there are only a few replicas."""
+        replicas = self._replicas()
+        if len(replicas) <= _FEW:
+            return ""
+        restarted = sum(one.restarts > 0 for one in replicas)
+        also = f"; {restarted:,} restarted" if restarted else ""
+        return f"{len(replicas):,} replicas: {_sums(replicas)}{also}"
+
     def rows(self) -> list[Row]:
-        """Return one row per replica, in the job's order; of many replicas, the most important."""
+        """Return one row per replica, in the job's order; of many replicas, the most important.
+
+        These are, in this order: failed ones, the first of each role, those that differ from most
+        others, and then the first of the others. Their number is fixed, so that nothing moves.
+        """
         self._drawn.clear()
         self._grows = False
+        replicas = self._replicas()
+        if len(replicas) <= _MOST:
+            return [self._row(one) for one in replicas]
+        ((usual, _),) = Counter(one.state for one in replicas).most_common(1)
+        first = {one.replica.role: one.replica for one in reversed(replicas)}
+
+        def rank(one: ReplicaStatus) -> int:
+            if one.state in (State.FAILED, State.LOST):
+                return 0
+            if first[one.replica.role] == one.replica:
+                return 1
+            return 2 if one.state is not usual or one.restarts else 3
+
+        ranked = sorted(replicas, key=rank)
+        rows, rest = [self._row(one) for one in ranked[:_CHOSEN]], ranked[_CHOSEN:]
+        return [*rows, Row(f"… {len(rest):,} more", State.PENDING, _sums(rest))]
+
+    def _replicas(self) -> list[ReplicaStatus]:
         known = {one.replica: one for one in self.status.replicas} if self.status else {}
-        all_of_them = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
-        all_of_them += known.values()  # replicas that someone has added
-        if len(all_of_them) <= _MOST:
-            return [self._row(one) for one in all_of_them]
-        in_trouble = (State.FAILED, State.LOST)
-        troubled_first = sorted(all_of_them, key=lambda one: one.state not in in_trouble)
-        chosen = {one.replica for one in troubled_first[:_MOST]}
-        rest = Counter(str(one.state) for one in all_of_them if one.replica not in chosen)
-        states = ", ".join(f"{count} {state}" for state, count in rest.most_common())
-        rows = [self._row(one) for one in all_of_them if one.replica in chosen]
-        return [*rows, Row(f"… {rest.total()} more", State.PENDING, states)]
+        replicas = [known.pop(one, ReplicaStatus(one)) for one in self.job.replicas]
+        return [*replicas, *known.values()]  # the last ones were added by someone
 
     def grid(self) -> list[tuple[str, ...]]:
         """Return the table as texts, headings first."""
@@ -194,6 +224,12 @@ class Table:
             who=one.replica,
             expected=one.state is State.STOPPED and self._has_succeeded,
         )
+
+
+def _sums(replicas: Iterable[ReplicaStatus]) -> str:
+    """Return how many replicas are in each state: ``2 Failed, 998 Running``."""
+    counts = Counter(one.state for one in replicas)
+    return ", ".join(f"{counts[state]:,} {state}" for state in _ORDER if counts[state])
 
 
 class _Rate:

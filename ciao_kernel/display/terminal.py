@@ -124,7 +124,14 @@ class TerminalDisplay:
             return False
         if self._excerpt:  # the last lines are not written yet
             return False
-        below = len(table.grid()) + 1 + len(table.places()) + len(_lines(self._plot)) + _ERROR_ROWS
+        below = (
+            len(table.grid())
+            + 1
+            + len(_sums(table))
+            + len(table.places())
+            + len(_lines(self._plot))
+            + _ERROR_ROWS
+        )
         width, height = live.console.size
         return self._screen.shows(
             replica, error.repeats[replica], width=width, height=height - below
@@ -152,7 +159,7 @@ class TerminalDisplay:
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            lines = [table.title(), columns(table.grid()), place]
+            lines = [table.title(), *_sums(table), columns(table.grid()), place]
             lines += [*_lines(plot), *([plot.closing_text()] if plot else [])]
             text = visible_lines("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
@@ -241,7 +248,11 @@ def _drawing(
     state = table.status.state if table.status else State.PENDING
     title = line(table.title(), _STYLES.get(state, ""))
     place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
-    return Group(title, drawn, *map(line, below), *place)
+    return Group(title, *map(line, _sums(table)), drawn, *map(line, below), *place)
+
+
+def _sums(table: Table) -> Sequence[str]:
+    return [text] if (text := table.sums()) else ()
 
 
 def _style(row: Row, heading: str) -> str:

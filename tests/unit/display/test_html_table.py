@@ -70,3 +70,21 @@ def test_each_replica_has_the_mark_of_its_colour() -> None:
     html = table_html(table(State.PENDING))
     for replica in (PS, WORKER):
         assert f'<i style="background:{color_of(replica).html}"></i>{replica}<' in html
+
+
+def test_the_sum_of_many_replicas_is_above_the_rows_and_is_not_cut_below_them() -> None:
+    replicas = tuple(Replica("worker", number) for number in range(1000))
+    states = [State.FAILED, State.LOST, State.PENDING, State.SUCCEEDED] * 200
+    known = [ReplicaStatus(*two) for two in zip(replicas, states, strict=False)]
+    for job in (JOB, replace(JOB, kind_of_place="namespace")):
+        html = table_html(table(State.RUNNING, *known, job=replace(job, replicas=replicas)))
+        above = "1,000 replicas: 200 Failed, 200 Lost, 400 Pending, 200 Succeeded"
+        assert f"</b><div>{above}</div><table" in html
+        *_, last = re.findall(r"<tr>.*?</tr>", html)
+        assert ">… 960 more<" in last
+        columns = html.count("<th") - html.count("<thead")
+        spanned = int(re.findall(r'colspan="(\d+)"', last)[0])
+        assert last.count("<td") - 1 + spanned == columns
+        # A narrow page hides the third cell from the end, which is that of the rate.
+        assert last.endswith("<td></td>" * 3 + "</tr>")
+    assert "replicas:" not in table_html(table(State.RUNNING))

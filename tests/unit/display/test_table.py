@@ -82,16 +82,34 @@ def test_of_a_thousand_replicas_the_failed_ones_are_shown_and_the_rest_is_counte
     states[700] = ReplicaStatus(replicas[700], State.FAILED)
     states[-2] = ReplicaStatus(replicas[-2])
     table.status = status(State.RUNNING, *states)
+    states[500] = ReplicaStatus(replicas[500], State.RUNNING, restarts=1)
+    table.status = status(State.RUNNING, *states)
     rows = table.rows()
-    assert len(rows) == 101
-    assert rows[-2].replica == "worker-700"
-    assert (rows[-1].replica, rows[-1].detail) == ("… 900 more", "899 Running, 1 Pending")
-    # Failed replicas among the first hundred take no other's place.
+    assert len(rows) == 41
+    # What differs comes first: the failed one, then the first of a role, then others.
+    names = [row.replica for row in rows[:5]]
+    assert names == ["worker-700", "worker-0", "worker-500", "worker-998", "worker-1"]
+    assert (rows[-1].replica, rows[-1].detail) == ("… 960 more", "960 Running")
+    assert table.sums() == "1,000 replicas: 1 Failed, 1 Pending, 998 Running; 1 restarted"
+    # More failed replicas than rows: the sum counts those that are not shown.
     states[:50] = [ReplicaStatus(one, State.FAILED) for one in replicas[:50]]
     table.status = status(State.RUNNING, *states)
     rows = table.rows()
-    assert len(rows) == 101
-    assert rows[-1].replica == "… 900 more"
+    assert {row.state for row in rows[:-1]} == {State.FAILED}
+    assert rows[-1].detail == "11 Failed, 1 Pending, 948 Running"
+    assert table.sums().startswith("1,000 replicas: 51 Failed, 1 Pending, 948 Running")
+
+
+def test_a_hundred_replicas_keep_their_order_below_a_sum_and_a_few_have_none() -> None:
+    replicas = tuple(Replica("worker", number) for number in range(100))
+    table = Table(Job("big", "kubernetes", "tensorflow", replicas, 0.0))
+    states = [ReplicaStatus(one, State.RUNNING) for one in replicas]
+    states[7] = ReplicaStatus(replicas[7], State.FAILED)
+    table.status = status(State.RUNNING, *states)
+    assert [row.who for row in table.rows()] == [*replicas]
+    assert table.sums() == "100 replicas: 1 Failed, 99 Running"
+    few = Table(Job("few", "kubernetes", "tensorflow", replicas[:16], 0.0))
+    assert few.sums() == ""
 
 
 def test_endings() -> None:
