@@ -35,7 +35,7 @@ class Recorder:
     job: Job | None = None
     begun: int = 0
     ended: int = 0
-    error: JobFailed | None = None
+    errors: list[JobFailed] = field(default_factory=list)
     tails: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     _data: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     _lines: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -58,8 +58,8 @@ class Recorder:
                 self.tails[name].append(event.tail)
 
     def conclude(self, error: JobFailed) -> bool:
-        assert self.error is None
-        self.error = error
+        assert self.begun == self.ended + 1
+        self.errors.append(error)
         return False
 
     async def end(self) -> None:

@@ -1332,7 +1332,18 @@ def test_huge_logs_give_errors_that_can_be_read() -> None:
 def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
     start = b"\nTraceback (most recent call last):\n"
     group = b"\n  + Exception Group Traceback (most recent call last):\n  | "
-    failed({"worker-0": one + start + other, "worker-1": group + other + start + one})
+    logs = {"worker-0": one + start + other, "worker-1": group + other + start + one}
+    error = failed(logs)
+    for name, repeated in error.repeats.items():
+        lines = logs[str(name)].removesuffix(b"\n").split(b"\n")
+        assert {place: lines[-place] for place in repeated} == repeated
+
+
+def test_the_lines_that_an_error_repeats_are_found_in_any_log() -> None:
+    log = f"\x1b]0;title\nstep\r\n{VICTIM.format('ValueError: no')}\x1b[31m[worker-3] \x1b]0;ti\ntle\x07\n"
+    error = failed({"worker-0": log.replace("Trace", "\x1b[1mTrace")})
+    lines = log.replace("Trace", "\x1b[1mTrace").encode().splitlines()
+    assert error.repeats == {replica("worker-0"): dict(zip((5, 4, 3), lines[2:5], strict=True))}
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,60 @@ def test_the_cause_is_waited_for_where_the_failed_replica_is_only_a_victim() -> 
     run(main)
 
 
+@pytest.mark.parametrize("error", ["ValueError: no luck", "ConnectionResetError: by peer"])
+def test_the_display_gets_the_error_once_and_before_the_cell_ends(error: str) -> None:
+    async def main() -> None:
+        cell = Cell(Backend(error))
+        if "by peer" in error:
+            await cell.backend.decided.wait()
+            await asyncio.sleep(0.05)
+            assert cell.display.errors == []  # another one may come
+            cell.backend.rest.set()
+        raised = await cell.error()
+        await cell.finish()
+        assert cell.display.errors == [raised]
+
+    run(main)
+
+
+def test_an_interrupt_at_the_end_shows_the_error_that_the_cell_does_not_end_with() -> None:
+    class Slow(Recorder):
+        async def end(self) -> None:
+            self.ends.set()
+            await asyncio.sleep(0.1)  # a picture is drawn
+            await super().end()
+
+    async def main() -> None:
+        cell = Cell(Backend("ValueError: no luck"), NoShutdown())
+        cell.work.cancel()
+        slow = Slow()
+        slow.ends = asyncio.Event()
+        cell.work = asyncio.ensure_future(cell.session.attach("mine", slow))
+        cell.backend.rest.set()
+        await slow.ends.wait()
+        (error,) = slow.errors
+        cell.work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cell.work
+        assert "\n".join(error.traceback) in slow.notices
+        assert error.message in slow.notices
+
+    run(main)
+
+
+def test_an_interrupt_before_the_end_leaves_nothing_to_fold() -> None:
+    async def main() -> None:
+        cell = Cell(Backend("ConnectionResetError: by peer"))
+        await cell.backend.decided.wait()
+        cell.work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cell.work
+        await cell.finish()
+        assert cell.display.errors == []
+
+    run(main)
+
+
 def test_in_a_terminal_nothing_comes_behind_the_error() -> None:
     async def main() -> None:
         cell = Cell(Backend("ValueError: no luck"), NoShutdown())
