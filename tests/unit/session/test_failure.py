@@ -1340,10 +1340,10 @@ def test_no_log_breaks_it(one: bytes, other: bytes) -> None:
 
 
 def test_the_lines_that_an_error_repeats_are_found_in_any_log() -> None:
-    log = f"\x1b]0;title\nstep\r\n{VICTIM.format('ValueError: no')}\x1b[31m[worker-3] \x1b]0;ti\ntle\x07\n"
+    log = f"\x1b]0;ti\ntle\x07\nstep\r\n{VICTIM.format('ValueError: no')}\x1b[31m[worker-3] end\n"
     error = failed({"worker-0": log.replace("Trace", "\x1b[1mTrace")})
     lines = log.replace("Trace", "\x1b[1mTrace").encode().splitlines()
-    assert error.repeats == {replica("worker-0"): dict(zip((5, 4, 3), lines[2:5], strict=True))}
+    assert error.repeats == {replica("worker-0"): dict(zip((4, 3, 2), lines[3:6], strict=True))}
 
 
 @pytest.mark.parametrize(
