@@ -19,10 +19,11 @@ from ciao_kernel.display.lines import Batcher, Prefixer
 from ciao_kernel.display.live_lines import LiveLines
 from ciao_kernel.display.plot_output import PlotOutput
 from ciao_kernel.display.plotting import plot_of
+from ciao_kernel.display.progress_bars import NotebookBars
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.model import Event, Job, Notice, Output, Progress, Replica, State, Status
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class NotebookDisplay:
         self, publisher: Publisher, settings: Settings, links: Links | None = None
     ) -> None:
         self._publisher = publisher
+        self._bars = NotebookBars(publisher)
         self._links = links
         self._settings = settings
         self._redraw_rate = min(_REDRAWN, settings.output_rate * _SHARE)
@@ -101,6 +103,9 @@ class NotebookDisplay:
                 self._send()  # No end() follows that could report a fault.
             else:
                 self._safely(self._send)
+            return
+        if isinstance(event, Progress):
+            self._safely(lambda: self._batcher.charge(self._bars.show(event)))
             return
         if self._table is None:
             if self._ended is not None and isinstance(event, Status):

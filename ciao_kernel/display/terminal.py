@@ -14,14 +14,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
+from ciao_kernel.display import progress_text
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.plotting import Plot, plot_of
+from ciao_kernel.display.progress_bars import TerminalBar
 from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.errors import CiaoError, JobFailed
-from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, State, Status
+from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Progress, State, Status
 from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.visible_text import visible_lines
 
@@ -70,6 +72,7 @@ class TerminalDisplay:
 
     def __init__(self, settings: Settings, stream: TextIO) -> None:
         self._stream = stream
+        self._bar = TerminalBar(stream)
         self._color = uses_color(settings, stream)
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT)
         self._follow: tuple[str, ...] = ()
@@ -89,6 +92,7 @@ class TerminalDisplay:
         self._table, self._follow = Table(job), follow
         self._plot = plot_of(job)
         self._excerpt = Excerpt(job.lines or ALL_LINES, len(job.replicas))
+        self._bar.clear()
         if self._stream.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -104,6 +108,8 @@ class TerminalDisplay:
         """Show an event. Lines are written at once, or in a terminal with the next few lines."""
         if isinstance(event, Notice):
             self._notice(event.text)
+        elif isinstance(event, Progress):
+            self._progress(event)
         elif self._table is None:
             return
         elif isinstance(event, Output):
@@ -170,6 +176,13 @@ class TerminalDisplay:
             live, self._live = self._live, None
             live.stop()
 
+    def _progress(self, event: Progress) -> None:
+        """Show a long step: before the table, or in a pipe, only its last line with an amount."""
+        if self._live is None:
+            self._bar.show(event)
+        if event.over and not event.failed and event.done:
+            self._notice(progress_text.line(event))
+
     def _notice(self, text: str) -> None:
         text = f"{visible_lines(for_terminal(text))}\n"
         if self._stream.isatty():
@@ -194,6 +207,7 @@ class TerminalDisplay:
 
     def _print(self, text: str) -> None:
         if self._live is None:
+            self._bar.clear()
             try:
                 self._stream.write(text)
                 self._stream.flush()

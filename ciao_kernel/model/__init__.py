@@ -11,7 +11,7 @@ these values.
 """
 
 from ciao_kernel.model.artifact import Artifact, Manifest
-from ciao_kernel.model.events import Event, Notice, Output
+from ciao_kernel.model.events import Event, Notice, Output, Progress, Unit
 from ciao_kernel.model.job import Job, JobResult, Owner
 from ciao_kernel.model.replica import Address, Replica
 from ciao_kernel.model.source import Source, SourceFile
@@ -51,6 +51,7 @@ __all__ = [
     "Notice",
     "Output",
     "Owner",
+    "Progress",
     "Replica",
     "ReplicaGroup",
     "ReplicaStatus",
@@ -62,6 +63,7 @@ __all__ = [
     "State",
     "Status",
     "SuccessPolicy",
+    "Unit",
     "Volume",
     "VolumeKind",
     "exit_text",

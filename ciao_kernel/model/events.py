@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.status import Status
@@ -30,4 +31,37 @@ class Notice:
     text: str
 
 
-Event = Output | Status | Notice
+class Unit(StrEnum):
+    """What a step counts."""
+
+    BYTES = "bytes"
+    PACKAGES = "packages"
+    STEPS = "steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long step is, as far as it is known.
+
+    :class:`ciao_kernel.plugins.Step` makes these events, a few per second, and none for a step of
+    less than a second.
+    """
+
+    step: str
+    """What is done, for the begin of a line: ``pushing to host/team/cells``. It also identifies the
+    step: later events replace what is shown for it."""
+    seconds: float
+    """Seconds since the step's begin."""
+    done: int = 0
+    total: int = 0
+    """The whole amount; 0 if it is unknown, and only the time is shown."""
+    unit: Unit = Unit.BYTES
+    detail: str = ""
+    """What the step does at the moment."""
+    over: bool = False
+    """The step has ended: no other event of it follows."""
+    failed: bool = False
+    """The step was interrupted or has failed: nothing of it stays."""
+
+
+Event = Output | Status | Notice | Progress

@@ -15,6 +15,7 @@ from ciao_kernel.plugins.framework import (
     JobManifest,
     OperatorKind,
 )
+from ciao_kernel.plugins.step import Step
 
 __all__ = [
     "DEFAULT_CONTAINER",
@@ -30,4 +31,5 @@ __all__ = [
     "OperatorKind",
     "Plan",
     "PodResult",
+    "Step",
 ]
