@@ -10,6 +10,7 @@ from typing import Any
 
 from ciao_kernel.builders import pip_for_target
 from ciao_kernel.delivery.packages import pip
+from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
 
@@ -83,6 +84,7 @@ async def run(
     index: str,
     lock: Lock,
     say: Callable[[str], None] = lambda line: None,
+    progress: PipProgress | None = None,
 ) -> None:
     """Run ``pip install`` for a target.
 
@@ -93,6 +95,7 @@ async def run(
         index: Address of the package index; "" means pip's own setting.
         lock: Stays locked until pip has ended.
         say: Receives each line of pip's output.
+        progress: Learns how far pip is.
 
     Raises:
         Failed: pip ended with an error.
@@ -113,4 +116,4 @@ async def run(
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", target.python]
     for platform in [*platforms, f"linux_{machine}"]:
         command += ["--platform", platform]
-    await pip.run([*command, *options], index, say, lock)
+    await pip.run([*command, *options], index, say, lock, progress)

@@ -23,8 +23,11 @@ from ciao_kernel.builders.resolver import ResolvedPackage
 from ciao_kernel.builders.target import Target as Target
 from ciao_kernel.builders.target import run
 from ciao_kernel.delivery.packages import package_line, pip
+from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
+from ciao_kernel.model import Unit
+from ciao_kernel.plugins import Emit, Step
 from ciao_kernel.redaction import mask
 
 _SIGNED = re.compile(r"(?<![\w+.-])(https?://)[^/\s]+@([^\s#]+)")
@@ -55,6 +58,7 @@ async def download(
     cache: Path,
     emit: Callable[[str], None],
     days: float = 30.0,
+    show: Emit = lambda event: None,
 ) -> Wheels:
     """Choose versions, and unpack those that the target does not have.
 
@@ -64,6 +68,7 @@ async def download(
         cache: Folder that keeps downloaded packages.
         emit: Receives a notice before a long step.
         days: Days after which unused entries are removed, at the next download.
+        show: Receives the progress of long steps.
 
     Raises:
         NoWheel: A package, or a version of it, has no wheel.
@@ -76,15 +81,17 @@ async def download(
         if line.startswith("--no-binary"):
             raise NoWheel(mask(line))
     try:
-        chosen, earlier = await resolver.choose(wanted, target, cache, emit)
+        with Step(show, f"choosing versions for {wanted.label}"):
+            chosen, earlier = await resolver.choose(wanted, target, cache, emit)
         try:
-            found = await _unpacked(chosen, wanted, target, cache, emit)
+            found = await _unpacked(chosen, wanted, target, cache, emit, show)
         except pip.Failed as error:
             if not earlier or error.away:
                 raise
             emit("versions chosen earlier are no longer available; choosing again …")
-            chosen, _ = await resolver.choose(wanted, target, cache, emit, refresh=True)
-            found = await _unpacked(chosen, wanted, target, cache, emit)
+            with Step(show, f"choosing versions for {wanted.label}"):
+                chosen, _ = await resolver.choose(wanted, target, cache, emit, refresh=True)
+            found = await _unpacked(chosen, wanted, target, cache, emit, show)
     except pip.Failed as error:
         raise pip_errors.explained(error, emit) from None
     except OSError as error:
@@ -103,6 +110,7 @@ async def _unpacked(
     target: Target,
     cache: Path,
     emit: Callable[[str], None],
+    show: Emit,
 ) -> Wheels:
     have = target.packages
     missing = [one for one in chosen if have.get(one.name) != one.version or one.address]
@@ -128,7 +136,10 @@ async def _unpacked(
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
                 emit(f"downloading {', '.join(names)} …")
                 asked = [*wanted.options, *_signed(lines, wanted)]
-                await _unpack(asked, target, folder, wanted.index, lock)
+                with Step(show, "downloading packages") as step:
+                    progress = PipProgress(step, len(names))
+                    await _unpack(asked, target, folder, wanted.index, lock, progress)
+                    step.at(len(names), len(names), Unit.PACKAGES)
     return Wheels(folder, names, replaced, made)
 
 
@@ -160,7 +171,12 @@ def _signed(lines: Sequence[str], wanted: Requirements) -> list[str]:
 
 
 async def _unpack(
-    lines: Sequence[str], target: Target, folder: Path, index: str, lock: Lock
+    lines: Sequence[str],
+    target: Target,
+    folder: Path,
+    index: str,
+    lock: Lock,
+    progress: PipProgress,
 ) -> None:
     partial = folder.with_suffix(".part")
     await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
@@ -171,7 +187,7 @@ async def _unpack(
         asked.touch(mode=0o600)  # an address may contain a password
         asked.write_text("".join(f"{line}\n" for line in lines))
         options = ["--no-deps", "--no-compile", "--target", str(site), "-r", str(asked)]
-        await run(options, target, nothing, index, lock)
+        await run(options, target, nothing, index, lock, progress=progress)
         shutil.rmtree(site / "bin", ignore_errors=True)  # scripts for this machine's Python
         site.chmod(0o700)  # pip's own mode follows the umask
         site.rename(folder)

@@ -19,11 +19,12 @@ from pathlib import Path
 from ciao_kernel import disk_cache, private_files
 from ciao_kernel.backends.local import processes
 from ciao_kernel.delivery.packages import fingerprint, pip
+from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
 from ciao_kernel.model import Notice
-from ciao_kernel.plugins import Emit
+from ciao_kernel.plugins import Emit, Step
 
 _DONE = "ciao-done"
 _SITES = (
@@ -116,7 +117,9 @@ async def _make(
         # Requirement lines may contain a password, so the files are temporary.
         with tempfile.TemporaryDirectory(prefix="ciao-pip-") as place:
             options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
-            await pip.run([*command, *options], wanted.index, say, lock)
+            with Step(emit, f"installing {wanted.label}") as step:
+                progress = PipProgress(step)
+                await pip.run([*command, *options], wanted.index, say, lock, progress)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))

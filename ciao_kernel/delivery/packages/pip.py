@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ciao_kernel import file_lock
+from ciao_kernel.delivery.packages.pip_progress import RAW_SINCE, PipProgress
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
 from ciao_kernel.redaction import mask
 
@@ -156,6 +157,7 @@ async def run(
     index: str,
     say: Callable[[str], None] = lambda line: None,
     lock: file_lock.Lock | None = None,
+    progress: PipProgress | None = None,
 ) -> None:
     """Run pip to its end; a cancellation kills pip and all processes that it has started.
 
@@ -164,6 +166,7 @@ async def run(
         index: Address of the package index; "" means pip's own setting.
         say: Called with each line.
         lock: Stays locked until pip has ended, even if this process is killed.
+        progress: Learns how far pip is.
 
     Raises:
         Failed: pip ended with an error.
@@ -171,7 +174,8 @@ async def run(
     with tempfile.TemporaryDirectory(prefix="ciao-pip-") as folder:
         log = Path(folder) / "log"
         try:
-            await _run(command, environment(index) | {"PIP_LOG": str(log)}, say, lock)
+            own = {"PIP_LOG": str(log)} | ({"PIP_PROGRESS_BAR": "raw"} if _tells(progress) else {})
+            await _run(command, environment(index) | own, say, lock, progress)
         except Failed as error:
             with contextlib.suppress(OSError):
                 pages = _PAGE.findall(log.read_text(errors="replace"))
@@ -184,6 +188,7 @@ async def _run(
     environment: Mapping[str, str],
     say: Callable[[str], None],
     lock: file_lock.Lock | None,
+    progress: PipProgress | None,
 ) -> None:
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -203,8 +208,11 @@ async def _run(
             while piece := await process.stdout.read(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
                 for raw in whole:
-                    lines.append(_masked(raw).rstrip())
-                    say(lines[-1])
+                    line = _masked(raw).rstrip()
+                    if progress is not None and progress.read(line):
+                        continue
+                    lines.append(line)
+                    say(line)
             lines += [_masked(rest)] if rest else []
             code = await process.wait()
     except TimeoutError:
@@ -216,6 +224,13 @@ async def _run(
         await process.wait()
     if code:
         raise Failed(lines)
+
+
+def _tells(progress: PipProgress | None) -> bool:
+    """Return whether pip can report bytes to a program, and somebody listens."""
+    from packaging.version import Version
+
+    return progress is not None and check().version >= Version(RAW_SINCE)
 
 
 def _masked(line: bytes) -> str:

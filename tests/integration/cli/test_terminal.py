@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.packages import serving
 from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, Screen, User, until
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -174,3 +175,17 @@ def test_errors_are_coloured_and_commands_are_spelt_as_they_are_typed(ciao: User
     assert terminal.screen()[0].startswith(
         "far runs in the background. `ciao attach far` follows it"
     )
+
+
+def test_an_installation_is_one_line_that_is_written_again(ciao: User) -> None:
+    ciao.file("train.py", HEADER + "import app\n")
+    with serving() as index:
+        index.add("app", "1.0")
+        index.stall.clear()
+        options = ("--packages", "app", "--pip-index", index.url)
+        terminal = ciao.terminal("run", *options, "train.py", PIP_CONFIG_FILE="/dev/null")
+        until(lambda: terminal.raw.count("\r\x1b[2Kinstalling app: ") > 1, "the line, twice")
+        index.stall.set()
+        assert terminal.wait() == 0, terminal.raw
+    lines = [line for line in terminal.screen() if line.startswith("installing app")]
+    assert lines == ["installing app …"]  # nothing was measured that could stay
