@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ciao_kernel.builders import build_errors, context
+from ciao_kernel.builders.build_stages import BuildStages
 from ciao_kernel.builders.dockerfile import bases
 from ciao_kernel.builders.dockerfile_rewrite import copying_from, with_cache_key
 from ciao_kernel.builders.images import DOCKER_KEY, ImageBuild, SharedBuildState
@@ -21,7 +22,7 @@ from ciao_kernel.builders.oci.reference import Reference, is_digest
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
 from ciao_kernel.kube.tolerations import toleration
-from ciao_kernel.model import Event, Manifest, Notice
+from ciao_kernel.model import Event, Manifest, Notice, Unit
 from ciao_kernel.plugins import Build
 
 _VERSION = 2
@@ -95,13 +96,22 @@ class Executor:
             name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, dockerfile)
         )
         config_map = context.config_map(name, layer, authority)
-        result = await ask.build_cluster.run(
-            build_pod, [config_map], lambda event: work.emit(without_log_prefix(event))
-        )
-        if result.code != 0:
-            raise build_errors.fault(
-                result, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
-            )
+        stages = BuildStages(dockerfile)
+
+        def show(event: Event) -> None:
+            shown = without_log_prefix(event)
+            # Lines that have no prefix of the builder are those of a command.
+            if isinstance(shown, Notice) and shown != event and stages.read(shown.text):
+                step.at(stages.done, stages.total, Unit.STEPS)
+            work.emit(shown)
+
+        with work.step(f"building {target.name}:{tag}") as step:
+            result = await ask.build_cluster.run(build_pod, [config_map], show)
+            if result.code != 0:
+                raise build_errors.fault(
+                    result, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
+                )
+            step.at(stages.total, stages.total, Unit.STEPS)
         digest = result.message.strip()
         if is_digest(digest):
             return target.at(digest)
@@ -125,7 +135,8 @@ class Executor:
             return await work.thread(lambda: context.pack_context(files, folder, work.check))
 
         text = recipe.dockerfile
-        with_files = await packed(*recipe.files, File("Dockerfile", text.encode()))
+        with work.step("packing the build's files"):
+            with_files = await packed(*recipe.files, File("Dockerfile", text.encode()))
         if not recipe.files or with_files.size + other_bytes <= context.LIMIT:
             return text, with_files
         work.say(f"sending {with_files.size / 1e6:,.0f} MB of files through {target.registry} …")
