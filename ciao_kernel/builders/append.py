@@ -111,9 +111,10 @@ class AppendBuilder:
         image = await work.inspect(base)
         base = base.at(image.digest)  # the tag may be moved meanwhile
         python = work.ask.python
-        installed = await work.thread(
-            lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
-        )
+        with work.step(f"reading {base.name}"):
+            installed = await work.thread(
+                lambda: work.appender.installed(base, image, cache, work.say, python, work.check)
+            )
         if not installed.python:
             raise _NeedsBuildPod(
                 f"no {python} was found in {base.name}, so packages cannot be chosen for it.",
@@ -125,7 +126,7 @@ class AppendBuilder:
         )
         try:
             downloaded = await wheels.download(
-                wanted, target, cache, work.say, self._settings.cache_days
+                wanted, target, cache, work.say, self._settings.cache_days, work.emit
             )
         except wheels.NoWheel as error:
             raise _no_wheel(error, wanted, f"Python {installed.python} on {platform}") from None
@@ -135,7 +136,8 @@ class AppendBuilder:
             work.say(f"packages of the image are replaced: {', '.join(downloaded.replaced)}")
         if not downloaded.names:
             return base, _path_with_site(image) if _SITE in _python_path(image) else ""
-        layer = await work.thread(lambda: _packed_layer(downloaded.folder, work.check))
+        with work.step("packing packages"):
+            layer = await work.thread(lambda: _packed_layer(downloaded.folder, work.check))
         path = _path_with_site(image)
         change = Change(env=(("PYTHONPATH", path),))
         appended = await work.append(base, [layer], change)

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import threading
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery.held_file import open_checked
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
-from ciao_kernel.plugins import Build, Emit
+from ciao_kernel.plugins import Build, Emit, Step
 
 _ROOM = 16 * 1024 * 1024
 """Bytes that must stay free on the disk for logs."""
@@ -51,9 +52,18 @@ class FolderBuilder:
         if size > _LARGE:
             emit(Notice(f"copying {_mib(size)} of files …"))
         stop = threading.Event()
-        copying = asyncio.ensure_future(asyncio.to_thread(_copy, source, work, stop))
+        done = 0
+
+        def copied(more: int) -> None:
+            nonlocal done
+            done += more
+            step.at(done, size)
+
+        step = Step(emit, "copying files", timed=False)
+        copying = asyncio.ensure_future(asyncio.to_thread(_copy, source, work, stop, copied))
         try:
-            await asyncio.shield(copying)
+            with step:
+                await asyncio.shield(copying)
         except asyncio.CancelledError:
             # The folder is removed next, so the thread must have left it.
             stop.set()
@@ -64,7 +74,7 @@ class FolderBuilder:
         return Artifact(source, ask.python, str(work))
 
 
-def _copy(source: Source, work: Path, stop: threading.Event) -> None:
+def _copy(source: Source, work: Path, stop: threading.Event, copied: Callable[[int], None]) -> None:
     private_files.make_folder(work)
     for file in source.all():
         target = work / file.path
@@ -73,19 +83,23 @@ def _copy(source: Source, work: Path, stop: threading.Event) -> None:
         if file.data is not None:
             with private_files.create(target) as copy:
                 copy.write(file.data)
+            copied(len(file.data))
         elif file.origin is not None:
-            _copy_file(file.origin, target, stop)
+            _copy_file(file.origin, target, stop, copied)
         if stop.is_set():
             return
 
 
-def _copy_file(origin: Path, target: Path, stop: threading.Event) -> None:
+def _copy_file(
+    origin: Path, target: Path, stop: threading.Event, copied: Callable[[int], None]
+) -> None:
     """Copy bytes and the right to run a program, but not owner and times."""
     with open_checked(origin) as source:
         executable = bool(os.fstat(source.fileno()).st_mode & stat.S_IXUSR)
         with private_files.create(target, executable=executable) as copy:
             while not stop.is_set() and (chunk := source.read(_CHUNK)):
                 copy.write(chunk)
+                copied(len(chunk))
 
 
 def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ciao_kernel.builders.accounts import DOCKER_KEY as DOCKER_KEY
 from ciao_kernel.builders.accounts import Account, Accounts
@@ -28,7 +28,7 @@ from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, RegistryFault, SpecError
 from ciao_kernel.model import Artifact, Notice
-from ciao_kernel.plugins import Build, BuildCluster, Emit
+from ciao_kernel.plugins import Build, BuildCluster, Emit, Step
 
 _TOLD = 20 << 20
 """Size of a base's layer, in bytes, from which its copy between registries is reported."""
@@ -107,6 +107,10 @@ class ImageBuild:
         """Show a sentence, from any thread."""
         self._loop.call_soon_threadsafe(self.emit, Notice(text))
 
+    def step(self, name: str, *, timed: bool = True) -> Step:
+        """Return a long step of this work, see :class:`ciao_kernel.plugins.Step`."""
+        return Step(self.emit, name, timed=timed)
+
     def check(self) -> None:
         """Raise if the cell was interrupted; threads call it often."""
         if self._stop.is_set():
@@ -155,7 +159,8 @@ class ImageBuild:
             RegistryFault: A request to a registry fails.
         """
         ask = self.ask
-        layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
+        with self.step("packing files"):
+            layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
         made = await self.append(base, layers, Change(workdir=WORKDIR))
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
         return Artifact(
@@ -172,10 +177,11 @@ class ImageBuild:
         Raises:
             RegistryFault: A request to a registry fails.
         """
-        sent = self._sent(layer)
-        return await self.thread(
-            lambda: self.appender.push_context(self.target, sent, self.platform)
-        )
+        with _Pushing(self, self.target) as pushing:
+            sent = pushing.sent(layer)
+            return await self.thread(
+                lambda: self.appender.push_context(self.target, sent, self.platform)
+            )
 
     async def append(self, base: Reference, layers: Iterable[Layer], change: Change) -> Appended:
         """Append layers; in a dry run, only return what the result would be."""
@@ -185,24 +191,22 @@ class ImageBuild:
             if size >= _TOLD and digest not in self._told:
                 self._told.add(digest)
                 self.say(f"copying {base.name} once to {self.target.name} ({size / 1e6:,.0f} MB) …")
+            pushing.at(digest, done, size, f"a layer of {base.name}")
 
-        sent = [self._sent(layer) for layer in layers]
-        return await self._asking(
-            base,
-            lambda: self.appender.append(
+        with _Pushing(self, self.target) as pushing:
+            sent = [pushing.sent(layer) for layer in layers]
+            return await self._asking(
                 base,
-                self.target,
-                sent,
-                change,
-                self.platform,
-                push=not self.ask.dry,
-                tell=tell,
-            ),
-        )
-
-    def _sent(self, layer: Layer) -> Sent:
-        known = layer.digest, layer.diff_id, layer.size, layer.content
-        return Sent(*known, heard=self.check)
+                lambda: self.appender.append(
+                    base,
+                    self.target,
+                    sent,
+                    change,
+                    self.platform,
+                    push=not self.ask.dry,
+                    tell=tell,
+                ),
+            )
 
     async def _asking(self, base: Reference, work: Callable[[], Result]) -> Result:
         """Run work that reads a base; its registry may need the credentials of the Secret."""
@@ -217,6 +221,44 @@ class ImageBuild:
             if unread and error.code == 401:
                 raise unread from None
             raise
+
+
+class _Pushing:
+    """The step that sends layers, one after the other; layers that are there are not counted.
+
+    Args:
+        work: Work of the cell.
+        target: Repository of the layers.
+    """
+
+    def __init__(self, work: ImageBuild, target: Reference) -> None:
+        self._work = work
+        self._step = work.step(f"pushing to {target.name}", timed=False)
+        self._sent = dict[str, int]()
+        """Sent bytes, by digest."""
+
+    def __enter__(self) -> Self:
+        self._step.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        total = sum(self._sent.values())
+        self._step.at(total, total)
+        self._step.__exit__(*error)
+
+    def at(self, digest: str, done: int, size: int, what: str = "") -> None:
+        """Note how much of a layer is sent."""
+        self._sent[digest] = done
+        self._step.at(done, size, detail=what)
+
+    def sent(self, layer: Layer) -> Sent:
+        """Return the layer as it is sent: an interrupt of the cell ends its upload."""
+
+        def heard(done: int) -> None:
+            self._work.check()
+            self.at(layer.digest, done, layer.size)
+
+        return Sent(layer.digest, layer.diff_id, layer.size, layer.content, heard)
 
 
 def _registry(image: Reference) -> Registry:

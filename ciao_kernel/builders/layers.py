@@ -67,7 +67,8 @@ def _layer(files: Sequence[SourceFile], place: Path, heard: Callable[[], None]) 
 class Sent(Layer):
     """Layer whose upload ends when its cell is interrupted."""
 
-    heard: Callable[[], None]
+    heard: Callable[[int], None]
+    """Called with the number of bytes sent so far; an exception that it raises ends the upload."""
 
     def open(self, start: int = 0) -> bytes | IO[bytes]:
         """Return the body of an upload request, from a byte on."""
@@ -76,19 +77,26 @@ class Sent(Layer):
             if self.size <= _PIECE:
                 return found
             found = io.BytesIO(found)
+            return cast(IO[bytes], Body(found, self.heard, start))
         return cast(IO[bytes], Body(found, self.heard))
 
 
 class Body:
-    """File that reports each read and returns small pieces, because the network may be slow."""
+    """File that reports each read and returns small pieces, because the network may be slow.
 
-    def __init__(self, file: IO[bytes], heard: Callable[[], None]) -> None:
-        self._file, self._heard = file, heard
+    Args:
+        file: The file.
+        heard: Called with the place of each read in the blob: the bytes before it are sent.
+        start: Bytes of the blob before the file's begin.
+    """
+
+    def __init__(self, file: IO[bytes], heard: Callable[[int], None], start: int = 0) -> None:
+        self._file, self._heard, self._start = file, heard, start
         self.seek, self.tell, self.close = file.seek, file.tell, file.close
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece of the upload."""
-        self._heard()
+        self._heard(self._start + self._file.tell())
         return self._file.read(_PIECE if size < 0 else min(size, _PIECE))
 
     def __enter__(self) -> Self:

@@ -19,7 +19,16 @@ from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, RegistryFault, SourceError, SpecError
-from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Notice, Source, SourceFile
+from ciao_kernel.model import (
+    Artifact,
+    BuildSpec,
+    Event,
+    JobSpec,
+    Notice,
+    Progress,
+    Source,
+    SourceFile,
+)
 from ciao_kernel.plugins import Build, Builder
 from tests.helpers.jobs import interrupted, wait
 from tests.helpers.packages import Index
@@ -39,6 +48,7 @@ class Kernel:
         self.fake, self.index, self.folder = fake, index, folder
         self.base = f"{fake.host}/bases/python:1"
         self.said: list[str] = []
+        self.progress: list[Progress] = []
         self.new()
 
     def new(self, **settings: Any) -> None:
@@ -48,8 +58,11 @@ class Kernel:
         self.builder: Builder = AppendBuilder(self.settings)
 
     def emit(self, event: Event) -> None:
-        assert isinstance(event, Notice)
-        self.said.append(event.text)
+        if isinstance(event, Progress):
+            self.progress.append(event)
+        else:
+            assert isinstance(event, Notice)
+            self.said.append(event.text)
 
     async def build(
         self,

@@ -21,7 +21,16 @@ from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import ignore_files
 from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError, SpecError
-from ciao_kernel.model import Artifact, BuildSpec, Event, JobSpec, Manifest, Notice, Source
+from ciao_kernel.model import (
+    Artifact,
+    BuildSpec,
+    Event,
+    JobSpec,
+    Manifest,
+    Notice,
+    Progress,
+    Source,
+)
 from ciao_kernel.model import SourceFile as Program
 from ciao_kernel.plugins import Build, Builder, Emit, PodResult
 from tests.helpers.packages import Index
@@ -82,14 +91,18 @@ class Kernel:
         self.fake, self.folder, self.pods = fake, folder, Pods(fake)
         self.base = f"{fake.host}/bases/python:1"
         self.said: list[str] = []
+        self.progress: list[Progress] = []
         self.settings: dict[str, Any] = {
             "plain_registries": (fake.host,),
             "registry": f"{fake.host}/team/cells",
         }
 
     def emit(self, event: Event) -> None:
-        assert isinstance(event, Notice)
-        self.said.append(event.text)
+        if isinstance(event, Progress):
+            self.progress.append(event)
+        else:
+            assert isinstance(event, Notice)
+            self.said.append(event.text)
 
     def run(
         self,

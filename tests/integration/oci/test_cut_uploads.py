@@ -53,7 +53,7 @@ def test_a_layer_goes_on_where_it_was(
 ) -> None:
     layer = packed(tmp_path / "layer" if "file" in kind else None)
     if "sent" in kind:  # as the builders send it, so that an interrupt ends the upload
-        layer = Sent(layer.digest, layer.diff_id, layer.size, layer.content, lambda: None)
+        layer = Sent(layer.digest, layer.diff_id, layer.size, layer.content, lambda done: None)
     cuts = offsets(seed, layer.size)
     fake = serve(cuts=list(cuts), relative=bool(seed % 2), query=bool(seed % 3))
     image = own(fake)
