@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes import apis, status
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.times import span
 
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
@@ -49,6 +50,8 @@ class PendingReasons:
         self._began = time.monotonic()
         self._told: dict[str, str] = {}
         """Last text from the events of an object, by its uid."""
+        self._pulls: dict[str, str] = {}
+        """Image that a node pulls for a pod, and the time so far, by the pod's uid."""
         self._stuck: dict[Replica, float] = {}
         self._ran = False
         self._operator_responded = False
@@ -107,14 +110,18 @@ class PendingReasons:
                 return
             except (ClusterFault, TimeoutError):
                 return
-            told = sentence(newest(status.many(found, "items"), of_job=uid == job))
-            if self._told.get(uid, "") != told:
-                self._told[uid] = told
+            events = status.many(found, "items")
+            told = sentence(newest(events, of_job=uid == job))
+            pull = pulling(events, self._now())
+            if (self._told.get(uid, ""), self._pulls.get(uid, "")) != (told, pull):
+                self._told[uid], self._pulls[uid] = told, pull
                 self._on_new_reason()
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
         if pod is not None:
             said = self._told.get(pod["metadata"]["uid"], "")
+            if not said and not one.reason:
+                return self._pulls.get(pod["metadata"]["uid"], "")
             if one.reason.startswith("unschedulable") or not said:
                 return one.reason
             if one.node and said.startswith("FailedScheduling"):
@@ -177,6 +184,27 @@ def sentence(event: Object) -> str:
     """Return the text of an event; "" if it has none."""
     words = " ".join(str(event.get("message", "")).split())
     return f"{event.get('reason', '')}: {words}" if words else ""
+
+
+def pulling(events: list[Object], now: float | None = None) -> str:
+    """Return the image that a node pulls, and for how long; "" if that is not the newest event.
+
+    Kubernetes reports no bytes of a pull.
+
+    Args:
+        events: Events of a pod.
+        now: The cluster's time, in seconds since the epoch; None leaves the time out.
+    """
+    # Of the events of one second, the later one in the list is newer.
+    last = max(enumerate(events), key=lambda one: (_when(one[1]), one[0]), default=(0, {}))[1]
+    words = " ".join(str(last.get("message", "")).split())
+    if last.get("reason") != "Pulling" or not words:
+        return ""
+    if now is None:
+        return words
+    seconds = max(0.0, now - status.stamp(_when(last)))
+    # Each new text draws the table again.
+    return f"{words}, {span(seconds if seconds < 60 else seconds // 10 * 10)}"
 
 
 def _when(event: Object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.outages import Outages
-from ciao_kernel.backends.kubernetes.pending_reasons import newest, sentence
+from ciao_kernel.backends.kubernetes.pending_reasons import newest, pulling, sentence
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -62,6 +62,7 @@ class SinglePod:
         self._outages = Outages(settings.follow_patience, self._lost)
         self._told = ""
         self._warning: Object = {}
+        self._pull = ""
         self._may_ask, self._asked = True, 0.0
 
     def pod(self) -> Object | None:
@@ -169,7 +170,7 @@ class SinglePod:
             return
         await self._ask()
         said = sentence(self._warning)
-        why = said if said and (not why or "Back-off" in why) else why
+        why = said if said and (not why or "Back-off" in why) else why or self._pull
         if why and why != self._told:
             self._told = why
             self._emit(Notice(f"the pod that builds the image waits: {why}"))
@@ -212,7 +213,8 @@ class SinglePod:
         except (ClusterFault, TimeoutError):
             pass
         else:
-            self._warning = newest(status.many(found, "items"), of_job=False)
+            events = status.many(found, "items")
+            self._warning, self._pull = newest(events, of_job=False), pulling(events)
 
     def _lost(self, away: float, fault: object) -> ClusterFault:
         """Return the error for an API server that is away for too long."""

@@ -81,3 +81,14 @@ def test_a_container_that_was_added_to_the_pod_hides_no_image_that_is_missing() 
     proxy = {"name": "istio-proxy", "state": {"running": {}}}
     with pytest.raises(ClusterFault, match="cannot start: ImagePullBackOff"):
         look(waited=12, reason="ImagePullBackOff", beside=[proxy], hopeless_wait=0.0)
+
+
+def test_a_pull_of_the_image_is_named_once_it_takes_long() -> None:
+    now = status.text(time.time())
+    pull = {"reason": "Pulling", "type": "Normal", "message": 'Pulling image "host/kaniko:1"'}
+    assert look(pull | {"lastTimestamp": now}, waited=5) == [
+        'the pod that builds the image waits: Pulling image "host/kaniko:1"'
+    ]
+    pulled = {"reason": "Pulled", "type": "Normal", "message": "Successfully pulled image"}
+    both = (pull | {"lastTimestamp": now}, pulled | {"lastTimestamp": now})
+    assert look(*both, waited=5) == []
