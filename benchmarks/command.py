@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.figure import Figure, median
 
 RUNS = 21
-LIMIT = 2.5
+LIMIT = 2.0
 
 
 def measure() -> Iterator[Figure]:

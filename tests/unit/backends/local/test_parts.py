@@ -37,6 +37,13 @@ def test_ports_are_free_different_and_not_held() -> None:
     assert not set(ports.free(200, found)) & set(found)
 
 
+def test_all_ports_are_tried_in_any_order() -> None:
+    everything = list(range(20_000, 21_000))
+    tried = list(ports._in_random_order(list(everything)))
+    assert tried != everything
+    assert sorted(tried) == everything
+
+
 def test_a_port_that_is_taken_is_not_given() -> None:
     with socket.socket() as taken:
         taken.bind((ports.HOST, ports.free(1)[0]))
