@@ -65,7 +65,7 @@ def _folders() -> _Stamp:
 def _changed(folder: str) -> int:
     try:
         return Path(folder).stat().st_mtime_ns
-    except (OSError, ValueError):  # the path may name folders that do not exist
+    except (OSError, TypeError, ValueError):  # the path may name what does not exist, or is no path
         return 0
 
 
