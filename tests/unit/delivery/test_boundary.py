@@ -171,6 +171,6 @@ def test_a_file_that_is_replaced_by_a_link_before_it_is_read(
     (tmp_path / "data.csv").unlink()
     (tmp_path / "data.csv").symlink_to(elsewhere / "data.csv")
     with pytest.raises(OSError, match="it was replaced after it was checked"):
-        _copy(source, tmp_path / "job", threading.Event())
+        _copy(source, tmp_path / "job", threading.Event(), lambda more: None)
     copied = tmp_path / "job" / "data.csv"
     assert not copied.exists() or not copied.read_text()
