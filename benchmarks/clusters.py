@@ -137,6 +137,9 @@ class Clock:
         elif isinstance(event, Notice):
             self.notices += event.text
 
+    def conclude(self, error: CiaoError) -> bool:
+        return False
+
     async def end(self) -> None:
         pass
 

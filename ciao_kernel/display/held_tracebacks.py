@@ -69,7 +69,7 @@ class HeldTracebacks:
         held += [_Section(self._clock(), data) for data in new]
         self._held[event.replica] = held
         self.count += 1
-        return free + self._release(event.replica, self._is_too_much)
+        return free + self._release(event.replica, self._excess(held))
 
     def due(self, status: Status | None) -> list[Output]:
         """Return the lines of programs that have gone on long enough after a traceback.
@@ -85,7 +85,9 @@ class HeldTracebacks:
         return [
             output
             for replica in going_on
-            for output in self._release(replica, lambda held: held[0].since < latest)
+            for output in self._release(
+                replica, sum(one.since < latest for one in self._held[replica])
+            )
         ]
 
     def waited(self) -> float:
@@ -104,6 +106,7 @@ class HeldTracebacks:
             repeats: Lines that an error repeats, see :class:`ciao_kernel.errors.JobFailed`.
         """
         held, self._held = self._held, {}
+        self.count += len(held)
         found, left_out = [], 0
         for replica, sections in held.items():
             lines = [line for one in sections for line in _lines(one.data)]
@@ -112,20 +115,25 @@ class HeldTracebacks:
             found.append(_output(replica, b"".join(line + b"\n" for line in kept)))
         return found, left_out
 
-    def _release(self, replica: Replica, until: Callable[[list[_Section]], bool]) -> list[Output]:
+    def _release(self, replica: Replica, count: int) -> list[Output]:
+        """Return the oldest sections of a replica; they are no longer held."""
         held = self._held[replica]
-        free = []
-        while held and until(held):
-            free.append(_output(replica, held.pop(0).data))
-            self.count += 1
+        free = [_output(replica, one.data) for one in held[:count]]
+        del held[:count]
+        self.count += len(free)
         if not held:
             del self._held[replica]
         return free
 
-    def _is_too_much(self, held: list[_Section]) -> bool:
-        if sum(len(one.data) for one in held) > self._most_bytes:
-            return True
-        return sum(one.data.count(b"\n") for one in held) > _MOST
+    def _excess(self, held: list[_Section]) -> int:
+        """Return the number of oldest sections that are more than may be held."""
+        sizes = [(len(one.data), one.data.count(b"\n")) for one in held]
+        size, lines = sum(size for size, _ in sizes), sum(lines for _, lines in sizes)
+        for number, (first_size, first_lines) in enumerate(sizes):
+            if size <= self._most_bytes and lines <= _MOST:
+                return number
+            size, lines = size - first_size, lines - first_lines
+        return len(held)
 
 
 def _sections(data: bytes) -> list[bytes]:

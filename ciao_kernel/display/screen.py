@@ -44,10 +44,13 @@ class Screen:
             width: Width of the window, in characters.
             height: Number of rows above what is written next.
         """
+        from rich.cells import cell_len  # late: only the error of a failed job needs it
+
         place, rows, found = 0, 0, 0
         for who, line in reversed(self._lines):
             shown = self._prefixer.format(who, line) if who else line.decode("utf-8", "replace")
-            rows += max(1, -(-len(plain(shown.rstrip("\n"))) // width))
+            text = plain(shown.rstrip("\n")).expandtabs()
+            rows += max(1, -(-cell_len(text) // width))
             if rows > height:
                 return False
             if who == replica:

@@ -49,6 +49,7 @@ class CiaoKernel(AnsweringKernel):
                 log.show_on(handler.stream, level)
         self._cells = RunningCells(self._on_sigterm)
         self._shutdown_tasks: list[asyncio.Task[None]] = []
+        self._numbering = threading.Lock()
         self._wakeup_sockets: tuple[socket.socket, socket.socket] | None = None
         self.shell.extension_manager.load_extension("ciao_kernel")
 
@@ -146,15 +147,16 @@ class CiaoKernel(AnsweringKernel):
         return {**self._reply(outcome, parent), "execution_count": number}
 
     def _begin_history(self, hooks: Hooks) -> int:
-        """Store a cell in the history; return its number, which no cell beside it gets.
+        """Store a cell in the history; return its number, which no other job cell gets.
 
         Cells of subshells may begin before this one ends. IPython writes an error into one of
         them if two have the same number.
         """
         if not hooks.store_history:
             return int(self.shell.execution_count) - 1
-        number = int(self.shell.execution_count)
-        self.shell.execution_count = number + 1
+        with self._numbering:  # each subshell has a thread
+            number = int(self.shell.execution_count)
+            self.shell.execution_count = number + 1
         self.shell.history_manager.store_inputs(number, hooks.code, hooks.code)
         return number
 

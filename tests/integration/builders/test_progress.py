@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.model import Manifest, Progress, SourceFile, Unit
+from ciao_kernel.model import Event, Manifest, Progress, SourceFile, Unit
 from ciao_kernel.plugins import Emit, PodResult
 from tests.helpers.jobs import wait
 from tests.helpers.packages import Index
@@ -139,18 +139,27 @@ def test_packages_that_are_downloaded_are_counted(
     monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "60")
     index.add("app", "1.0", "lib")
     index.add("lib", "2.0")
-    one = kernel(serve(auth=""), index, tmp_path)
 
     def told(step: str) -> list[Progress]:
         return [event for event in one.progress if event.step == step]
+
+    class StallingKernel(Kernel):
+        """Lets the index stall again before pip is started for the download."""
+
+        def emit(self, event: Event) -> None:
+            super().emit(event)
+            if isinstance(event, Progress) and event.over and event.step.startswith("choosing"):
+                index.stall.clear()
+
+    fake = serve(auth="")
+    push(fake, layer())
+    one = StallingKernel(fake, index, tmp_path)
 
     async def main() -> None:
         index.stall.clear()  # pip chooses by the whole wheels of this index
         work = asyncio.ensure_future(one.build("print(1)", "app"))
         await wait(lambda: bool(told("choosing versions for app")) or work.done())
         index.stall.set()
-        await wait(lambda: told("choosing versions for app")[-1].over or work.done())
-        index.stall.clear()
         await wait(lambda: bool(told("downloading packages")) or work.done())
         assert not work.done()
         index.stall.set()

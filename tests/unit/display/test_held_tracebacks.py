@@ -11,12 +11,15 @@ import pytest
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.held_tracebacks import HeldTracebacks
+from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.notebook import NotebookDisplay
+from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import JobFailed, describe
 from ciao_kernel.model import Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.session.failure import judge
 from ciao_kernel.session.following import Tails
+from tests.helpers.growth import is_linear
 
 ONE, TWO = REPLICAS = (Replica("worker", 0), Replica("worker", 1))
 JOB = Job("mnist", "local", "tensorflow", REPLICAS, 0.0, "/jobs/mnist/work")
@@ -237,6 +240,19 @@ def test_a_program_that_goes_on_shows_its_traceback() -> None:
     assert sum(one.lines for one in held.add(output(ONE, BAD * 1000))) >= 2700
 
 
+def test_the_work_grows_as_a_flood_of_tracebacks_does() -> None:
+    head = "Traceback (most recent call last):\n"
+    assert is_linear(lambda count: HeldTracebacks(2).add(output(ONE, head * count)), 24_000)
+
+
+def test_lines_that_became_text_are_no_longer_new_in_the_box() -> None:
+    held = HeldTracebacks(2)
+    held.add(output(ONE, BAD))
+    count = held.count
+    held.close({})
+    assert held.count > count
+
+
 def terminal(lines: list[str], monkeypatch: pytest.MonkeyPatch, *, tty: bool = True) -> JobFailed:
     """Show a failed job in a window of 80 times 24 characters; return its error."""
 
@@ -276,6 +292,14 @@ def test_a_terminal_does_not_repeat_what_its_window_shows(monkeypatch: pytest.Mo
     assert "  File" in "\n".join(describe(wide))
     piped = terminal([BAD], monkeypatch, tty=False)
     assert "  File" in "\n".join(describe(piped))
+
+
+def test_a_wide_character_takes_two_cells_of_a_row() -> None:
+    screen = Screen(Prefixer(color=False, limit=NO_LIMIT))
+    screen.output(output(ONE, "first\n"))
+    screen.output(output(ONE, "\n".join(["漢" * 60] * 10)))
+    assert screen.shows(ONE, {11: b"first"}, width=80, height=21)
+    assert not screen.shows(ONE, {11: b"first"}, width=80, height=20)
 
 
 def test_an_error_on_the_screen_still_names_the_other_replicas() -> None:
