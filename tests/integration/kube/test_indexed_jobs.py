@@ -51,15 +51,16 @@ def role_of(pod: Pod) -> str:
     return ("ps", "worker-0", "worker-1")[pod.number]
 
 
-def training() -> Program:
-    """Workers write a line and end; a PS, which writes first, runs until it is told to end."""
-    ready = asyncio.Event()
+def training(is_read: Callable[[], bool]) -> Program:
+    """Workers write a line and end; a PS runs until it is told to end.
+
+    A PS has no moment for its last lines, so the workers begin when its first one is read.
+    """
 
     async def trains(pod: Pod) -> int:
-        if pod.number:
-            await ready.wait()
+        while pod.number and not is_read():
+            await asyncio.sleep(0.01)
         pod.print(f"this is {role_of(pod)}")
-        ready.set()
         if pod.number == 0:
             await asyncio.sleep(600)
         return 0
@@ -85,7 +86,8 @@ async def endless(pod: Pod) -> int:
 def test_a_success_of_the_decider_ends_the_job_and_its_ps(
     cluster: Callable[..., Here], tmp_path: Path
 ) -> None:
-    here, display = cluster(training()), Recorder()
+    display = Recorder()
+    here = cluster(training(lambda: bool(display.data("ps-0"))))
 
     async def work(session: Session, backend: KubernetesBackend) -> list[tuple[Job, Any]]:
         assert await run(session, HEADER + "pass", display, tmp_path) is None
