@@ -291,7 +291,7 @@ def test_xgboost_connects_the_module_of_a_package(ciao: User) -> None:
     done = ciao(*words, "--files", "data.txt", "--", "--lr", "0.1")
     assert done.code == 0, done.err
     for rank, replica in enumerate(("master-0", "worker-0")):
-        own = [line for line in lines(done.out, replica) if line.startswith("[" + str(rank))]
+        own = [line for line in lines(done.out, replica) if line.startswith(f"[{rank},")]
         expected = [rank, 2, "__main__", "pkg.train", "pkg/train.py", ["--lr", "0.1"], "inner"]
         assert [json.loads(line) for line in own] == [expected]
 
