@@ -9,7 +9,7 @@ BENCHFLAGS ?=
 
 # Tiers of tests: first, a slice of the second, rest, all (tests/README.md).
 TIERS ?= first
-# `make test ALSO=gateway` runs a slice of the second tier too.
+# `make test ALSO='gateway docs'` runs slices of the second tier too.
 ALSO ?=
 # Number of parallel tests; more than cores, because most tests wait (tests/README.md).
 WORKERS ?= 4
@@ -80,12 +80,12 @@ alone:
 
 oldest-alone:
 	@echo '==> tests that measure, on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest-alone,$(OLD) -m '$(ALONE)')
+	@$(call pytest,$(OLDEST),oldest-alone,$(OLD) --oldest -m '$(ALONE)')
 
 # The output is shown at the end: it would mix with the output of the parallel run.
 oldest-beside:
 	@mkdir -p $(RESULTS)
-	@$(call pytest,$(OLDEST),oldest,$(OLD) -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
+	@$(call pytest,$(OLDEST),oldest,$(OLD) --oldest -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
 	    code=$$?; echo '==> $(OLD) on the pins of tests/oldest.txt'; \
 	    cat $(RESULTS)/oldest.log; exit $$code
 
@@ -122,7 +122,8 @@ check: $(VENV)/.test docs  ## run the quick part of test: lint, types, import co
 
 oldest: $(OLDEST)/.test  ## run tests of the kernel and of Kubernetes with the oldest supported packages
 	@echo '==> $(OLD) on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest,$(OLD))
+	@$(call pytest,$(OLDEST),oldest,$(OLD) --oldest)
+oldest: TIERS := all
 
 docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
 	@echo '==> documentation'

@@ -25,6 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose tiers."""
     text = "tiers to run: first, a slice of the second, rest, all (tests/README.md)"
     parser.addoption("--tiers", default="", help=text)
+    text = "the packages are the oldest that ciao supports: most of the tests are a slice then"
+    parser.addoption("--oldest", action="store_true", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:

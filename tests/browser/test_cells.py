@@ -39,6 +39,7 @@ def tables(lab: Lab, number: int = 0) -> list[str]:
     return [one["data"]["text/plain"] for one in lab.outputs(number) if "data" in one]
 
 
+@pytest.mark.second("browser", only="notebook")
 def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     """The whole way of a notebook, on one page."""
     lab = open_lab(home, [STEADY, "print('six times seven is', 6 * 7)", "print(_job.state)"])
@@ -83,6 +84,7 @@ def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     assert lab.outputs(1)[0]["text"] == "six times seven is 42\n"
 
 
+@pytest.mark.second("browser", only="notebook")
 def test_restart_during_a_job(home: Server, open_lab: Open) -> None:
     lab = open_lab(home, [STEADY, "print('alive')"])
     lab.run(0)
@@ -93,6 +95,7 @@ def test_restart_during_a_job(home: Server, open_lab: Open) -> None:
     lab.wait_text(1, "alive")
 
 
+@pytest.mark.stands_for("browser")
 def test_failed_job(home: Server, open_lab: Open) -> None:
     """Red, with the line of the cell, and the notebook's other cells do not run."""
     lab = open_lab(home, [FAILING, "print('never')"])
@@ -112,6 +115,7 @@ def test_failed_job(home: Server, open_lab: Open) -> None:
     assert output["ename"] == "JobFailed"
 
 
+@pytest.mark.second("browser", only="notebook")
 def test_keys_on_directives(home: Server, open_lab: Open) -> None:
     """Tab completes, Shift+Tab explains; also while another cell's job runs."""
     lab = open_lab(home, [STEADY, "%framework=tensorflow\n%wor", "%clea", "%worker=2"])
@@ -136,6 +140,7 @@ def test_keys_on_directives(home: Server, open_lab: Open) -> None:
     assert lab.status == "busy"
 
 
+@pytest.mark.second("browser", only="notebook")
 def test_reload_during_a_job(home: Server, open_lab: Open, figure: Figure) -> None:
     lab = open_lab(home, [STEADY, "%ciao attach", "print('next')"])
     lab.run(0)
@@ -155,6 +160,7 @@ def test_reload_during_a_job(home: Server, open_lab: Open, figure: Figure) -> No
     lab.wait_text(2, "next")
 
 
+@pytest.mark.second("browser")
 def test_reload_before_the_end_of_a_job(home: Server, open_lab: Open) -> None:
     """What came while nobody looked is shown by one command, from the first line on."""
     lab = open_lab(home, [SHORT.format(40), "%ciao attach"])
@@ -172,6 +178,7 @@ def test_reload_before_the_end_of_a_job(home: Server, open_lab: Open) -> None:
     assert tables(lab, 1)[0].splitlines()[0].endswith(": Succeeded")
 
 
+@pytest.mark.second("browser", only="True")
 @pytest.mark.parametrize("trusted", [True, False])
 def test_saved_notebook(home: Server, open_lab: Open, trusted: bool) -> None:
     """It opens with table, log and curves as they were last, also where somebody else made it."""

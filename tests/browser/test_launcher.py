@@ -43,6 +43,7 @@ def test_launcher_shows_the_kernel_with_its_logo(
     page.locator(".jp-Cell-outputArea").filter(has_text="42").first.wait_for(timeout=60_000)
 
 
+@pytest.mark.second("browser")
 def test_notebook_offers_the_kernel(serve: Callable[..., Server], page: Page) -> None:
     server = serve("notebook")
     page.goto(server.address(), wait_until="domcontentloaded")

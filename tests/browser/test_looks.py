@@ -50,6 +50,7 @@ PARTS = {
 }
 
 
+@pytest.mark.second("browser", only="dark")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everything_can_be_read(
     serve: Callable[..., Server],
@@ -117,6 +118,7 @@ GEOMETRY = """() => {
 """Notes the place and size of every row and cell whenever the page has changed."""
 
 
+@pytest.mark.second("browser", only="700")
 @pytest.mark.parametrize("width", [1000, 700])
 def test_the_table_does_not_move_while_a_job_runs(
     serve: Callable[..., Server], open_lab: Callable[..., Lab], width: int
@@ -180,6 +182,7 @@ MANY = (
 """64 replicas, 100,000 lines."""
 
 
+@pytest.mark.second("browser")
 def test_page_answers_while_much_is_shown(
     serve: Callable[..., Server], open_lab: Callable[..., Lab], figure: Callable[[str], None]
 ) -> None:

@@ -41,6 +41,7 @@ def choose(lab: Lab, number: int, language: str) -> None:
     menu.select_option(label=language)
 
 
+@pytest.mark.second("browser")
 def test_the_menu_of_a_cell_makes_it_ciao(
     server: Server, open_lab: Callable[..., Lab], figure: Callable[[str], None]
 ) -> None:

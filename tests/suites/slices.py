@@ -1,4 +1,4 @@
-"""The slices of the second tier, and which of them goes with a commit.
+"""The slices of the second tier, and which of them go with a commit.
 
 `python3 -m tests.suites.slices` prints the latter. Standard library only: .ci/run asks before
 anything is installed.
@@ -11,18 +11,25 @@ from pathlib import Path
 
 SLICES = {
     "rig": "the tests' own cluster: raising, lowering, its fault tools",
-    "operators": "every job kind, and the older training operator",
-    "gateway": "Enterprise Gateway, its provisioners, JupyterHub; packages beside ciao",
-    "docs": "the documentation's pages on the cluster; a hundred thousand hostile cells",
+    "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages",
+    "operators": "every job kind and framework, and the older training operator",
+    "packages": "rare faults of packages, wheels and indexes",
+    "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; packages beside ciao",
+    "docs": "the documentation's longer pages, notebooks; a hundred thousand hostile cells",
     "builders": "s2i's own program, rare faults of builders and registries",
+    "faults": "rare faults of clusters, nodes, connections and kernels",
     "trials": "many jobs, interrupts and faults in a row, with their figures",
+    "oldest": "the tests of kernel and Kubernetes on the oldest packages that ciao supports",
 }
 """What each is about."""
+_AT_ONCE = 2
 
 
-def of_commit(number: int) -> str:
-    """Return the slice of a commit by its number: so many commits in a row have all of them."""
-    return list(SLICES)[number % len(SLICES)]
+def of_commit(number: int) -> list[str]:
+    """Return the slices of a commit by its number: five commits in a row have all of them."""
+    names = list(SLICES)
+    first = number * _AT_ONCE % len(names)
+    return names[first : first + _AT_ONCE]
 
 
 def commit_number(folder: Path) -> int:
@@ -36,4 +43,4 @@ def commit_number(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(of_commit(commit_number(Path(__file__).parent)))
+    print(*of_commit(commit_number(Path(__file__).parent)))

@@ -2,6 +2,9 @@
 
 A test without a marker belongs to the first tier. `second("gateway")` puts one into a slice of
 the second, and `stands_for("gateway")` marks those of the first tier that represent a slice there.
+`second("browser", only="notebook")` means the parameters whose id contains that word. In the
+environment of the oldest packages (`--oldest`) the tests that stand for the slice `oldest` are the
+first tier, and all others are that slice.
 `pytest --tiers=first,gateway` runs the first tier and that slice; without the option all run.
 """
 
@@ -15,8 +18,10 @@ from tests.suites import told
 from tests.suites.slices import SLICES
 
 FIRST = "first"
+OLDEST = "oldest"
 MARKERS = (
-    "second(slice): belongs to the second tier, to this slice of it (tests/suites/slices.py)",
+    "second(slice, only=''): belongs to the second tier, to this slice (tests/suites/slices.py); "
+    "only: just the parameters whose id contains that",
     "stands_for(slice): represents a slice of the second tier in the first",
 )
 
@@ -33,6 +38,11 @@ def tier(item: pytest.Item) -> str:
     return next(iter(named), FIRST)
 
 
+def tier_on_oldest(item: pytest.Item) -> str:
+    """Return the tier of a test that runs with the oldest packages."""
+    return FIRST if OLDEST in represented(item) else OLDEST
+
+
 def represented(item: pytest.Item) -> set[str]:
     """Return the slices that a test of the first tier stands for.
 
@@ -41,6 +51,8 @@ def represented(item: pytest.Item) -> set[str]:
     """
     named = _named(item, "stands_for")
     if named and tier(item) != FIRST:
+        if named == {OLDEST}:  # by its file's mark; the test itself was put into another slice
+            return set()
         raise pytest.UsageError(f"{item.nodeid} stands for {named}, but is not of the first tier")
     return named
 
@@ -51,8 +63,15 @@ def _named(item: pytest.Item, marker: str) -> set[str]:
         if len(mark.args) != 1 or mark.args[0] not in SLICES:
             known = ", ".join(SLICES)
             raise pytest.UsageError(f"{item.nodeid}: {marker}{mark.args!r}; slices are {known}")
-        found.add(str(mark.args[0]))
+        if mark.kwargs.get("only", "") in _parameters(item):
+            found.add(str(mark.args[0]))
     return found
+
+
+def _parameters(item: pytest.Item) -> str:
+    """Return the id of a test's parameters, "" where it has none."""
+    callspec = getattr(item, "callspec", None)
+    return str(callspec.id) if callspec else ""
 
 
 def read(option: str) -> set[str]:
@@ -80,10 +99,11 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the tiers that were asked for; the summary says what was left out."""
     option = config.getoption("--tiers")
     wanted = read(option) if option else {FIRST, *SLICES}
+    tier_of = tier_on_oldest if config.getoption("--oldest") else tier
     left_out = Counter[str]()
     kept, gone = [], []
     for item in items:
-        name = tier(item)
+        name = tier_of(item)
         if name in wanted:
             kept.append(item)
         else:

@@ -223,6 +223,7 @@ def test_cells_with_packages_and_modules(kernel: Kernel, team: Team) -> None:
         assert b"jane" not in text
 
 
+@pytest.mark.second("builders")
 def test_pod_security_and_a_file_of_requirements(kernel: Kernel, team: Team) -> None:
     """No pod builds anything; the image's user is not root."""
     team.namespace.label(policies.pod_security("restricted"))
@@ -248,6 +249,7 @@ def test_a_dry_run_pushes_nothing(kernel: Kernel, team: Team) -> None:
     assert team.left() == []
 
 
+@pytest.mark.second("builders")
 def test_what_goes_wrong_is_one_error_and_leaves_nothing(kernel: Kernel, team: Team) -> None:
     cluster = team.namespace.cluster
     wish, code = "%packages=app", CODE.format("never")

@@ -48,6 +48,7 @@ def test_apt_installs_as_root_and_the_image_runs_as_its_own_user(maker: Maker) -
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_conda_is_asked_for_what_the_file_says(maker: Maker) -> None:
     (maker.team.folder / "environment.yml").write_text("dependencies:\n  - ours=1.2\n")
     image = base(maker, "python", **{"usr__local__bin__micromamba": MICROMAMBA})

@@ -41,6 +41,7 @@ def over(pod: dict[str, Any]) -> float:
     return stamp(ends[0]["finishedAt"]) if ends and ends[0] else float("inf")
 
 
+@pytest.mark.second("builders")
 def test_a_killed_kernel_leaves_a_build_that_ends_and_that_the_next_one_removes(
     maker: Maker, place: Any, start_kernel: Callable[..., Any]
 ) -> None:
@@ -104,6 +105,7 @@ def test_deleting_a_job_removes_builds_that_were_left_and_nothing_else(
         assert "deletionTimestamp" not in found["metadata"], name
 
 
+@pytest.mark.second("builders")
 def test_two_kernels_that_build_the_same_do_not_collide(maker: Maker, tmp_path: Path) -> None:
     maker.dockerfile("RUN echo begun && sleep 3 && echo built > /opt/built")
     with ThreadPoolExecutor() as threads:
@@ -139,6 +141,7 @@ def test_a_pod_that_is_evicted_is_said_with_the_last_lines(maker: Maker) -> None
     assert maker.tags() == []
 
 
+@pytest.mark.second("builders")
 @second
 def test_a_pod_that_fills_its_node_is_evicted(maker: Maker) -> None:
     policies.put_limits(maker.team.namespace, default={"ephemeral-storage": "250Mi"})
@@ -167,6 +170,7 @@ def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
     assert maker.tags() == []
 
 
+@pytest.mark.second("builders")
 @second
 def test_a_build_that_takes_longer_than_it_may(maker: Maker) -> None:
     maker.dockerfile("RUN sleep 600")
@@ -196,6 +200,7 @@ FULL = b"""{"errors": [{"code": "UNKNOWN", "message": "unknown error", "detail":
 BUSY = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'
 
 
+@pytest.mark.second("builders", only="dying")
 @pytest.mark.parametrize(
     ("at", "status", "body", "says", "helps"),
     [

@@ -155,6 +155,7 @@ def test_who_may_not_is_told_which_role_it_takes(team: Team, local_cluster: Clus
     assert os.environ["KUBECONFIG"] not in ended.error.hint
 
 
+@pytest.mark.second("builders")
 def test_a_secret_that_is_not_there(maker: Maker) -> None:
     maker.secret("empty", other="text")
     wishes: dict[str, Any] = {

@@ -23,6 +23,7 @@ def tabulate(rows, headers):
 """
 
 
+@pytest.mark.second("docs")
 def test_it_runs_as_it_stands(
     maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def run(namespace: Namespace, name: str, image: str) -> None:
     )
 
 
+@pytest.mark.second("builders", only="basic")
 def test_appended_images_run(
     registry: Registry, local_cluster: Cluster, user: Callable[..., User], namespace: Namespace
 ) -> None:
@@ -137,6 +138,7 @@ def test_appended_images_run(
         )
 
 
+@pytest.mark.second("builders", only="basic")
 def test_who_has_no_right_is_told_and_leaves_nothing(
     registry: Registry, local_cluster: Cluster, user: Callable[..., User]
 ) -> None:

@@ -15,6 +15,7 @@ OURS = Path(__file__).parents[3] / "builders"
 CELL = "import os, ours\nprint(ours.name, os.environ['MODE'], os.getuid(), {!r})"
 
 
+@pytest.mark.second("builders")
 def test_a_builder_image_makes_the_environment_once(maker: Maker) -> None:
     folder = maker.team.folder
     (folder / "ours.py").write_text("name = 'ours'\n")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.lab import Lab
@@ -18,6 +19,7 @@ from tests.helpers.installed import Environment
 from tests.helpers.kernels import IN_PODS, JOB, Place
 
 
+@pytest.mark.second("browser")
 def test_page_on_the_cluster(
     team: Team,
     tmp_path: Path,

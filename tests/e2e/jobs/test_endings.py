@@ -166,6 +166,7 @@ while True:
 """
 
 
+@pytest.mark.second("faults", only="Stopped")
 @pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (1, State.STOPPED)])
 def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
     team: Team, code: int, state: State
@@ -206,6 +207,7 @@ def test_in_a_kernel_the_cell_ends_with_the_replica_that_failed(team: Team) -> N
     assert "succeeded" not in ended.display.notices
 
 
+@pytest.mark.second("faults", only="ExitCode")
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch"])
 @pytest.mark.parametrize("policy", ["Never", "ExitCode"])
 def test_a_failure_that_is_foreseen_is_the_operators_too(
@@ -234,6 +236,7 @@ def _held(display: Recorder, team: Team, *finalizers: str) -> None:
     team.namespace.kubectl(*argv)
 
 
+@pytest.mark.second("faults")
 def test_a_finalizer_that_keeps_a_deleted_job_keeps_no_cell(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await _wait_for(display, "worker-1", b"here")
@@ -277,6 +280,7 @@ def test_a_stop_that_a_finalizer_holds_up_says_so(team: Team) -> None:
     until(lambda: not team.left(), "everything to be gone", 60)
 
 
+@pytest.mark.second("faults")
 def test_a_parameter_server_that_does_not_end_is_not_waited_for(team: Team) -> None:
     head = "%framework=tensorflow\n%ps=1\n%worker=1\n"
     ended = team.run(head + STRAGGLER.format(late="ps-0", more=20, code=0), stop_grace=30.0)

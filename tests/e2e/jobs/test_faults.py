@@ -102,6 +102,7 @@ def well(team: Team, ended: Ended) -> None:
     until(lambda: not team.left(), f"nothing to be left, behind {ended.display.notices!r}", 60)
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> None:
     cuts = 0
@@ -128,6 +129,7 @@ def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> 
     figure(whole(ended.display, "worker-0", "worker-1"))
 
 
+@pytest.mark.stands_for("faults")
 @pytest.mark.breaks_cluster
 @pytest.mark.slow
 def test_an_api_server_that_is_away_for_a_while(
@@ -147,6 +149,7 @@ def test_an_api_server_that_is_away_for_a_while(
     figure(whole(ended.display, "worker-0", "worker-1"))
 
 
+@pytest.mark.second("faults")
 @pytest.mark.breaks_cluster
 @pytest.mark.slow
 def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure) -> None:
@@ -161,6 +164,7 @@ def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure
     figure(whole(ended.display, "worker-0", "worker-1"))
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_credentials_that_end_are_read_again(
     team: Team, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Figure
@@ -198,6 +202,7 @@ def test_credentials_that_end_are_read_again(
     figure(whole(ended.display, "worker-0", "worker-1"))
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figure: Figure) -> None:
     async def during(display: Recorder, work: Work) -> None:
@@ -256,6 +261,7 @@ async def delete_worker(team: Team, display: Recorder, name: str) -> None:
     await asyncio.to_thread(team.namespace.kubectl, *argv)
 
 
+@pytest.mark.stands_for("faults")
 @pytest.mark.slow
 def test_a_pod_that_is_deleted_under_its_job(team: Team, figure: Figure) -> None:
     """The operator makes it again under its name; what both of them wrote arrives."""
@@ -292,6 +298,7 @@ def test_a_pod_that_is_deleted_under_a_job_without_restarts(team: Team, figure: 
     figure(f"{len(got)} lines, 0 lost, 0 doubled")
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_a_container_that_starts_again_in_its_pod(team: Team, figure: Figure) -> None:
     """The first wait is short, the second is ten seconds: the kubelet's."""
@@ -309,6 +316,7 @@ def test_a_container_that_starts_again_in_its_pod(team: Team, figure: Figure) ->
     figure(f"{len(got)} lines, 0 lost, 0 doubled; " + complete(ended.display, 100, "worker-0"))
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_a_replica_that_starts_long_after_the_others(
     team: Team, local_cluster: Cluster, figure: Figure
@@ -355,6 +363,7 @@ def without_webhooks(broken: Cluster, team: Team) -> Iterator[None]:
     select({})
 
 
+@pytest.mark.second("faults")
 @pytest.mark.usefixtures("without_webhooks")
 @pytest.mark.breaks_cluster
 @pytest.mark.slow

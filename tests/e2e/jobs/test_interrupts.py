@@ -226,6 +226,7 @@ def test_a_cell_that_runs_again_at_once_has_its_name_again(
     asyncio.run(main())
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
     """The cell ends and says that the job may run; it is deleted when the server is back."""
@@ -250,6 +251,7 @@ def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
     assert team.left() == []
 
 
+@pytest.mark.second("faults")
 @pytest.mark.parametrize("moment", [0.0, 0.15, 0.25])
 def test_without_an_api_server_while_the_job_is_made(
     team: Team, proxy: Proxy, moment: float
@@ -277,6 +279,7 @@ def test_without_an_api_server_while_the_job_is_made(
     assert team.left() == []
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Proxy) -> None:
     """It said that the job is removed, and ended: what the server created then was left there."""

@@ -53,6 +53,7 @@ def ciao(team: Team, *words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.second("docs", only="pytorch")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.xdist_group("training")  # one at a time: two starve each other
@@ -158,6 +159,7 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     assert "TFJob/mine" in team.left()
 
 
+@pytest.mark.second("faults")
 def test_the_next_kernel_says_once_what_runs_from_before(
     team: Team, start_kernel: Callable[..., Any]
 ) -> None:

@@ -54,6 +54,7 @@ def settled(team: Team, start_kernel: Start) -> str:
     return str(kernel.run(SHORT, 120).text)
 
 
+@pytest.mark.second("faults")
 def test_a_source_without_its_job_is_removed_by_the_next_kernel(
     team: Team, start_kernel: Start
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_source_without_its_job_is_removed_by_the_next_kernel(
     assert kinds(team, "next") == ["ConfigMap", "TFJob"]
 
 
+@pytest.mark.second("faults")
 def test_a_job_that_does_not_own_its_source_yet_runs_and_gets_it(
     team: Team, start_kernel: Start
 ) -> None:
@@ -80,6 +82,7 @@ def test_a_job_that_does_not_own_its_source_yet_runs_and_gets_it(
     until(lambda: not kinds(team, "mine"), "the job and its source to go", 60)
 
 
+@pytest.mark.second("faults")
 def test_a_job_that_does_not_own_its_source_yet_is_deleted_with_it(
     team: Team, start_kernel: Start
 ) -> None:

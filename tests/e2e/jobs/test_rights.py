@@ -109,6 +109,7 @@ def test_all_that_is_missing_is_said_at_once_and_the_role_that_it_shows_mends_it
 # ------------------------------------------------------------------------- optional verbs
 
 
+@pytest.mark.second("faults")
 def test_without_events_nobody_tells_what_happened_to_a_job(team: Team) -> None:
     team.run(CELL.format("tensorflow"))
     assert team.details().cluster_events

@@ -142,6 +142,7 @@ def test_a_kernel_that_is_culled_leaves_its_job(team: Team, place: Place) -> Non
     untouched(team, "mine")
 
 
+@pytest.mark.second("trials")
 @pytest.mark.alone  # it takes all processors from whoever runs beside it
 @pytest.mark.slow
 def test_shutdowns_under_load_lose_no_job(team: Team, start_kernel: Start, figure: Figure) -> None:
@@ -161,6 +162,7 @@ def test_shutdowns_under_load_lose_no_job(team: Team, start_kernel: Start, figur
     figure(f"{COUNT} shutdowns with {BURNERS} busy processes, {COUNT - len(jobs(team))} jobs lost")
 
 
+@pytest.mark.second("trials")
 @pytest.mark.slow
 def test_a_shutdown_while_the_job_is_made_leaves_all_of_it_or_nothing(
     team: Team, start_kernel: Start
@@ -194,6 +196,7 @@ def test_a_shutdown_while_the_job_is_made_leaves_all_of_it_or_nothing(
     until(lambda: there() == needed, "the sources of jobs that were removed again to go", 60)
 
 
+@pytest.mark.second("faults", only="terminated")
 @pytest.mark.parametrize("end", ["shutdown", "terminated"])
 def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
     proxy: Proxy, team: Team, start_kernel: Start, end: str

@@ -58,6 +58,7 @@ def no_such(team: Team) -> str:
     return team.images["tensorflow"].rpartition("/")[0] + "/no-such:1"
 
 
+@pytest.mark.second("faults", only="its")
 @pytest.mark.parametrize("missing", ["the program's", "its own"])
 def test_a_native_sidecar_hides_no_image_that_is_missing(
     team: Team, injector: Injector, missing: str

@@ -46,6 +46,7 @@ def test_variables_of_sos_reach_a_job_and_its_lines_come_back(team: Team, sos: A
     assert "2 True" in sos.ok("%use SoS\nprint(len(said), all('got' in one for one in said))").text
 
 
+@pytest.mark.second("gateway")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.xdist_group("training")  # one at a time: two starve each other
@@ -79,6 +80,7 @@ def test_stop_deletes_the_job_and_the_end_of_sos_leaves_it(team: Team, sos: Any)
     assert "TFJob/mine" in team.left()
 
 
+@pytest.mark.second("gateway")
 def test_a_job_outlives_a_killed_kernel_and_is_attached(team: Team, sos: Any) -> None:
     sos.ok("%use Ciao")
     running = sos.execute(CELL)

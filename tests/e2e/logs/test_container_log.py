@@ -136,6 +136,7 @@ async def until(true: Callable[[], object], seconds: float = 60) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.second("faults")
 def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None]) -> None:
     rng = random.Random(1)
     here.print("main", 10**6, 2000)
@@ -169,6 +170,7 @@ def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None])
     figure(f"100 cuts: {read.check(read.lines)}, {proxy.traffic.accepted} connections")
 
 
+@pytest.mark.second("faults", only="kubelet")
 @pytest.mark.breaks_cluster
 @pytest.mark.parametrize("part", ["apiserver", "kubelet"])
 def test_a_part_is_killed(
@@ -326,6 +328,7 @@ def test_a_late_reader_gets_what_is_kept(here: Here) -> None:
 
 # Where the node is busy, its runtime writes some lines into the old file after the kubelet has
 # opened the new one (CRI's ReopenContainerLog), and no reader of the API is ever given them.
+@pytest.mark.second("faults")
 @pytest.mark.alone
 def test_a_rotated_log(here: Here, figure: Callable[[str], None]) -> None:
     """The node begins a new file at 10 MiB, and looks every ten seconds."""
@@ -341,6 +344,7 @@ def test_a_rotated_log(here: Here, figure: Callable[[str], None]) -> None:
     figure(f"rotated log of {len(read.data) / 1e6:.0f} MB: {read.check(lines)}")
 
 
+@pytest.mark.second("faults")
 def test_a_silent_connection_is_given_up(here: Here, proxy: Proxy) -> None:
     lines = 24_000
     here.print("main", lines, 2000)

@@ -157,6 +157,7 @@ def code(found: Wheels, name: str = "app") -> str:
     return (found.folder / name / "__init__.py").read_text()
 
 
+@pytest.mark.second("packages")
 def test_a_choice_that_cannot_be_had_any_more_is_made_anew(kernel: Kernel, index: Index) -> None:
     """As after an interrupt in a download: the versions are chosen, and none of them is here."""
     index.add("app", "1.0", code="original")
@@ -174,6 +175,7 @@ def test_a_choice_that_cannot_be_had_any_more_is_made_anew(kernel: Kernel, index
     assert kernel.run("app").names == ("app==2.0",)
 
 
+@pytest.mark.second("packages")
 def test_a_choice_stays_while_the_index_is_away(kernel: Kernel, index: Index) -> None:
     index.add("app", "1.0")
     first = kernel.run("app")
@@ -197,6 +199,7 @@ def test_a_choice_that_is_damaged_is_made_anew(kernel: Kernel, index: Index) -> 
     assert kernel.run("app") == first
 
 
+@pytest.mark.second("packages")
 def test_wheels_of_a_folder_may_change(kernel: Kernel) -> None:
     folder = kernel.folder / "my wheels"
     folder.mkdir()
@@ -210,6 +213,7 @@ def test_wheels_of_a_folder_may_change(kernel: Kernel) -> None:
     assert ["one" in code(found[0], "mylib"), "other" in code(found[1], "mylib")] == [True, True]
 
 
+@pytest.mark.second("packages")
 def test_settings_of_pip_may_change(
     kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +233,7 @@ def test_settings_of_pip_may_change(
     assert found == [("app==1.0",), ("app==2.0",)] * 2
 
 
+@pytest.mark.second("packages")
 def test_an_extra_of_what_the_image_has_brings_what_it_needs(kernel: Kernel, index: Index) -> None:
     needs = (
         "must",
@@ -253,6 +258,7 @@ def test_an_extra_of_what_the_image_has_brings_what_it_needs(kernel: Kernel, ind
     assert not kernel.said[0].startswith("base")
 
 
+@pytest.mark.second("packages")
 def test_pip_may_write_long_lines_and_colours(
     kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +272,7 @@ def test_pip_may_write_long_lines_and_colours(
     assert found.names == ("dep==1.0",)
 
 
+@pytest.mark.second("packages")
 def test_an_extra_that_nobody_knows_is_told(kernel: Kernel, index: Index) -> None:
     index.add("base", "2.0")
 
@@ -391,6 +398,7 @@ def test_an_old_pip_is_told(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> 
         kernel.run("app")
 
 
+@pytest.mark.second("packages")
 def test_wheels_go_that_no_cell_has_used(kernel: Kernel, index: Index) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("app", version)

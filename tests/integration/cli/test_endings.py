@@ -50,6 +50,7 @@ def test_a_second_interrupt_ends_at_once(ciao: User) -> None:
     ciao.nothing_left()
 
 
+@pytest.mark.second("faults")
 def test_a_replica_that_does_not_stop_is_said_and_killed(ciao: User) -> None:
     ciao.file("train.py", STUBBORN)
     process = follow(ciao, "run", "--name", "long", "train.py", env={"CIAO_STOP_GRACE": "8"})

@@ -66,6 +66,7 @@ def open_to_others(top: Path) -> list[str]:
     return wrong
 
 
+@pytest.mark.second("trials", only="0o0")
 @as_root
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000, 0o777], ids=oct)
 def test_modes_do_not_follow_the_umask(other: User, umask: int) -> None:

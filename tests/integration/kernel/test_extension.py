@@ -12,6 +12,8 @@ import pytest
 
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 Start = Callable[..., Kernel]
 
 CELL = "%%ciao\n" + JOB

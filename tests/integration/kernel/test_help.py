@@ -10,6 +10,8 @@ import pytest
 from ciao_kernel.session.plugin_registry import Registry
 from tests.helpers.kernels import JOB, Kernel, Place
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 FRAMEWORKS = tuple(Registry({}).table.names.frameworks)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.helpers.kernels import JOB, Kernel, Place
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 WATCH = """
 seen = []
 def before(info): seen.append(("before", info.raw_cell.strip().splitlines()[-1]))

@@ -8,6 +8,8 @@ import pytest
 
 from tests.helpers.kernels import Kernel, Place
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 READ = "import json\nprint('read', json.load(open('input/sizes.json')))\n"
 
 

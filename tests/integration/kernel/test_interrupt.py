@@ -12,6 +12,8 @@ import pytest
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place, Request
 from tests.helpers.subshells import add_subshell, execute
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 Figure = Callable[[str], None]
 
 MODES = ["ciao-message", "ciao-signal"]
@@ -154,6 +156,7 @@ def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) ->
     assert "Stopped" in kernel.run("%ciao jobs").text
 
 
+@pytest.mark.second("trials")
 def test_loud_job_ten_times_in_a_row(kernel: Kernel, place: Place, figure: Figure) -> None:
     before, took = len(place.job_folders()), []
     for _ in range(10):
@@ -186,6 +189,7 @@ def test_long_before_the_run_button(kernel: Kernel) -> None:
     works(kernel)
 
 
+@pytest.mark.second("trials", only="signal")
 def test_before_the_replicas_start_and_while_they_start(
     kernel: Kernel, place: Place, figure: Figure
 ) -> None:
@@ -442,6 +446,7 @@ def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place)
     place.wait_empty()
 
 
+@pytest.mark.second("trials")
 def test_pressed_again_much_later(kernel: Kernel, place: Place) -> None:
     """Whatever swallowed the first interrupt, a later one is heard."""
     code = (

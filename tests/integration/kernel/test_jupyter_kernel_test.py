@@ -10,6 +10,8 @@ import pytest
 
 from tests.helpers.kernels import Kernel, Place, start_kernel
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 
 @pytest.fixture(scope="class")
 def one_kernel(

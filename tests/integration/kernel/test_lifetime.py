@@ -58,6 +58,7 @@ def running(kernel: Kernel, place: Place, code: str = SILENT) -> Request:
 # --------------------------------------------------------------------- by default: it ends
 
 
+@pytest.mark.second("trials", only="signal")
 @BOTH
 def test_job_ends_with_its_kernel(
     start_kernel: Start, place: Place, figure: Figure, name: str, end: str
@@ -90,6 +91,7 @@ def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> 
 # ------------------------------------------------------------------ CIAO_ON_SHUTDOWN=leave
 
 
+@pytest.mark.second("trials", only="message")
 @BOTH
 def test_job_survives_where_it_shall(
     start_kernel: Start, place: Place, name: str, end: str
@@ -145,6 +147,7 @@ def test_kill_leaves_it(start_kernel: Start, place: Place) -> None:
 # --------------------------------------------------------------------------------- kill -9
 
 
+@pytest.mark.second("trials", only="plain")
 @pytest.mark.parametrize("code", [SILENT, GRANDCHILD], ids=["plain", "grandchildren"])
 def test_killed_kernel_leaves_no_training_process(
     start_kernel: Start, place: Place, figure: Figure, code: str
@@ -173,6 +176,7 @@ def test_killed_kernel_between_cells(start_kernel: Start, place: Place) -> None:
     place.wait_empty()
 
 
+@pytest.mark.second("trials", only="plain")
 @pytest.mark.parametrize("code", [SILENT, GRANDCHILD], ids=["plain", "grandchildren"])
 def test_killed_supervisor_loses_the_job_and_nothing_runs_on(
     kernel: Kernel, place: Place, code: str

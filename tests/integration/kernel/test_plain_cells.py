@@ -12,6 +12,8 @@ import pytest
 
 from tests.helpers.kernels import WAIT, Kernel, Place, Request
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 CELLS = [
     "1 + 1",
     "x = 1; x",

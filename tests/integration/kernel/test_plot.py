@@ -173,6 +173,7 @@ def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
     assert not [name for name in json.loads(used.text) if f"{name}.".startswith(f"{package}.")]
 
 
+@pytest.mark.second("operators")
 @pytest.mark.frameworks
 def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) -> None:
     pytest.importorskip("keras")

@@ -7,6 +7,8 @@ import pytest
 from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
 from tests.helpers.subshells import add_subshell, execute
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 WAITING = (
     JOB + "%name={0}\nimport os, time\n"
     "for i in range(50): print('{0}', i)\n"

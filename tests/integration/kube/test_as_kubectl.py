@@ -30,6 +30,8 @@ from ciao_kernel.model.queries import Streams
 from tests.helpers.certificates import make_certificate
 from tests.integration.kube.test_responses import serving
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 VERSION = "client.authentication.k8s.io/v1"
 POD = "/api/v1/namespaces/team/pods/a"

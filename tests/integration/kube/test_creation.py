@@ -24,6 +24,8 @@ from tests.helpers.api_objects import ApiObjects
 from tests.integration.kube.test_responses import access, client, serving
 from tests.unit.backends.kubernetes.test_creation import MAPS, ROLE, WHOLE, made, owned
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 WRITES = ("POST", "PATCH")
 LONG_AGO = 1000.0
 

@@ -32,6 +32,8 @@ from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model.queries import Streams
 from tests.integration.kube.test_responses import access, serving
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 
 

@@ -15,6 +15,8 @@ from tests.helpers.api_server import ApiServer
 from tests.helpers.api_user import Here, run
 from tests.helpers.jobs import Recorder
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 JOB = "%framework=tensorflow\n%name=mine\n%worker=3\npass"
 
 

@@ -15,6 +15,8 @@ from ciao_kernel.kube.exec import execute
 from ciao_kernel.model.queries import Streams
 from tests.integration.kube.test_responses import access, serving
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 INPUT, CLOSE = 0, 255
 Server = Callable[[web.WebSocketResponse], Awaitable[None]]

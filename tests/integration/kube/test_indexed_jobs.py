@@ -26,6 +26,8 @@ from tests.helpers.api_server import ApiServer
 from tests.helpers.api_user import Here, run
 from tests.helpers.jobs import Recorder
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 HEADER = "%framework=tensorflow\n%name=mine\n%ps=1\n%worker=2\n"
 PS, ZERO, ONE = Replica("ps", 0), Replica("worker", 0), Replica("worker", 1)
 

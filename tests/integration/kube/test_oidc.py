@@ -20,6 +20,8 @@ from ciao_kernel.kube.kubeconfig import Entry
 from tests.helpers.certificates import make_certificate
 from tests.integration.kube.test_responses import serving
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -20,6 +20,8 @@ from ciao_kernel.model import Event, Job, Replica, Status
 from tests.integration.kube.test_credentials import Reload, run
 from tests.integration.kube.test_responses import access, serving
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 WORKER = Replica("worker", 0)
 JOB = Job("mine", "kubernetes", "tensorflow", (WORKER,), 0.0, "team", uid="j")
 PATH = job_metadata.path("team", "tfjobs", "mine")

@@ -41,6 +41,7 @@ def test_a_wheel_that_was_built_anew_is_installed(
     assert (first[1], other[1]) == ("one", "other")
 
 
+@pytest.mark.second("packages", only="0o0")
 @pytest.mark.parametrize("umask", [0o002, 0o000], ids=oct)
 def test_an_environment_that_others_could_change_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int

@@ -53,6 +53,7 @@ def kept(place: Place) -> list[Path]:
     return [path for path in files if PASSWORD.encode() in path.read_bytes()]
 
 
+@pytest.mark.second("packages")
 @pytest.mark.parametrize(
     "lines",
     [
@@ -95,6 +96,7 @@ def test_a_password_in_a_file_stays_with_pip(
 @pytest.mark.parametrize(
     "word", ["wr0ng-hunter2", "hunter2%2Fx", "hunter2/x", "a@hunter2", "hunter2:x"]
 )
+@pytest.mark.stands_for("packages")
 def test_a_wrong_password_is_not_shown(
     jobs: Place, guarded: Index, word: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,6 +148,7 @@ def hashes(index: Index) -> dict[str, str]:
     }
 
 
+@pytest.mark.second("packages")
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_packages_pinned_by_hashes(jobs: Place, index: Index, newline: str) -> None:
     index.add("app", "1.0", "lib>=1")

@@ -59,6 +59,7 @@ def test_what_only_an_image_could_have_is_said(jobs: Place) -> None:
     assert ended.display.notices.count(said) == 1
 
 
+@pytest.mark.stands_for("packages")
 def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> None:
     index.add("app", "1.0", "lib")
     index.add("lib", "3.0")
@@ -79,6 +80,7 @@ def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> N
     assert len(environments(jobs)) == 1
 
 
+@pytest.mark.second("packages")
 def test_a_file_of_requirements_is_read_again(jobs: Place, index: Index) -> None:
     index.add("app", "1.0")
     index.add("app", "2.0")
@@ -176,6 +178,7 @@ def test_an_interrupt_while_another_installs(jobs: Place, index: Index) -> None:
     assert not jobs.leftovers()
 
 
+@pytest.mark.second("packages")
 def test_an_installation_that_was_killed_is_done_anew(jobs: Place, index: Index) -> None:
     index.add("app", "1.0")
     index.stall.clear()
@@ -193,6 +196,7 @@ def test_an_installation_that_was_killed_is_done_anew(jobs: Place, index: Index)
     assert shown(jobs.run(cell(index, "%packages=app"))) == "1.0\n"
 
 
+@pytest.mark.second("packages")
 def test_environments_go_that_no_cell_has_used_and_no_job_runs(jobs: Place, index: Index) -> None:
     for version in ("1.0", "2.0", "3.0"):
         index.add("app", version)

@@ -10,6 +10,7 @@ from tests.helpers.jobs import Place
 from tests.helpers.slow_torchrun import SEND_AND_RECEIVE, SLOW
 
 
+@pytest.mark.second("operators")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)

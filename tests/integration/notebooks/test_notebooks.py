@@ -100,6 +100,7 @@ def test_pytorch_trains_by_torchrun_on_two_replicas(tmp_path: Path) -> None:
     assert all(re.search(r"loss \d\.\d+ at first, 0\.\d+ at the end", end) for end in ends)
 
 
+@pytest.mark.second("docs")
 def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:
     _needs("torch", "sklearn", "matplotlib")
 
@@ -116,6 +117,7 @@ def test_mixed_prepares_trains_and_plots(tmp_path: Path) -> None:
     assert picture["image/png"]
 
 
+@pytest.mark.second("docs")
 def test_a_fault_in_one_pytorch_rank_is_blamed_on_that_rank(tmp_path: Path) -> None:
     _needs("torch", "sklearn")
     fault = "    if rank == 1 and epoch == 7:\n        raise ValueError('boom')\n"

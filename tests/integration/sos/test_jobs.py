@@ -75,6 +75,7 @@ def test_the_magics_start_nothing(lasting: Any) -> None:
     assert lasting.place.job_folders() == before
 
 
+@pytest.mark.second("gateway")
 def test_a_job_of_which_the_kernel_is_killed_ends_the_cell_with_an_error(
     sos: Any, place: Any, figure: Callable[[str], None]
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_cell_that_ends_its_kernel_ends_with_an_error(sos: Any) -> None:
     assert "SoS lives" in sos.ok("%use SoS\nprint('SoS lives')").text
 
 
+@pytest.mark.second("gateway")
 def test_a_dead_kernel_holds_nothing_up(sos: Any) -> None:
     """Tab and the magics ask it too, before a cell has started it again."""
     for code in ("%put n", "%preview n", "%sessioninfo", "%expand --in Ciao\nprint('{n}')"):
@@ -120,6 +122,7 @@ def test_the_first_cell_of_a_kernel_shows_its_output(lasting: Any) -> None:
         lasting.ok(f"%shutdown Other{number}")
 
 
+@pytest.mark.second("gateway")
 @pytest.mark.slow
 def test_a_kernel_starts_again_each_time(sos: Any) -> None:
     for _ in range(5):
@@ -132,6 +135,7 @@ def test_a_kernel_starts_again_each_time(sos: Any) -> None:
     assert sos.ok("%use Ciao\nprint('x', x)").text == "x 1\n"
 
 
+@pytest.mark.second("gateway", only="restart")
 @pytest.mark.parametrize("end", ["shutdown", "restart"])
 def test_the_end_of_sos_ends_a_local_job(sos: Any, place: Any, end: str) -> None:
     running = sos.execute(SILENT)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.suites.slices import SLICES
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +27,7 @@ def pytest_collection_finish(session):
 """
 
 
+@pytest.mark.second("rig")
 def test_every_slice_has_tests_and_a_representative(tmp_path: Path) -> None:
     (tmp_path / "census.py").write_text(CENSUS)
     code = (
@@ -37,5 +40,6 @@ def test_every_slice_has_tests_and_a_representative(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     found = json.loads((tmp_path / "found").read_text())
-    assert {tier for tier, _ in found.values()} == {"first", *SLICES}
+    # Of the slice `oldest` are all tests that do not stand for it, in another environment.
+    assert {tier for tier, _ in found.values()} | {"oldest"} == {"first", *SLICES}
     assert {name for _, names in found.values() for name in names} == set(SLICES)

@@ -22,6 +22,8 @@ import yaml
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import access
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"
 CA = "-----BEGIN CERTIFICATE-----\nca\n-----END CERTIFICATE-----\n"
 

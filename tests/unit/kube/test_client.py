@@ -20,6 +20,8 @@ from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.identity import Identity
 from ciao_kernel.kube.server import Server
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 
 def status(reason: str, message: str = "because") -> bytes:
     return json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()

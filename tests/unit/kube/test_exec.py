@@ -15,6 +15,8 @@ from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import exec as kube_exec
 from ciao_kernel.model.queries import Streams
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 DONE = {"metadata": {}, "status": "Success"}
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from ciao_kernel.kube import impersonation
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 
 @pytest.mark.parametrize(
     ("user", "found"),

@@ -8,6 +8,8 @@ from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import refused_credentials as module
 from ciao_kernel.kube.refused_credentials import RefusedCredentials
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:

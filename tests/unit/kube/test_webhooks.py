@@ -9,6 +9,8 @@ import pytest
 from ciao_kernel.kube import responses
 from ciao_kernel.kube.webhooks import silent_webhook
 
+pytestmark = pytest.mark.stands_for("oldest")
+
 NAME = "validator.pytorchjob.training-operator.kubeflow.org"
 POST = (
     'failed to call webhook: Post "https://training-operator.kubeflow.svc:443/'
