@@ -83,7 +83,8 @@ def test_the_newest_lines_are_seen_while_the_job_runs(kernel: Any, place: Place)
     assert "[worker-0] newest\n" in plain(done.text)
 
 
-def test_a_cell_names_the_replicas_that_its_success_has_stopped(kernel: Any) -> None:
+def test_a_cell_names_the_replicas_that_its_success_has_stopped(start_kernel: Any) -> None:
+    kernel = start_kernel(env={"CIAO_LINGER": "1"})
     body = (
         "import os, time\nprint('ready', flush=True)\n"
         "if os.environ['CIAO_REPLICA'] == 'worker-1': time.sleep(600)\n"
