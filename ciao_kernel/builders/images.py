@@ -30,9 +30,9 @@ from ciao_kernel.errors import ClusterFault, RegistryFault, SpecError
 from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.plugins import Build, BuildCluster, Emit, Step
 
-_TOLD = 20 << 20
+_REPORTED_FROM = 20 << 20
 """Size of a base's layer, in bytes, from which its copy between registries is reported."""
-_HEARD = 1.0
+_STOP_SECONDS = 1.0
 """Seconds within which a thread may end after an interrupt."""
 
 Result = TypeVar("Result")
@@ -140,7 +140,7 @@ class ImageBuild:
         except asyncio.CancelledError:
             self._stop.set()
             done.add_done_callback(_forget)
-            await asyncio.wait({done}, timeout=_HEARD)
+            await asyncio.wait({done}, timeout=_STOP_SECONDS)
             raise
 
     async def inspect(self, base: Reference) -> Image:
@@ -188,7 +188,7 @@ class ImageBuild:
 
         def tell(digest: str, done: int, size: int) -> None:
             self.check()
-            if size >= _TOLD and digest not in self._told:
+            if size >= _REPORTED_FROM and digest not in self._told:
                 self._told.add(digest)
                 self.say(f"copying {base.name} once to {self.target.name} ({size / 1e6:,.0f} MB) …")
             pushing.at(digest, done, size, f"a layer of {base.name}")
@@ -254,11 +254,11 @@ class _Pushing:
     def sent(self, layer: Layer) -> Sent:
         """Return the layer as it is sent: an interrupt of the cell ends its upload."""
 
-        def heard(done: int) -> None:
+        def on_progress(done: int) -> None:
             self._work.check()
             self.at(layer.digest, done, layer.size)
 
-        return Sent(layer.digest, layer.diff_id, layer.size, layer.content, heard)
+        return Sent(layer.digest, layer.diff_id, layer.size, layer.content, on_progress)
 
 
 def _registry(image: Reference) -> Registry:

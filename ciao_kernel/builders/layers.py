@@ -22,13 +22,13 @@ _IN_MEMORY = 16 << 20
 """Total size of files, in bytes, above which their layer is packed on disk."""
 
 
-def packed(source: Source, folder: Path, heard: Callable[[], None]) -> tuple[Layer, ...]:
+def packed(source: Source, folder: Path, on_progress: Callable[[], None]) -> tuple[Layer, ...]:
     """Pack the layers of a cell: ``%files`` come first, as they rarely change between edits.
 
     Args:
         source: The cell.
         folder: Folder for layers that are too large for memory.
-        heard: Called for each piece that is packed; an exception of it ends the work.
+        on_progress: Called for each piece that is packed; an exception of it ends the work.
 
     Raises:
         SourceError: A file cannot be read.
@@ -38,10 +38,10 @@ def packed(source: Source, folder: Path, heard: Callable[[], None]) -> tuple[Lay
     mine = {file.path for file in code}
     below = [file for file in source.files if file.path not in mine]
     named = (("files", below), ("code", code)) if below else (("code", code),)
-    return tuple(_layer(files, folder / f"{name}.tar.gz", heard) for name, files in named)
+    return tuple(_layer(files, folder / f"{name}.tar.gz", on_progress) for name, files in named)
 
 
-def _layer(files: Sequence[SourceFile], place: Path, heard: Callable[[], None]) -> Layer:
+def _layer(files: Sequence[SourceFile], place: Path, on_progress: Callable[[], None]) -> Layer:
     large = sum(file.size for file in files) > _IN_MEMORY
     try:
         taken = []
@@ -50,7 +50,7 @@ def _layer(files: Sequence[SourceFile], place: Path, heard: Callable[[], None]) 
             assert content is not None
             runs = file.origin is not None and bool(file.origin.stat().st_mode & 0o100)
             taken.append(File(f"{WORKDIR}/{file.path}", content, runs))
-        return pack(taken, place if large else None, [WORKDIR], heard)
+        return pack(taken, place if large else None, [WORKDIR], on_progress)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
@@ -67,7 +67,7 @@ def _layer(files: Sequence[SourceFile], place: Path, heard: Callable[[], None]) 
 class Sent(Layer):
     """Layer whose upload ends when its cell is interrupted."""
 
-    heard: Callable[[int], None]
+    on_progress: Callable[[int], None]
     """Called with the number of bytes sent so far; an exception that it raises ends the upload."""
 
     def open(self, start: int = 0) -> bytes | IO[bytes]:
@@ -77,8 +77,8 @@ class Sent(Layer):
             if self.size <= _PIECE:
                 return found
             found = io.BytesIO(found)
-            return cast(IO[bytes], Body(found, self.heard, start))
-        return cast(IO[bytes], Body(found, self.heard))
+            return cast(IO[bytes], Body(found, self.on_progress, start))
+        return cast(IO[bytes], Body(found, self.on_progress))
 
 
 class Body:
@@ -86,17 +86,17 @@ class Body:
 
     Args:
         file: The file.
-        heard: Called with the place of each read in the blob: the bytes before it are sent.
+        on_progress: Called with the place of each read in the blob: the bytes before it are sent.
         start: Bytes of the blob before the file's begin.
     """
 
-    def __init__(self, file: IO[bytes], heard: Callable[[int], None], start: int = 0) -> None:
-        self._file, self._heard, self._start = file, heard, start
+    def __init__(self, file: IO[bytes], on_progress: Callable[[int], None], start: int = 0) -> None:
+        self._file, self._on_progress, self._start = file, on_progress, start
         self.seek, self.tell, self.close = file.seek, file.tell, file.close
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece of the upload."""
-        self._heard(self._start + self._file.tell())
+        self._on_progress(self._start + self._file.tell())
         return self._file.read(_PIECE if size < 0 else min(size, _PIECE))
 
     def __enter__(self) -> Self:

@@ -19,13 +19,14 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ciao_kernel.builders.oci import contents
 from ciao_kernel.builders.oci.auth import Scopes
+from ciao_kernel.builders.oci.blob_stream import BlobStream
 from ciao_kernel.builders.oci.derived_image import Change as Change
 from ciao_kernel.builders.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.builders.oci.image import ACCEPT, Image, Images, Platform, empty
 from ciao_kernel.builders.oci.layer import Layer
 from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.builders.oci.registry import Registry
-from ciao_kernel.builders.oci.repository import BlobStream, Repository, scope
+from ciao_kernel.builders.oci.repository import Repository, scope
 from ciao_kernel.builders.oci.upload import Content
 from ciao_kernel.errors import RegistryFault
 
@@ -114,14 +115,14 @@ class Appender:
         cache: Path,
         emit: Callable[[str], None],
         python: str = "python3",
-        heard: Callable[[], None] = lambda: None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> contents.Installed:
         """Read the Python version and the packages of an image, see :func:`contents.installed`.
 
         Raises:
             RegistryFault: A layer cannot be read.
         """
-        return contents.installed(self._readable(base), image, cache, emit, python, heard)
+        return contents.installed(self._readable(base), image, cache, emit, python, on_progress)
 
     @_retried
     def find(self, target: Reference, tag: str) -> Reference | None:
@@ -303,7 +304,7 @@ def _of(origin: Repository, digest: str, size: int, tell: ProgressCallback | Non
     def content(start: int) -> BlobStream:
         blob = origin.open_blob(digest, size, str(origin.reference), start)
         if tell:
-            blob.heard = lambda done: tell(digest, done, size)
+            blob.on_progress = lambda done: tell(digest, done, size)
         return blob
 
     return content

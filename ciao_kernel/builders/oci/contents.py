@@ -68,7 +68,7 @@ def installed(
     cache: Path,
     emit: Callable[[str], None],
     python: str = "python3",
-    heard: Callable[[], None] = lambda: None,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> Installed:
     """Read the Python version and the installed packages of an image.
 
@@ -78,7 +78,7 @@ def installed(
         cache: Folder for the results; its owner prunes the subfolder ``layers``.
         emit: Called with a message before a large layer is read.
         python: The interpreter, as the replicas start it: a command or a path.
-        heard: Called for each received piece; an exception that it raises ends the work.
+        on_progress: Called for each received piece; an exception that it raises ends the work.
 
     Raises:
         Unreadable: The contents of a layer cannot be read.
@@ -97,7 +97,7 @@ def installed(
                     f"reading the packages of {repository.reference.name}, once "
                     f"({size / 1e6:,.0f} MB) …"
                 )
-            found = _names(repository, layer, heard)
+            found = _names(repository, layer, on_progress)
             _keep(cached, found)
         names = _over(names, found)
     return _of(names, image.env, python)
@@ -125,7 +125,7 @@ def _keep(cached: Path, found: dict[str, str]) -> None:
 
 
 def _names(
-    repository: Repository, layer: dict[str, Any], heard: Callable[[], None]
+    repository: Repository, layer: dict[str, Any], on_progress: Callable[[], None]
 ) -> dict[str, str]:
     """Return the relevant paths in a layer, each with the target of its link, or ""."""
     import tarfile  # imported late: a kernel imports the builders when it starts
@@ -133,7 +133,7 @@ def _names(
     found: dict[str, str] = {}
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
-        blob.heard = lambda done: heard()
+        blob.on_progress = lambda done: on_progress()
         pieces, came = iter(blob), hashlib.sha256()
         try:
             stream = cast(IO[bytes], Decompressor(_hashed(pieces, came)))

@@ -63,7 +63,7 @@ def pack(
     files: Iterable[File],
     place: Path | None = None,
     writable: Iterable[str] = (),
-    heard: Callable[[], None] = lambda: None,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> Layer:
     """Pack files and their parent folders into a layer.
 
@@ -71,7 +71,7 @@ def pack(
         files: The files, in any order; if two have the same path, the last one counts.
         place: File for the layer; None keeps it in memory.
         writable: Folders that every user may write to, since the image's user is not known.
-        heard: Called for each packed piece; an exception that it raises ends the work.
+        on_progress: Called for each packed piece; an exception that it raises ends the work.
 
     Raises:
         UsageError: A path is not valid in an image.
@@ -94,7 +94,7 @@ def pack(
         with gzip.GzipFile(
             filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=0
         ) as zipped:
-            raw = _HashingWriter(zipped, heard)
+            raw = _HashingWriter(zipped, on_progress)
             target = cast(IO[bytes], raw)
             with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
                 for path in sorted((folders - {".", ""}) | by_path.keys()):
@@ -150,9 +150,9 @@ def _add(tar: Any, member: Any, file: File) -> None:
 class _HashingWriter:
     """A file for writing that computes the digest and the size of its data."""
 
-    def __init__(self, file: Any, heard: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, file: Any, on_progress: Callable[[], None] = lambda: None) -> None:
         self._file = file
-        self._heard = heard
+        self._on_progress = on_progress
         self._hash = hashlib.sha256()
         self.size = 0
 
@@ -161,7 +161,7 @@ class _HashingWriter:
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
-        self._heard()
+        self._on_progress()
         self._hash.update(data)
         self.size += len(data)
         self._file.write(data)

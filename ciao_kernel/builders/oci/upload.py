@@ -22,7 +22,7 @@ from ciao_kernel.builders.oci.registry_errors import Answer
 from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
-    from ciao_kernel.builders.oci.repository import BlobStream
+    from ciao_kernel.builders.oci.blob_stream import BlobStream
 
 _log = logging.getLogger(__name__)
 

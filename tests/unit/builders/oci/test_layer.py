@@ -190,5 +190,5 @@ def test_a_file_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
         os.truncate(data, 100)
 
     with pytest.raises(OSError, match="it became shorter while it was read") as raised:
-        pack([File("data.bin", data)], heard=shrink)
+        pack([File("data.bin", data)], on_progress=shrink)
     assert raised.value.filename == str(data)
