@@ -40,11 +40,14 @@ _STYLE = (
     ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
     ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
     ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
-    "@media(max-width:800px){.ciao :is(th,td):nth-last-child(3){display:none}}"  # lines/s
+    # lines/s and, on clusters, the node; of local jobs both are lines/s.
+    "@media(max-width:800px){.ciao :is(th,td):is(:nth-last-child(3),:nth-child(4)){display:none}}"
     "</style>"
 )
 _WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
 """Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
+_WIDE_PAGES = ("node", "lines/s")
+"""Columns that a narrow page does not show."""
 _STATE_FITS = 20
 """Letters of a state that its column shows: ``Failed (exit code 1)``."""
 _LONGEST_NAME = 30
@@ -88,8 +91,9 @@ def table_html(table: Table, links: Links | None = None) -> str:
         else f"<th>{heading}</th>"
         for heading in headings
     )
-    # A narrow page does not show the rate. The padding of a column, one em, is under two digits.
-    least = sum(widths.values()) - widths["lines/s"] + 2 * (len(headings) - 1) + _LAST_LINE
+    shown = [width for heading, width in widths.items() if heading not in _WIDE_PAGES]
+    # The padding of a column is one em.
+    least = f"calc({sum(shown) + _LAST_LINE}ch + {len(shown) + 1}em)"
     body = "".join(_row(row, headings, links) for row in rows)
     places = "".join(
         f'<div title="{escape(place)}">{escape(name)}: <code>'
@@ -101,7 +105,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
     return (
         f'{_STYLE}<div class="ciao">'
         f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>{sums}'
-        f'<table style="min-width:{least}ch"><thead><tr>{heads}</tr></thead>'
+        f'<table style="min-width:{least}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"
     )

@@ -88,3 +88,15 @@ def test_the_sum_of_many_replicas_is_above_the_rows_and_is_not_cut_below_them() 
         # A narrow page hides the third cell from the end, which is that of the rate.
         assert last.endswith("<td></td>" * 3 + "</tr>")
     assert "replicas:" not in table_html(table(State.RUNNING))
+
+
+def test_a_narrow_page_needs_room_for_neither_the_node_nor_the_rate() -> None:
+    local, cluster = (
+        re.findall(
+            r"min-width:calc\((\d+)ch \+ (\d+)em\)", table_html(table(State.RUNNING, job=job))
+        )
+        for job in (JOB, replace(JOB, kind_of_place="namespace"))
+    )
+    restarts = 7
+    ((letters, columns),) = local
+    assert cluster == [(str(int(letters) + restarts), str(int(columns) + 1))]
