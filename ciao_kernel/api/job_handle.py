@@ -11,6 +11,8 @@ from pathlib import Path
 
 from ciao_kernel.api.client import Client, NoDisplay
 from ciao_kernel.api.job_metrics import JobMetrics
+from ciao_kernel.delivery import results
+from ciao_kernel.delivery.results import Results
 from ciao_kernel.display.plotting import read_curves
 from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
@@ -117,6 +119,14 @@ class JobHandle:
         if over:
             self._metrics = metrics
         return metrics
+
+    @property
+    def result(self) -> Results:
+        """Values of the program at its end, which ``%output`` names: ``_job.result["metrics"]``.
+
+        Following the job brings them to this machine: its cell, ``attach`` or :meth:`wait`.
+        """
+        return results.of_job(self._job, self._refreshed())[1]
 
     def logs(self, replica: str | Replica = "", *, tail: int | None = None) -> str:
         """Return the output of one replica, or of all with the prefix ``[worker-0]``.

@@ -18,7 +18,16 @@ _STORED: dict[str, tuple[str, str]] = {}  # name → (file, type): the kernel fi
 def _load(name: str) -> Any:
     """Return a value with the type that it had in the notebook."""
     file, kind = _STORED[name]
-    path = _FOLDER / file
+    return read(_FOLDER / file, kind)
+
+
+def read(path: Path, kind: str) -> Any:
+    """Return the value of a file; the kernel reads those of ``%output`` with it.
+
+    Args:
+        path: The file; its suffix is its format.
+        kind: The type to return, such as ``pandas.Series`` (value_formats.py, ``base_type``).
+    """
     if path.suffix == ".json":
         value = json.loads(path.read_text(encoding="utf-8"))
         return tuple(value) if kind == "builtins.tuple" else value
@@ -32,6 +41,8 @@ def _array(path: Path, kind: str) -> Any:
     value = import_module("numpy").load(path)
     if kind == "torch.Tensor":
         return import_module("torch").from_numpy(value)
+    if kind == "jaxlib.ArrayImpl":
+        return import_module("jax.numpy").asarray(value)
     if kind.startswith("tensorflow."):
         tensorflow = import_module("tensorflow")
         variable = kind.endswith("Variable")

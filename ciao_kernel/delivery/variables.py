@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel.delivery.definitions import Definitions, collect, is_code
-from ciao_kernel.delivery.value_files import base_type, encode, input_error, suffix_of
+from ciao_kernel.delivery.value_files import encode, input_error
+from ciao_kernel.delivery.value_formats import base_type, suffix_of
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Source, SourceFile
 

@@ -31,8 +31,11 @@ class Directive:
     default: str = ""
     repeatable: bool = False
     """True if several lines are combined; otherwise different values are an error."""
+    option_word: str = ""
+    """The option's name, where another option of commands has that of the directive."""
 
     @property
     def option(self) -> str:
         """Return the name on a command line: ``--nproc-per-node``."""
-        return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in self.name)
+        name = self.option_word or self.name
+        return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in name)

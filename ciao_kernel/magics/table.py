@@ -19,6 +19,7 @@ from ciao_kernel.magics import (
     images,
     inputs,
     numeric_types,
+    outputs,
     plots,
     value_types,
     volumes,
@@ -54,6 +55,7 @@ class Table:
         self.entries = tuple(entries)
         self.names = names
         self._by_key = {key(entry.name): entry for entry in self.entries}
+        self._by_key |= {key(one.option_word): one for one in self.entries if one.option_word}
 
     def find(self, name: str) -> Directive | None:
         """Return the directive with a name, or None."""
@@ -185,6 +187,7 @@ def _entries(names: Names) -> list[Directive]:
             repeatable=True,
         ),
         *inputs.directives(),
+        *outputs.directives(),
         *volumes.directives(),
         Directive(
             "runner",

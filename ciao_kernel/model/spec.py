@@ -177,6 +177,8 @@ class JobSpec:
     files: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     """Variables of the notebook that are delivered as files."""
+    outputs: tuple[str, ...] = ()
+    """Variables of the program whose values come back at its end."""
     volumes: tuple[Volume, ...] = ()
     """Folders with data from outside."""
     runner: Runner | None = None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ciao_kernel import log
 from ciao_kernel.errors import BackendError, JobError, PluginError
 from ciao_kernel.model import Job, JobResult, Notice, State, Status
+from ciao_kernel.session import returned_values
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Stopper
@@ -162,7 +163,7 @@ class FollowedJob:
                 display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
 
     def _show_result(self, status: Status) -> JobResult:
-        """Store the result, log it, and name the replicas that the job's success has stopped."""
+        """Store the result, log it; name stopped replicas and the values that came back."""
         result = JobResult(self._job, status)
         self._set_result(result)
         _log.info("%s: %s", self._job.name, status.state.value)
@@ -171,6 +172,8 @@ class FollowedJob:
         except PluginError:  # attached here, where its plug-in is not installed
             endless = frozenset()
         if text := stopped_by_success(self._job, status, endless):
+            self._display.show(Notice(text))
+        for text in returned_values.sentences(self._job, status):
             self._display.show(Notice(text))
         return result
 

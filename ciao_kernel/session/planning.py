@@ -125,6 +125,10 @@ async def make_plan(
         await asyncio.to_thread(requirements.read, spec.build, folder)
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
+    if spec.outputs:
+        from ciao_kernel.delivery import results
+
+        source = results.with_files(source)
     # Records and lists show the header: %dryrun is not part of the job, variables are secret.
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)
@@ -133,6 +137,7 @@ async def make_plan(
 
 def delivery_notices(plan: Plan) -> Iterator[str]:
     """Yield notices about the files that are sent with the code."""
+    from ciao_kernel.delivery import results
     from ciao_kernel.delivery.variables import MODULE
 
     source = plan.source
@@ -143,6 +148,6 @@ def delivery_notices(plan: Plan) -> Iterator[str]:
         sent = [file.path for file in source.files if file.data is not None]
         named = [path for path in sent if Path(path).stem in (*plan.spec.inputs, MODULE)]
         yield f"included, because %input names them: {listed(named, _LISTED)}"
-        if others := [path for path in sent if path not in named]:
+        if others := [path for path in sent if path not in named and not results.is_own(path)]:
             yield f"included, because functions of %input use them: {listed(others, _LISTED)}"
     yield from source.notes

@@ -173,6 +173,12 @@ class Session:
         spec = parsed.spec
         for note in parsed.notes:
             display.show(Notice(note))
+        if spec.outputs and self._deletes(spec):
+            raise SpecError(
+                "cleanPolicy=all removes the files of the job, and the values of %output.",
+                "Write %cleanPolicy=running.",
+                directive="output",
+            )
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
         plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ciao_kernel import file_lock, private_files
+from ciao_kernel.delivery import results
 from ciao_kernel.model import Replica
 
 _PIECE = 1 << 16
@@ -29,6 +30,7 @@ class LogFiles:
         self._folder = folder
         self._lock: file_lock.Lock | None = None
         self._files: dict[Replica, _File] = {}
+        self._messages: dict[Replica, str] = {}
         self.fault = ""
         """Reason why no more lines are saved; "" while they are."""
         if not write:
@@ -62,6 +64,18 @@ class LogFiles:
             self._files[replica].write(data)
         except OSError as error:
             self.fault = error.strerror or str(error)
+
+    def keep_results(self, replica: Replica, message: str) -> None:
+        """Save the values of ``%output`` in a replica's termination message, if it has any."""
+        if self._lock is None or message in ("", self._messages.get(replica)):
+            return
+        self._messages[replica] = message
+        try:
+            results.unpack(message, results.folder(self._folder, replica))
+        except OSError as error:
+            self.fault = error.strerror or str(error)
+        except private_files.Untrusted as error:
+            self.fault = str(error)
 
     def close(self, whole: Collection[Replica] = ()) -> None:
         """End the saving.

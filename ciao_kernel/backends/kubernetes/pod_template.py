@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import job_metadata, volumes
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -47,7 +48,7 @@ def pod_template(
     image = artifact.image or image_of(plan, settings)
     container: Manifest = {
         "image": image,
-        "command": [literal(word) for word in plan.framework.command(plan.spec, artifact)],
+        "command": [literal(word) for word in _command(plan, artifact)],
         "workingDir": artifact.workdir,
         "env": [*identity, *_env(plan, job, artifact)],
         "resources": _resources(plan, group.role, cpu),
@@ -147,6 +148,15 @@ def _placement(cluster: ClusterSpec, made_for: str) -> Manifest:
     return found
 
 
+def _command(plan: Plan, artifact: Artifact) -> tuple[str, ...]:
+    """Return the framework's command; with ``%output`` Python also finds the writer of values."""
+    command = plan.framework.command(plan.spec, artifact)
+    if not plan.spec.outputs:
+        return command
+    place = f"{artifact.workdir}/{results.FOLDER}"
+    return (artifact.python, "-I", "-S", "-c", results.BECOME, place, *command)
+
+
 def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     """Return the variables that all replicas have."""
     own = {"CIAO_JOB": job.name, **ALWAYS, **UNLESS_SET, **dict(artifact.env)}
@@ -156,7 +166,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     if (path := dict(artifact.env).get("PYTHONPATH")) and "PYTHONPATH" in told:
         # The builder's packages are there; otherwise they could not be imported.
         told["PYTHONPATH"] = f"{path}:{told['PYTHONPATH']}"
-    own |= told
+    own |= told | results.variables(plan.spec, artifact, results.MESSAGE_FILE)
     return [{"name": name, "value": literal(value)} for name, value in own.items()]
 
 

@@ -124,6 +124,8 @@ class ReplicaTracker:
         # The last state of a deleted pod reports its end as a failure.
         if not same or one.status.state is not State.STOPPED:
             one.status = replace(status.of_pod(pod, replica), log=one.status.log)
+        if one.status.state.over:
+            self._kept.keep_results(replica, status.last_words(pod))
         if uid not in one.readers and one.status.node and uid in self._pods.items:
             read = self._read(replica, uid, pod)
             one.readers[uid] = asyncio.get_running_loop().create_task(read)

@@ -218,6 +218,12 @@ def program(pod: Manifest) -> list[Manifest]:
     return found
 
 
+def last_words(pod: Manifest) -> str:
+    """Return the termination message of the program's container; "" if it has none."""
+    found = (get(one, "state", "terminated", "message") for one in program(pod))
+    return next((text for text in found if isinstance(text, str)), "")
+
+
 def _words(pod: Manifest) -> str:
     """Return the pod's own reason and message, as after an eviction."""
     words = [get(pod, "status", key) for key in ("reason", "message")]

@@ -38,6 +38,7 @@ from ciao_kernel.backends.local.replica_plan import (
     visible_devices,
 )
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
@@ -120,6 +121,8 @@ class Launcher:
             artifact = await builder.build(ask, emit)
             work, folders = Path(artifact.workdir), self._settings.volumes
             await asyncio.to_thread(volumes.place, plan.spec.volumes, work, folders)
+            for replica in plan.spec.replicas() if plan.spec.outputs else ():
+                results.folder(work, replica).mkdir(parents=True)
             devices = await self._present(plan)  # Slow, so not under the lock.
             await self._claims.kill_orphans()
             async with self._claims.locked():

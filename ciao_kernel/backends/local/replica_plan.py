@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ciao_kernel.delivery import results
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Plan
@@ -53,6 +54,12 @@ def replica_plans(
         if replica in shares:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
         env.update(plan.spec.env)
+        if plan.spec.outputs:
+            target = results.folder(artifact.workdir, replica)
+            env.update(results.variables(plan.spec, artifact, str(target)))
+            before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+            paths = [f"{artifact.workdir}/{results.FOLDER}", *([before] if before else [])]
+            env["PYTHONPATH"] = os.pathsep.join(paths)
         plans.append(ReplicaPlan(replica, command, tuple(env.items())))
     return tuple(plans)
 

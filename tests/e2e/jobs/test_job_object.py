@@ -50,3 +50,36 @@ def test_a_job_is_stopped_from_python(team: Team, start_kernel: Callable[..., An
     assert kernel.run("print(job.stop())", 60).text == "Stopped\n"
     until(lambda: not team.left(), "everything to be gone", 60)
     assert kernel.run("print(job)").text.startswith("<job numbers: Stopped, tensorflow, 2 rep")
+
+
+OUTPUT = """\
+%framework=tensorflow
+%name=values
+%ps=1
+%worker=2
+%output=metrics state
+import json, os
+index = json.loads(os.environ["TF_CONFIG"])["task"]
+metrics = {"loss": 0.5, "task": index}
+state = "x" * 9000
+if index["type"] == "ps":
+    import time
+    time.sleep(600)
+"""
+
+
+def test_values_of_the_deciding_replica_come_back(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    kernel = start_kernel(env=environment(team))
+    done = kernel.run(OUTPUT, 90)
+    assert done.status == "ok", done.text
+    assert "brought back from worker-0: metrics" in done.text
+    assert "%output: state has 9,002 bytes, and a pod gives back 3,000 bytes at most" in done.text
+    shown = "{'loss': 0.5, 'task': {'type': 'worker', 'index': 0}}\n"
+    assert kernel.run("print(_job.result['metrics'])").text == shown
+    # They are also there for who attaches later, on a machine without the first one's files.
+    kernel.run("import shutil; shutil.rmtree(_job.folder)")
+    assert kernel.run("%ciao attach values", 60).status == "ok"
+    assert kernel.run("print(_job.result['metrics'])").text == shown
+    kernel.run("_job.stop()")

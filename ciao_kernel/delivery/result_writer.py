@@ -1,0 +1,135 @@
+"""Writes the values that ``%output`` names, when the program of a replica has ended.
+
+This file runs in replicas as ``sitecustomize``, which Python imports before a program
+(docs.python.org, module site): command, lines and tracebacks of the program stay as they are. The
+image may have a ``sitecustomize`` of its own, which is imported too. Standard library, from Python
+3.8 on; pathlib would be imported into every process of the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+NAMES, PROGRAM, TARGET = "CIAO_RESULT_NAMES", "CIAO_RESULT_PROGRAM", "CIAO_RESULT_TARGET"
+"""Variables: what to write, the words that start the program, and where to write: a folder, or the
+file of a container's termination message."""
+MARK = "ciao-result:"
+"""Beginning of a termination message with values; others are the words of a program."""
+INDEX = "index.json"
+"""File with the names and types, written last: only then the values are complete."""
+_MESSAGE = 4096
+"""Bytes of a termination message that the kubelet keeps (Kubernetes, "Customizing the termination
+message")."""
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+
+
+def start() -> None:
+    """Register the writer if this process is the program, and import the next sitecustomize."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if _is_program() and _has_first_rank():
+        atexit.register(_write, os.getpid(), here)
+    own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
+    sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
+    importlib.invalidate_caches()
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        # Python takes the module from there when this one has been run.
+        sys.modules.setdefault("sitecustomize", own)
+
+
+def _is_program() -> bool:
+    """Return whether Python was started with the program: pip and other scripts are not it."""
+    wanted = os.environ.get(PROGRAM, "").split("\n")
+    given = getattr(sys, "orig_argv", None) or ["", *sys.argv]  # Python 3.10
+    starts = range(1, len(given) - len(wanted) + 1)
+    return any(given[at : at + len(wanted)] == wanted for at in starts)
+
+
+def _has_first_rank() -> bool:
+    """Return whether no other process of this replica is the one that counts.
+
+    torchrun and mpirun start several programs. Without them RANK is that of the replica.
+    """
+    if "LOCAL_RANK" in os.environ:
+        return os.environ.get("RANK") == "0"
+    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
+
+
+def _write(process: int, here: str) -> None:
+    names = os.environ.get(NAMES, "").split()
+    variables = vars(sys.modules["__main__"])
+    found = {name: variables[name] for name in names if name in variables}
+    target = os.environ.get(TARGET, "")
+    # A forked process ends by itself. A launcher, such as torchrun, has none of the names.
+    if os.getpid() != process or not found or not target:
+        return
+    sys.path.insert(0, here)
+    formats = importlib.import_module("ciao_value_formats")
+    sys.path.remove(here)
+    entries: dict[str, dict[str, Any]] = {}
+    files: dict[str, bytes] = {}
+    for name, value in found.items():
+        try:
+            suffix, data = formats.to_bytes(name, value)
+        except Exception as error:
+            entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
+            continue
+        file = f"{name}.{suffix}"
+        entries[name] = {"type": formats.base_type(type(value)), "file": file, "size": len(data)}
+        files[name] = data
+    index = {"names": names, "values": entries}
+    if os.path.isdir(target):
+        _to_folder(target, index, files)
+    else:
+        _to_message(target, index, files)
+
+
+def _reason(error: Exception) -> str:
+    part = getattr(error, "value", None)  # of a NotStorable
+    if part is not None:
+        return f"no file format stores a {type(part).__name__}"
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__
+
+
+def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        with open(os.path.join(target, index["values"][name]["file"]), "wb") as file:
+            file.write(data)
+    part = os.path.join(target, INDEX + ".part")
+    with open(part, "w", encoding="utf-8") as text:
+        json.dump(index, text)
+    os.replace(part, os.path.join(target, INDEX))
+
+
+def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
+    """Write what fits, the small values first; a value without data was too large."""
+    message = _message(index)
+    for name in sorted(files, key=lambda name: len(files[name])):
+        entry = index["values"][name]
+        entry["data"] = base64.b64encode(files[name]).decode()
+        larger = _message(index)
+        if len(larger) > _MESSAGE:
+            del entry["data"]
+            break
+        message = larger
+    if len(message) <= _MESSAGE:
+        with open(target, "wb") as file:
+            file.write(message)
+
+
+def _message(index: dict[str, Any]) -> bytes:
+    return (MARK + json.dumps(index, separators=(",", ":"))).encode()
+
+
+if __name__ == "sitecustomize":
+    start()

@@ -1,0 +1,205 @@
+"""The values that come back from a job (``%output``): their way out, and reading them here.
+
+The planning of a cell adds the files of :func:`files` to its source, and the backends give each
+replica :func:`variables`. A replica's values arrive in :func:`folder`: local replicas write there,
+and from a pod :func:`unpack` takes them out of the termination message of its program.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ciao_kernel import private_files
+from ciao_kernel.delivery import input_loader, result_writer, value_formats
+from ciao_kernel.delivery.result_writer import INDEX, MARK, NAMES, PROGRAM, TARGET
+from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, SourceFile, Status
+
+FOLDER = ".ciao"
+"""Folder of the writer, beside the program. Not a name that a program imports."""
+MESSAGE_FILE = "/dev/termination-log"
+"""Default file of a container's termination message."""
+BECOME = """\
+import os, sys
+path, folder = os.environ.get("PYTHONPATH"), sys.argv[1]
+os.environ["PYTHONPATH"] = folder + (os.pathsep + path if path else "")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Runs in a pod before the command: the image may set a PYTHONPATH, which nobody else knows."""
+_SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
+
+
+def files() -> tuple[SourceFile, ...]:
+    """Return the files that a replica needs to write its values."""
+    texts = {
+        "ciao_value_formats.py": inspect.getsource(value_formats),
+        "sitecustomize.py": inspect.getsource(result_writer),
+    }
+    return tuple(
+        SourceFile(f"{FOLDER}/{name}", text.encode(), size=len(text.encode()))
+        for name, text in texts.items()
+    )
+
+
+def is_own(path: str) -> bool:
+    """Return whether a delivered file is one of :func:`files`."""
+    return path.startswith(f"{FOLDER}/")
+
+
+def with_files(source: Source) -> Source:
+    """Return a source with the files of :func:`files`."""
+    return replace(source, files=(*source.files, *files()))
+
+
+def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
+    """Return the variables of the writer in a replica; empty without ``%output``.
+
+    Args:
+        spec: The cell's header.
+        artifact: How the program starts.
+        target: Folder or file for the values.
+    """
+    if not spec.outputs:
+        return {}
+    words = "\n".join(artifact.program_words)
+    return {NAMES: " ".join(spec.outputs), PROGRAM: words, TARGET: target}
+
+
+def folder(job_files: str | Path, replica: Replica) -> Path:
+    """Return the folder for the values of a replica, below the job's folder on this machine."""
+    return Path(job_files) / FOLDER / "results" / str(replica)
+
+
+def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
+    """Return the values of a job, and the replica that gave them; None if there are none yet.
+
+    They are those of the replica that decides about the job, or of the first one that gave some.
+
+    Args:
+        job: The job.
+        status: Its last known status.
+    """
+    first = [status.decided_by] if status.decided_by else []
+    for replica in (*first, *job.replicas):
+        found = Results(folder(job.files, replica))
+        if found.arrived:
+            return replica, found
+    return None, Results(Path())
+
+
+def unpack(message: str, target: Path) -> bool:
+    """Save the values of a termination message as files; return whether it has any.
+
+    A pod's message is foreign input: names and sizes are checked, and what is wrong is left out.
+
+    Args:
+        message: The message.
+        target: Folder for the files; created if it is missing.
+    """
+    index = _parsed(message.removeprefix(MARK)) if message.startswith(MARK) else None
+    if index is None:
+        return False
+    private_files.make_folders(target, target)
+    for name, entry in _entries(index):
+        text = entry.pop("data", None)
+        if isinstance(text, str) and _is_file(name, entry.get("file")):
+            with contextlib.suppress(ValueError):
+                (target / entry["file"]).write_bytes(base64.b64decode(text, validate=True))
+    (target / INDEX).write_text(json.dumps(index), encoding="utf-8")
+    return True
+
+
+class Results(Mapping[str, Any]):
+    """The values of one replica; each is read when it is first used.
+
+    Args:
+        place: Result of :func:`folder`.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        index = None
+        with contextlib.suppress(OSError):
+            index = _parsed((place / INDEX).read_text(encoding="utf-8"))
+        self.arrived = index is not None
+        """False as long as the program has not ended, or if it has ended without giving values."""
+        names = (index or {}).get("names")
+        self.names = tuple(map(str, names)) if isinstance(names, list) else ()
+        """What the cell has asked for."""
+        self._entries = dict(_entries(index or {}))
+        self._read: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._read:
+            if fault := self.fault(name):
+                raise KeyError(fault)
+            entry = self._entries[name]
+            self._read[name] = _value(self._place / entry["file"], str(entry.get("type")))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._entries if not self.fault(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<results: {', '.join(self) or 'none'}>"
+
+    def fault(self, name: str) -> str:
+        """Return why there is no value of a name, as a sentence; "" if there is one."""
+        entry = self._entries.get(name)
+        if not self.arrived:
+            return f"{name} has not come back: the program has not ended, or not by itself."
+        if entry is None:
+            wanted = name in self.names
+            return (
+                f"{name} did not exist when the program ended."
+                if wanted
+                else f"{name} was not asked for: %output={' '.join((*self.names, name))}."
+            )
+        kind = str(entry.get("type"))[:80]
+        if "fault" in entry:
+            reason = str(entry["fault"])[:200].rstrip(".")
+            return f"{name}, a {kind}, cannot come back: {reason}."
+        if not _is_file(name, entry.get("file")) or not (self._place / entry["file"]).is_file():
+            count = entry.get("size")
+            large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
+            return (
+                f"{name} has {large}, and a pod gives back 3,000 bytes at most; write it to a "
+                "file on a %volume."
+            )
+        return ""
+
+
+def _value(path: Path, kind: str) -> Any:
+    try:
+        return input_loader.read(path, kind)
+    except ImportError:  # the kernel has no torch, for example: an array then
+        return input_loader.read(path, "")
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _entries(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    values = index.get("values")
+    for name, entry in values.items() if isinstance(values, dict) else ():
+        if name.isidentifier() and isinstance(entry, dict):
+            yield name, entry
+
+
+def _is_file(name: str, file: object) -> bool:
+    """Return whether a file's name is the one that a writer gives to a value."""
+    return isinstance(file, str) and file in {f"{name}.{suffix}" for suffix in _SUFFIXES}

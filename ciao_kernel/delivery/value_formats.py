@@ -1,0 +1,155 @@
+"""The file format of a value, by its type.
+
+Values go both ways: the kernel writes those of ``%input``, and replicas write those of ``%output``
+with this file. It therefore uses the standard library alone until a value needs more, and runs on
+Python 3.8. pandas and numpy are imported only for values of their types, and of the frameworks'.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_SUFFIXES = {
+    ("pandas", "DataFrame"): "parquet",
+    ("pandas", "Series"): "parquet",
+    ("pandas", "Index"): "parquet",
+    ("numpy", "ndarray"): "npy",
+    ("torch", "Tensor"): "npy",
+    ("jaxlib", "ArrayImpl"): "npy",
+    ("tensorflow", "EagerTensor"): "npy",
+    ("tensorflow", "BaseResourceVariable"): "npy",
+    ("numpy", "generic"): "json",
+    **{("builtins", one.__name__): "bin" for one in (bytes, bytearray)},
+    **{
+        ("builtins", one.__name__): "json"
+        for one in (str, int, float, bool, type(None), list, tuple, dict)
+    },
+}
+"""File suffix by package and name of a type."""
+
+
+def suffix_of(kind: type) -> str:
+    """Return the file suffix for values of a type; "" if they cannot be stored."""
+    return next((suffix for _, suffix in _known_bases(kind)), "")
+
+
+def base_type(kind: type) -> str:
+    """Return the known base of a type: ``pandas.Series``."""
+    return next((name for name, _ in _known_bases(kind)), "")
+
+
+def _known_bases(kind: type) -> Iterator[tuple[str, str]]:
+    for base in kind.__mro__:
+        package = str(base.__module__).partition(".")[0]
+        if suffix := _SUFFIXES.get((package, base.__name__)):
+            yield f"{package}.{base.__name__}", suffix
+
+
+def to_bytes(name: str, value: Any) -> tuple[str, bytes]:
+    """Return the suffix and the bytes of a value's file.
+
+    Args:
+        name: Name of the variable, which becomes that of a column without one.
+        value: Its value.
+
+    Raises:
+        NotStorable: No format supports the type of the value, or of a part of it.
+        Exception: The format does not support the value; pandas passes on errors of its engines.
+    """
+    suffix = suffix_of(type(value))
+    if suffix == "parquet":
+        return _table(name, value)
+    if suffix == "npy":
+        return suffix, _npy(value)
+    if suffix == "bin":
+        return suffix, bytes(value)
+    text = json.dumps(value, default=_json_default, ensure_ascii=False)
+    _check_keys(value)
+    return "json", text.encode()
+
+
+class NotStorable(TypeError):
+    """No format stores this value, or this part of one."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def _table(name: str, value: Any) -> tuple[str, bytes]:
+    """Return a pandas object as Parquet, with types and index; as CSV without pyarrow."""
+    frame, kind = value, type(value)  # ask the type: a value has its columns as attributes
+    if hasattr(kind, "levels"):  # a MultiIndex
+        names = [str(number) if one is None else one for number, one in enumerate(value.names)]
+        frame = value.to_frame(index=False, name=names)
+    elif not hasattr(kind, "columns"):  # One column; .squeeze("columns") turns it into a Series.
+        index = {} if hasattr(kind, "index") else {"index": False}
+        frame = value.to_frame(**index, name=name if value.name is None else value.name)
+    try:
+        return "parquet", frame.to_parquet(engine="pyarrow")
+    except ImportError:
+        # A default index is created again when the file is read.
+        is_default = frame.index.equals(type(frame)(index=range(len(frame))).index)
+        return "csv", frame.to_csv(index=not is_default).encode()
+
+
+def _npy(value: Any) -> bytes:
+    """Return an array or a tensor as a numpy file.
+
+    Raises:
+        ValueError: The file would not keep the value unchanged.
+    """
+    import numpy  # type: ignore[import-not-found,unused-ignore]
+
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise ValueError("numpy files cannot store a mask")
+    if not isinstance(value, numpy.ndarray):
+        value = _as_array(value)
+    stream = io.BytesIO()
+    numpy.save(stream, value, allow_pickle=False)
+    # Types that numpy does not support, such as bfloat16, would be read back as raw bytes.
+    empty = io.BytesIO()
+    numpy.save(empty, numpy.empty(0, value.dtype), allow_pickle=False)
+    empty.seek(0)
+    if numpy.load(empty).dtype != value.dtype:
+        raise ValueError(f"numpy files cannot store the type {value.dtype}")
+    return stream.getvalue()
+
+
+def _as_array(value: Any) -> Any:
+    """Return a tensor of a framework as an array."""
+    import numpy
+
+    if hasattr(value, "detach"):  # PyTorch's may be on a GPU, or require a gradient
+        return numpy.asarray(value.numpy(force=True))
+    return numpy.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse keys that JSON would convert to text: the program would not find them."""
+    stack: list[Any] = [(value,)]  # no value contains itself: json has checked
+    while stack:
+        container = stack.pop()
+        if isinstance(container, dict):
+            for key in container:
+                if not isinstance(key, str):
+                    raise ValueError(f"JSON allows only text as keys, not {type(key).__name__}")
+            container = container.values()
+        stack += (inner for inner in container if isinstance(inner, (dict, list, tuple)))
+
+
+def _json_default(value: Any) -> Any:
+    """Return a number of numpy or of a framework as a Python number."""
+    numpy = sys.modules.get("numpy")
+    if numpy and suffix_of(type(value)) == "npy" and getattr(value, "ndim", 1) == 0:
+        value = _as_array(value)[()]  # a loss, such as tensor(0.25)
+    # item() reduces a date to nanoseconds, and returns a longdouble as it is.
+    if numpy and isinstance(value, numpy.generic) and value.dtype.kind not in "mM":
+        number = value.item()
+        if not isinstance(number, numpy.generic):
+            return number
+    raise NotStorable(value)

@@ -1,0 +1,86 @@
+"""Values of a job's program in plain cells (``%output``), by a real kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.kernels import Kernel, Place
+
+HEADER = "%framework=python\n%worker=2\n"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A ciao kernel for the tests of this file."""
+    kernel = Kernel(Place(tmp_path_factory.mktemp("place")))
+    yield kernel
+    kernel.shutdown(now=True)
+
+
+def test_values_come_back_with_their_types(kernel: Any) -> None:
+    done = kernel.run(
+        HEADER + "%output=metrics, weights\n"
+        "import numpy, os\n"
+        "metrics = {'loss': numpy.float32(0.25), 'replica': os.environ['CIAO_REPLICA']}\n"
+        "weights = numpy.arange(6.0).reshape(2, 3)\n"
+    )
+    assert done.status == "ok", done.text
+    assert "brought back from worker-0: metrics, weights (_job.result, or the files in" in done.text
+    assert kernel.run("print(_job.result['metrics'])").text == (
+        "{'loss': 0.25, 'replica': 'worker-0'}\n"
+    )
+    shown = kernel.run("w = _job.result['weights']; print(type(w).__name__, w.sum(), w.shape)")
+    assert shown.text == "ndarray 15.0 (2, 3)\n"
+    assert kernel.run("print(_job.result, len(_job.result))").text == (
+        "<results: metrics, weights> 2\n"
+    )
+    name = kernel.run("print(_job.name)").text.strip()
+    again = kernel.run(f"import ciao_kernel as ciao; print(ciao.job('{name}').result['metrics'])")
+    assert again.text == "{'loss': 0.25, 'replica': 'worker-0'}\n"
+
+
+def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: Any) -> None:
+    done = kernel.run(
+        HEADER + "%output=step absent\n%output=file\n"
+        "step = 3\nfile = open(__file__)\nraise ValueError('boom')\n"
+    )
+    assert done.status == "error"
+    assert "brought back from worker-" in done.text
+    assert "%output: absent did not exist when the program ended." in done.text
+    assert (
+        "%output: file, a TextIOWrapper, cannot come back: no file format stores a TextIOWrapper."
+        in done.text
+    )
+    assert kernel.run("print(_job.result['step'])").text == "3\n"
+    error = kernel.run("_job.result['absent']")
+    assert error.error == "KeyError"
+    assert "absent did not exist when the program ended" in error.of("error")[0]["evalue"]
+    other = kernel.run("_job.result['loss']").of("error")[0]["evalue"]
+    assert "loss was not asked for: %output=step absent file loss." in other
+
+
+def test_a_program_that_is_killed_gives_nothing_and_the_cell_says_so(kernel: Any) -> None:
+    done = kernel.run(HEADER + "%output=step\nimport os\nstep = 3\nos._exit(0)\n")
+    assert done.status == "ok"
+    assert "no values came back for %output: the program did not end by itself" in done.text
+    assert kernel.run("print(_job.result)").text == "<results: none>\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("%output=model/", "a file stays in the job's folder on this machine"),
+        ("%output=", "names of the program's variables"),
+        ("%output=a\n%cleanPolicy=all", "cleanPolicy=all removes the files of the job"),
+    ],
+)
+def test_what_cannot_come_back_is_refused_before_anything_runs(
+    kernel: Any, line: str, words: str
+) -> None:
+    done = kernel.run(HEADER + line + "\nprint('ran')\n")
+    assert done.status == "error"
+    assert words in done.text + str(done.of("error"))
+    assert "ran" not in done.text

@@ -1,0 +1,130 @@
+"""Which processes of a replica write the values of ``%output``: real ones, with the real writer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.delivery import results
+from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
+
+PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A delivered program with the writer beside it, and the folder of its values."""
+    for file in results.files():
+        path = tmp_path / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(file.data or b"")
+    (tmp_path / "values").mkdir()
+    (tmp_path / "program.py").write_text(PROGRAM_TEXT)
+    return tmp_path
+
+
+def run(folder: Path, *words: str, program: str = "", target: str = "", **env: str) -> str:
+    """Run Python as in a replica; return what it writes."""
+    given = {
+        **os.environ,
+        NAMES: "value",
+        PROGRAM: program or str(folder / "program.py"),
+        TARGET: target or str(folder / "values"),
+        "PYTHONPATH": str(folder / results.FOLDER),
+        **env,
+    }
+    argv = [sys.executable, "-u", *words]
+    done = subprocess.run(argv, env=given, capture_output=True, text=True, check=False, cwd=folder)
+    return done.stdout + done.stderr
+
+
+def value(folder: Path) -> object:
+    found = results.Results(folder / "values")
+    return found["value"] if found.arrived else None
+
+
+def test_a_program_and_its_arguments(folder: Path) -> None:
+    assert run(folder, str(folder / "program.py"), "--lr", "1") == ""
+    assert value(folder) == [3, {"é": None}]
+
+
+def test_a_module_of_a_package(folder: Path) -> None:
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "train.py").write_text(PROGRAM_TEXT)
+    assert run(folder, "-m", "pkg.train", program="-m\npkg.train") == ""
+    assert value(folder) == [1, {"é": None}]
+
+
+@pytest.mark.parametrize(
+    ("env", "arrives"),
+    [
+        ({"RANK": "1"}, True),  # of the replica: a PyTorchJob's own variable
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "1", "LOCAL_RANK": "1"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "1"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "0"}, True),
+    ],
+)
+def test_of_several_processes_that_of_rank_0_counts(
+    folder: Path, env: dict[str, str], arrives: bool
+) -> None:
+    assert run(folder, str(folder / "program.py"), **env) == ""
+    assert (value(folder) is not None) is arrives
+
+
+def test_other_processes_write_nothing(folder: Path) -> None:
+    (folder / "other.py").write_text("value = 'of another program'\n")
+    assert run(folder, str(folder / "other.py")) == ""
+    assert value(folder) is None
+    (folder / "program.py").write_text(
+        "import multiprocessing, os, subprocess, sys\n"
+        "value = 'mine'\n"
+        "def work():\n    pass\n"
+        "if __name__ == '__main__':\n"
+        "    subprocess.run([sys.executable, 'other.py'], check=True)\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=work)\n"
+        "    child.start(); child.join()\n"
+        "    if not (pid := os.fork()):\n        value = 'of a fork'; sys.exit()\n"
+        "    os.waitpid(pid, 0)\n"
+        "    print(os.listdir('values'))\n"
+    )
+    assert run(folder, str(folder / "program.py")) == "[]\n"
+    assert value(folder) == "mine"
+
+
+def test_the_images_own_sitecustomize_is_imported_too(folder: Path) -> None:
+    (folder / "image").mkdir()
+    (folder / "image" / "sitecustomize.py").write_text("print('of the image')\n")
+    path = os.pathsep.join([str(folder / results.FOLDER), str(folder / "image")])
+    assert run(folder, str(folder / "program.py"), PYTHONPATH=path) == "of the image\n"
+    assert value(folder) == [1, {"é": None}]
+
+
+def test_a_traceback_stays_as_it_is(folder: Path) -> None:
+    (folder / "program.py").write_text("value = 1\nraise ValueError('boom')\n")
+    text = run(folder, str(folder / "program.py"))
+    assert text.splitlines() == [
+        "Traceback (most recent call last):",
+        f'  File "{folder / "program.py"}", line 2, in <module>',
+        "    raise ValueError('boom')",
+        "ValueError: boom",
+    ]
+    assert value(folder) == 1
+
+
+def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path) -> None:
+    (folder / "program.py").write_text("small = 'ok'\nvalue = 'x' * 5000\nempty = ''\n")
+    message = folder / "message"
+    run(folder, str(folder / "program.py"), target=str(message), **{NAMES: "value small empty"})
+    assert message.stat().st_size <= 4096
+    assert results.unpack(message.read_text(), tmp_path / "unpacked")
+    found = results.Results(tmp_path / "unpacked")
+    assert dict(found) == {"small": "ok", "empty": ""}
+    assert found.fault("value") == (
+        "value has 5,002 bytes, and a pod gives back 3,000 bytes at most; write it to a file on a "
+        "%volume."
+    )
