@@ -6,7 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine makes examples slow; a test must not fail for that.
+hypothesis.settings.register_profile("ciao", deadline=None)
+hypothesis.settings.load_profile("ciao")
 
 
 @pytest.fixture

@@ -169,6 +169,11 @@ OTHERS = {
     "inputs": st.lists(
         st.from_regex(r"[^\W\d]\w{0,9}", fullmatch=True).filter(str.isidentifier), max_size=3
     ).map(tuple),
+    "outputs": st.lists(
+        st.from_regex(r"[^\W\d]\w{0,9}", fullmatch=True).filter(str.isidentifier),
+        max_size=3,
+        unique=True,
+    ).map(tuple),
     "volumes": VOLUMES,
     "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
