@@ -223,8 +223,9 @@ def directives() -> list[Directive]:
             ),
             (
                 "api", "api", api,
-                "Kind of object that runs the job: v1 is a kind of the training operator, job an "
-                "Indexed Job of Kubernetes; auto is v1 if the cluster serves it.",
+                "Kind of object that runs the job: v1 is a kind of the training operator, "
+                "trainer a TrainJob of Kubeflow Trainer, job an Indexed Job of Kubernetes; auto is "
+                "the first of these that the cluster serves.",
                 "%api=job", "the setting: auto", False,
             ),
         )

@@ -37,6 +37,8 @@ class Job:
     """Resource name of the job in API paths, such as ``tfjobs``."""
     uid: str = ""
     """Distinguishes the job from a later job with the same name."""
+    run: str = ""
+    """Unique identifier of the submission, for pods that do not name the job's uid."""
     folder: str = ""
     """Folder of its files on this machine; "" if that folder is :attr:`place`."""
     options: str = ""

@@ -86,9 +86,11 @@ class ApiName(enum.StrEnum):
     """The API that runs a job on a cluster."""
 
     AUTO = "auto"
-    """The training operator's if the cluster serves its kind, else Indexed Jobs."""
+    """The training operator's if the cluster serves its kind, else TrainJobs, else Indexed Jobs."""
     V1 = "v1"
     """A kind of the training operator (``kubeflow.org/v1``)."""
+    TRAINER = "trainer"
+    """A TrainJob of Kubeflow Trainer (``trainer.kubeflow.org/v1alpha1``)."""
     JOB = "job"
     """An Indexed Job of Kubernetes itself (``batch/v1``)."""
 

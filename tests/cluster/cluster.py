@@ -9,7 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import addons, build, certificates, extras, ground, images, operators, recipes
+from tests.cluster import (
+    addons,
+    build,
+    certificates,
+    extras,
+    ground,
+    images,
+    operators,
+    recipes,
+    trainer,
+)
 from tests.cluster.api import Api, api_of
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
@@ -204,6 +214,14 @@ class Cluster:
                 yield
             finally:
                 self._replace_operator(recipes.OPERATOR)
+
+    def trainer(self) -> None:
+        """Have Kubeflow Trainer and JobSet in the running cluster, raised by whoever is first."""
+        self.bring("trainer")
+        if not trainer.raised(self.kubectl):
+            with lock():
+                if not trainer.raised(self.kubectl):
+                    trainer.put(self.at, self.kubectl)
 
     @property
     def _storage(self) -> Path:

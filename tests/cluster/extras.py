@@ -34,7 +34,8 @@ class Extra:
     @property
     def modules(self) -> tuple[str, ...]:
         """All modules whose programs it needs."""
-        return (*(name for one in self.images for name, _, _ in one.programs), *self.programs)
+        held = (name for one in self.images for name, _, _ in one.programs)
+        return tuple(dict.fromkeys((*held, *self.programs)))
 
     @property
     def stack(self) -> tuple[Layer, ...]:
@@ -58,6 +59,7 @@ EXTRAS: Mapping[str, Extra] = {
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",)),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
+    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER)),
     "s2i": Extra(programs=("s2i",)),
     "kernel": Extra(layers=(recipes.KERNEL,)),
     "enterprise_gateway": Extra(layers=(recipes.KERNEL, recipes.GATEWAY)),

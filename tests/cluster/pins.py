@@ -28,8 +28,9 @@ def version(module: str, name: str) -> str:
 
 
 def _go() -> tuple[int, int]:
-    """Return the oldest Go that builds all modules."""
-    texts = [file.read_text() for file in MODULES.glob("*/go.mod")]
+    """Return the oldest Go that builds all modules; for `trainer`, Go fetches a newer one."""
+    modules = [file for file in MODULES.glob("*/go.mod") if file.parent.name != "trainer"]
+    texts = [file.read_text() for file in modules]
     found = [re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE) for text in texts]
     return max((int(one[1]), int(one[2])) for one in found if one)
 
@@ -39,3 +40,5 @@ KUBERNETES = version("k8s.io/kubernetes", "kubernetes")
 OPERATOR = version("github.com/kubeflow/training-operator", "operator")
 OLDER_OPERATOR = version("github.com/kubeflow/training-operator", "older-operator")
 COREDNS = version("github.com/coredns/coredns", "coredns")
+TRAINER = version("github.com/kubeflow/trainer/v2", "trainer")
+JOBSET = version("sigs.k8s.io/jobset", "trainer")

@@ -35,13 +35,18 @@ _PACKAGES = {
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
     "older-operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
     "s2i": ("github.com/openshift/source-to-image/cmd/s2i",),
+    "trainer": (
+        "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        "sigs.k8s.io/jobset",
+    ),
     "stern": ("github.com/stern/stern",),
     "crane": ("github.com/google/go-containerregistry/cmd/crane",),
 }
 # Folders of a module that are needed beside its programs: manifests are applied as released.
 _EXTRA = {
-    "operator": ("github.com/kubeflow/training-operator", "manifests"),
-    "older-operator": ("github.com/kubeflow/training-operator", "manifests"),
+    "operator": (("github.com/kubeflow/training-operator", "manifests"),),
+    "older-operator": (("github.com/kubeflow/training-operator", "manifests"),),
+    "trainer": (("github.com/kubeflow/trainer/v2", "manifests"), ("sigs.k8s.io/jobset", "config")),
 }
 
 NAMES = ("kubernetes", "operator", "coredns")
@@ -61,7 +66,8 @@ def _memory() -> int:
 def key(name: str) -> str:
     """Return the digest of all that decides what module folder `name` becomes."""
     tags = _TAGS.get(name, ())
-    return digest(pins.MODULES / name, _PACKAGES[name], _FLAGS.get(name), _EXTRA.get(name), *tags)
+    beside = _EXTRA.get(name, (None,))
+    return digest(pins.MODULES / name, _PACKAGES[name], _FLAGS.get(name), *beside, *tags)
 
 
 def ready(name: str) -> bool:
@@ -84,8 +90,7 @@ def programs(name: str, log: Path | None = None) -> Path:
             cwd=module, env=env, log=log,
             hint="the Go module proxy must be reachable; `go env GOPROXY` names it",
         )  # fmt: skip
-        if extra := _EXTRA.get(name):
-            path, inside = extra
+        for path, inside in _EXTRA.get(name, ()):
             source = run(["go", "list", "-m", "-f", "{{.Dir}}", path], cwd=module, env=env).strip()
             shutil.copytree(Path(source) / inside, folder / Path(inside).name)
             # Files of a module are read-only, folders too: nobody could remove the copy.

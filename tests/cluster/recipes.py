@@ -161,6 +161,17 @@ OLDER_OPERATOR = Image(
     programs=(("older-operator", "training-operator.v1", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
+JOBSET = Image(
+    f"jobset:{pins.JOBSET.removeprefix('v')}",
+    programs=(("trainer", "jobset", "manager"),),
+    # Its pod must not run as root.
+    config={"Entrypoint": ["/manager"], "Env": [_PATH], "User": "65532"},
+)
+TRAINER = Image(
+    f"trainer-controller-manager:{pins.TRAINER.removeprefix('v')}",
+    programs=(("trainer", "trainer-controller-manager", "manager"),),
+    config={"Entrypoint": ["/manager"], "Env": [_PATH], "User": "65532"},
+)
 _GATEWAY_CONFIG = _config(["jupyter"])
 ENTERPRISE_GATEWAY = Image(
     f"enterprise-gateway:{tag(GATEWAY, _GATEWAY_CONFIG)}", GATEWAY, config=_GATEWAY_CONFIG

@@ -159,6 +159,13 @@ def _asks_for(name: str) -> Callable[..., None]:
 globals().update({f"{extras.FIXTURE}{name}": _asks_for(name) for name in extras.EXTRAS})
 
 
+@pytest.fixture(scope="session")
+def trainer(cluster: Cluster | ExternalCluster, with_trainer: None) -> None:
+    """Kubeflow Trainer in the cluster, beside the training operator; it stays there."""
+    if isinstance(cluster, Cluster):
+        cluster.trainer()
+
+
 @pytest.fixture
 def namespace(
     cluster: Cluster | ExternalCluster, request: pytest.FixtureRequest

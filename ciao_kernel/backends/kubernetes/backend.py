@@ -1,4 +1,4 @@
-"""The kubernetes backend: jobs of the Kubeflow training operator, and Indexed Jobs."""
+"""The kubernetes backend: kinds of the Kubeflow training operator, TrainJobs, Indexed Jobs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     status,
     submit,
+    template_holder,
     unfinished,
     validation,
     volumes,
@@ -192,6 +193,7 @@ class KubernetesBackend:
         target = await self._target(job)
         _, item = await self._lookup.object(job.name, target, job.resource)
         pods = await self._pods(job, target)
+        holder = await template_holder.of(target.client, item, target.namespace)
         missing = ""
         events: list[Manifest] = []
         try:
@@ -202,8 +204,8 @@ class KubernetesBackend:
             missing = f"events cannot be shown: {why.rstrip('.')}."
         clock = target.client.clock
         return Details(
-            facts=details.facts(job, item, target.client.access.source),
-            groups=details.groups(item),
+            facts=details.facts(job, item, target.client.access.source, holder),
+            groups=details.groups(holder),
             pods={replica: str(pod["metadata"]["name"]) for replica, pod in pods.items()},
             conditions=details.conditions(item, clock),
             cluster_events=details.cluster_events(events, job.created, clock),
@@ -253,7 +255,8 @@ class KubernetesBackend:
         return {
             replica: pod
             for pod in found
-            if job_metadata.is_part_of(pod, job.uid) and (replica := job_metadata.replica(pod))
+            if job_metadata.is_part_of(pod, job.uid, job.run)
+            and (replica := job_metadata.replica(pod))
         }
 
     async def _events(
@@ -263,6 +266,8 @@ class KubernetesBackend:
         names = set[str]()
         if apis.of_job(job) is apis.OPERATOR_V1:  # names of deleted pods are known too
             names = {f"{job.name}-{replica}" for replica in job.replicas}
+        if apis.of_job(job) is apis.TRAINER:  # the Jobs of the JobSet, which has the job's name
+            names = {f"{job.name}-{replica.role}-0" for replica in job.replicas}
         names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}
         if len(names) <= _MOST_PODS:
             fields = [f"involvedObject.name={name}" for name in sorted(names)]

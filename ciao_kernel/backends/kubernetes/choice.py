@@ -1,11 +1,12 @@
-"""Chooses the API that runs a job: the training operator's if possible, else Indexed Jobs."""
+"""Chooses the API that runs a job: the training operator's, else TrainJobs, else Indexed Jobs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import indexed_manifest, manifest
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api
+from ciao_kernel.backends.kubernetes import indexed_manifest, manifest, trainer_manifest
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api, trainer
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
@@ -14,6 +15,14 @@ from ciao_kernel.plugins import OperatorKind, Plan
 
 _OLDEST = (1, 31)
 """The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
+_NAMES = {
+    JOB.name: "an Indexed Job of Kubernetes",
+    TRAINER.name: "a TrainJob, with its own TrainingRuntime",
+}
+_TRAINER_RIGHTS = (
+    Right("create", "trainjobs", trainer.GROUP),
+    Right("create", trainer.RUNTIMES, trainer.GROUP),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,7 @@ class Choice:
     @property
     def notice(self) -> str:
         """Return the sentence that a cell shows; "" if there is nothing to tell."""
-        return self.why and f"the job runs as an Indexed Job of Kubernetes: {self.why}."
+        return self.why and f"the job runs as {_NAMES[self.api.name]}: {self.why}."
 
 
 async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
@@ -40,12 +49,12 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
 
     Raises:
         SpecError: A directive does not fit to the only possible API.
-        ClusterFault: The cluster is too old for Indexed Jobs.
+        ClusterFault: The cluster is too old for Indexed Jobs, of which TrainJobs consist.
         Refused: From the client.
     """
     asked = plan.spec.cluster.api or settings.api
     choice = await _choice(asked, plan, target, named=plan.spec.cluster.api is not None)
-    if choice.api is JOB:
+    if choice.api is not OPERATOR_V1:
         version = await server_version(target)
         if version and not at_least(version, *_OLDEST):
             with_operator = isinstance(plan.framework, OperatorKind)
@@ -59,7 +68,8 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
                 else "Name another cluster with %context=…, or run the cell on this machine with "
                 "%backend=local: the training operator cannot run it.",
             )
-        indexed_manifest.check(plan, settings)
+        rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
+        rendering.check(plan, settings)
     return choice
 
 
@@ -67,6 +77,10 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) ->
     framework = plan.framework
     if asked is ApiName.JOB:
         return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
+    if asked is ApiName.TRAINER:
+        return Choice(
+            TRAINER, "%api=trainer asks for it" if named else "the setting api is trainer"
+        )
     if not isinstance(framework, OperatorKind):
         if asked is ApiName.V1 and named:
             raise SpecError(
@@ -74,13 +88,31 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) ->
                 "Leave out %api.",
                 directive="api",
             )
-        return Choice(JOB, f"the training operator has no kind for {framework.name} jobs")
+        return await _without_operator(
+            target, f"the training operator has no kind for {framework.name} jobs"
+        )
     if asked is ApiName.V1:
         return Choice(OPERATOR_V1)
     kind = manifest.kind_of(plan)
     if kind.plural in await target.kinds(f"/apis/{kind.api_version}"):
         return Choice(OPERATOR_V1)
-    return Choice(JOB, f"{target.client.access.source} does not support {kind.kind}")
+    return await _without_operator(
+        target, f"{target.client.access.source} does not support {kind.kind}"
+    )
+
+
+async def _without_operator(target: Target, why: str) -> Choice:
+    """Return the choice for a job that the operator cannot run.
+
+    Args:
+        target: Cluster and namespace.
+        why: The reason for which it cannot.
+    """
+    if not set(TRAINER.plurals) <= set(await target.kinds(TRAINER.path)):
+        return Choice(JOB, why)
+    if not all(await allowed(target.client, target.namespace, *_TRAINER_RIGHTS)):
+        return Choice(JOB, f"{why}, and you may not create TrainJobs with a TrainingRuntime there")
+    return Choice(TRAINER, why)
 
 
 async def server_version(target: Target) -> Manifest:

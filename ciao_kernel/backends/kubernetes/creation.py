@@ -2,8 +2,9 @@
 
 The source comes first (a ConfigMap), then the job, which then becomes the owner of its source. A
 kernel that is killed in between leaves a source without a job, which holds no GPU, or a job that
-runs although it does not own its source yet; :mod:`unfinished` settles both. A Service belongs to a
-source, and so to the job: it needs no further rights, and is deleted with the source in any case.
+runs although it does not own its source yet; :mod:`unfinished` settles both. A Service and a
+TrainingRuntime belong to a source, and so to the job: they need no further rights, and are deleted
+with the source in any case.
 
 A user who may neither patch nor delete ConfigMaps cannot do that: there the job comes first, and
 its source is created with its owner. A kernel that is killed in between leaves a job that waits,
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.kubernetes import job_metadata, rights, status
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
@@ -26,7 +28,9 @@ from ciao_kernel.plugins import Emit
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until its new objects are removed."""
 
-_SERVICE = "Service"
+_SERVICE, _RUNTIME = "Service", trainer.RUNTIME
+_DEPENDENT = (_SERVICE, _RUNTIME)
+"""Kinds of objects that belong to a source."""
 _SILENT = 3.0
 """Seconds of retries after which the user is told."""
 
@@ -75,6 +79,8 @@ async def claim(client: Client, path: str, uid: str, owner: Manifest) -> None:
 async def _may_claim(target: Target, made: Objects) -> bool:
     """Return whether the source can come first: its owner is set, or it is removed, later."""
     kinds = [item["kind"] for item in made.beside]
+    if _RUNTIME in kinds:
+        return True  # Trainer refuses a job without its runtime, so the rights are required
     if set(kinds) - {"ConfigMap", _SERVICE} or kinds[:1] == [_SERVICE]:
         return False  # nobody would look for the others if this kernel were killed
     return all(await rights.allowed(target.client, target.namespace, *rights.CLAIM))
@@ -86,7 +92,7 @@ async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -
     for item in made.beside:
         if stopped.is_set():
             return ""
-        if item["kind"] == _SERVICE:
+        if item["kind"] in _DEPENDENT:
             await client.create(job_metadata.collection(item), _owned(item, owner))
             continue
         meta = item["metadata"]
@@ -146,8 +152,8 @@ async def _undo(
     client, name, late = target.client, made.job["metadata"]["name"], False
     words = f"{name} --namespace {target.namespace}"
     run = made.job["metadata"]["annotations"][job_metadata.RUN]
-    # Otherwise the job owns them; a Service always has an owner.
-    beside = [one for one in made.beside if source_first and one["kind"] != _SERVICE]
+    # Otherwise the job owns them; a Service or a runtime always has an owner.
+    beside = [one for one in made.beside if source_first and one["kind"] not in _DEPENDENT]
 
     async def undo() -> None:
         await asyncio.wait({making})

@@ -57,6 +57,7 @@ class CurrentStatus:
         now = job_status.of_job(self._job, item, members.statuses())
         responded = bool(status.many(item, "status", "conditions")) or bool(
             status.get(item, "status", "startTime")  # of an Indexed Job
+            or status.get(item, "status", "jobsStatus")  # of a TrainJob
         )
         now = self._reasons.explain(now, pods, uid, operator_responded=responded)
         failed = any(one.state is State.FAILED for one in now.replicas)

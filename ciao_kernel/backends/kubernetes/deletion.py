@@ -7,7 +7,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from ciao_kernel.backends.kubernetes import finalizers, job_metadata, manifest, status
+from ciao_kernel.backends.kubernetes import (
+    finalizers,
+    job_metadata,
+    manifest,
+    status,
+    template_holder,
+)
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -24,7 +30,11 @@ _NAMING = 0.4
 _NAMED = 3
 """Limit of pods that a sentence names; a job may have a thousand."""
 
-_KINDS = {"configmaps": "ConfigMap", "services": "Service"}
+_KINDS = {
+    "configmaps": "ConfigMap",
+    "services": "Service",
+    "trainingruntimes": "TrainingRuntime",
+}
 """Kinds of the objects beside a job, by their names in paths."""
 
 _Key = tuple[str, str, str]
@@ -71,6 +81,7 @@ class Deletions:
         with self._reporting_leftovers(job):
             try:
                 item = await client.find(path)
+                holder = await template_holder.of(client, item, job.place) if item else None
                 uid = job.uid or str(status.get(item, "metadata", "uid") or "")
                 if item and item["metadata"].get("uid") == uid:
                     await client.delete(path, uid=uid)
@@ -81,7 +92,7 @@ class Deletions:
             soon = max(0.0, began + _NAMING - time.monotonic())
             late = asyncio.get_running_loop().call_later(soon, stop_certain)
             try:
-                await self._wait(client, job, path, uid, item, stop_certain)
+                await self._wait(client, job, path, uid, item, holder, stop_certain)
             finally:
                 late.cancel()
                 stop_certain()
@@ -109,19 +120,20 @@ class Deletions:
         path: str,
         uid: str,
         item: Manifest | None,
+        holder: Manifest | None,
         named: Callable[[], None],
     ) -> None:
         """Wait until all objects are gone; pods may use their grace period."""
         core = f"/api/v1/namespaces/{job.place}"
         query = {"labelSelector": job_metadata.selector(job), "limit": "100"}
-        known_beside, run = _beside(item), _run(item)
+        known_beside, run = _beside(job, item, holder), _run(item)
         began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
         while True:
             try:
                 now, listed, *beside = await asyncio.gather(
                     client.find(path),
                     client.get(f"{core}/pods", **query),
-                    *(client.find(f"{core}/{one}") for one in known_beside),
+                    *map(client.find, known_beside),
                 )
             except ClusterFault as fault:
                 text = f"it is deleted, but its end is not confirmed: {fault.message}"
@@ -131,7 +143,9 @@ class Deletions:
                     raise
                 return  # The job is deleted, even if this user may not check that.
             pods = [
-                pod for pod in status.many(listed, "items") if job_metadata.is_part_of(pod, uid)
+                pod
+                for pod in status.many(listed, "items")
+                if job_metadata.is_part_of(pod, uid, job.run or run)
             ]
             own = [now] if now and status.get(now, "metadata", "uid") == uid else []
             left = [f"{job.name} itself{_held(one)}" for one in own]
@@ -139,9 +153,9 @@ class Deletions:
             if len(pods) > _NAMED:
                 left.append("other pods")
             left += [
-                f"{_KINDS[kind.partition('/')[0]]} {one['metadata']['name']}{_held(one)}"
-                for kind, one in zip(known_beside, beside, strict=True)
-                if one and (_owned(one, uid) or (run and _is_service_of(one, run)))
+                f"{_KINDS[at.split('/')[-2]]} {one['metadata']['name']}{_held(one)}"
+                for at, one in zip(known_beside, beside, strict=True)
+                if one and (_owned(one, uid) or (run and _is_dependent(one, run)))
             ]
             if not left:
                 return
@@ -177,9 +191,12 @@ def _owned(item: Manifest, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in owners)
 
 
-def _is_service_of(item: Manifest, run: str) -> bool:
-    """Return whether an object is the Service of a submission, which a ConfigMap owns."""
-    return status.get(item, "spec", "clusterIP") is not None and _run(item) == run
+def _is_dependent(item: Manifest, run: str) -> bool:
+    """Return whether an object is the Service or the runtime of a submission.
+
+    A ConfigMap owns them.
+    """
+    return status.get(item, "spec") is not None and _run(item) == run
 
 
 def _run(item: Manifest | None) -> str:
@@ -187,14 +204,18 @@ def _run(item: Manifest | None) -> str:
     return str(status.get(item, "metadata", "annotations", job_metadata.RUN) or "")
 
 
-def _beside(item: Manifest | None) -> list[str]:
-    """Return the ConfigMaps that a job's pods mount, and the Service that names their hosts.
+def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[str]:
+    """Return the paths of what a job's pods need: ConfigMaps, their hosts' Service, a runtime.
 
     The job may own only some of them.
     """
-    found = set()
-    for template in manifest.pod_templates(item).values() if item else ():
+    found, core = set(), f"/api/v1/namespaces/{job.place}"
+    for template in manifest.pod_templates(holder).values() if holder else ():
         for volume in status.many(template, "spec", "volumes"):
-            found.add(("configmaps", str(status.get(volume, "configMap", "name") or "")))
-        found.add(("services", str(status.get(template, "spec", "subdomain") or "")))
-    return sorted(f"{kind}/{name}" for kind, name in found if name)
+            if name := status.get(volume, "configMap", "name"):
+                found.add(f"{core}/configmaps/{name}")
+        if name := status.get(template, "spec", "subdomain"):
+            found.add(f"{core}/services/{name}")
+    if item and item is not holder:
+        found.add(template_holder.path(item, job.place))
+    return sorted(found)

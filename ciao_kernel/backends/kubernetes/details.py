@@ -14,10 +14,19 @@ _MOST = 20
 """Number of events to show: the newest."""
 
 
-def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
-    """Return names and values of the properties that are set."""
+def facts(
+    job: Job, item: Manifest, source: str, holder: Manifest | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return names and values of the properties that are set.
+
+    Args:
+        job: The job.
+        item: Its object.
+        source: Where the cluster's address comes from.
+        holder: The object with its pod templates (:mod:`.template_holder`), if that is another.
+    """
     policy = apis.of_item(item).policy(item)
-    spec = next(iter(_pod_specs(item).values()), {})
+    spec = next(iter(_pod_specs(holder or item).values()), {})
     pulls = [str(one.get("name")) for one in status.many(spec, "imagePullSecrets")]
     labels = status.get(spec, "nodeSelector")
     rows = {
@@ -38,11 +47,11 @@ def facts(job: Job, item: Manifest, source: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in rows.items() if value not in (None, ""))
 
 
-def groups(item: Manifest) -> tuple[Group, ...]:
+def groups(holder: Manifest) -> tuple[Group, ...]:
     """Return number, image, limits and restart policy of each role's replicas."""
     found = []
-    specs = _pod_specs(item)
-    for role, own in apis.of_item(item).roles(item).items():
+    specs = _pod_specs(holder)
+    for role, own in apis.of_item(holder).roles(holder).items():
         if role not in specs:
             continue
         container = (status.many(specs[role], "containers") or [{}])[0]

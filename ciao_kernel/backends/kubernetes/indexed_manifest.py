@@ -104,9 +104,18 @@ def check(plan: Plan, settings: Settings) -> None:
             "Choose a shorter %name.",
             directive="name",
         )
-    # All replicas have about the same variables; :func:`config_map` counts them exactly.
-    last = spec.replicas()[-1]
-    known = addresses(longest.rpartition("-")[0], spec.replicas())
+    check_size(plan, addresses(longest.rpartition("-")[0], spec.replicas()))
+
+
+def check_size(plan: Plan, known: Mapping[Replica, Address]) -> None:
+    """Check that a ConfigMap can hold the variables of all replicas.
+
+    All have about the same variables; :func:`variables` counts them exactly.
+
+    Raises:
+        SpecError: They are too large.
+    """
+    last = plan.spec.replicas()[-1]
     _check_size(len(json.dumps(_own(plan, last, known))) * len(known))
 
 
@@ -131,9 +140,11 @@ def spec(
     cluster, count = plan.spec.cluster, len(job.replicas)
     never = (cluster.restart_policy or RestartPolicy.NEVER) is RestartPolicy.NEVER
     limit = _UNLIMITED if cluster.backoff_limit is None else cluster.backoff_limit
-    start: tuple[str, ...] = (python, "-I", "-S", "-c", START)
-    if isinstance(plan.framework, AnyLanguage):
-        start = shell_start.command(_FOLDER)
+    source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
+    template = program_template(plan, pod, source, python, KIND.container, never=never)
+    # By it and its index anybody can tell which replica a pod is.
+    template["metadata"]["annotations"][replica_list.ANNOTATION] = replica_list.render(job.replicas)
+    template["spec"]["subdomain"] = job.name
     found: Manifest = {
         "completions": count,
         "parallelism": count,
@@ -144,7 +155,7 @@ def spec(
         "podReplacementPolicy": "Failed",
         "successPolicy": {"rules": [{"succeededIndexes": _deciding(plan, job.replicas)}]},
         "ttlSecondsAfterFinished": (cluster.ttl if cluster.ttl is not None else int(settings.ttl)),
-        "template": _template(job, pod, variables, start, never=never),
+        "template": template,
     }
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
@@ -157,7 +168,16 @@ def config_map(plan: Plan, job: str) -> Manifest:
     Raises:
         SpecError: They are too large.
     """
-    data = _data(plan, job)
+    replicas = plan.spec.replicas()
+    return variables(job, files(plan, replicas, addresses(job, replicas)))
+
+
+def variables(job: str, data: Mapping[str, str]) -> Manifest:
+    """Return a ConfigMap with files of variables; metadata has only its name.
+
+    Raises:
+        SpecError: They are too large.
+    """
     text = "".join(data.values())
     _check_size(len(text.encode()))
     # For a ConfigMap that is created again under an old name, a kubelet may still serve the old
@@ -168,7 +188,7 @@ def config_map(plan: Plan, job: str) -> Manifest:
         "kind": "ConfigMap",
         "metadata": {"name": f"{job}-replicas-{digest}"},
         "immutable": True,
-        "data": data,
+        "data": dict(data),
     }
 
 
@@ -201,16 +221,22 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
     return {one: Address(f"{job}-{index}.{job}", _PORT) for index, one in enumerate(found)}
 
 
-def _data(plan: Plan, job: str) -> dict[str, str]:
-    """Return the variables as files: for a shell if the image need not have Python."""
-    replicas = plan.spec.replicas()
-    known = addresses(job, replicas)
+def files(
+    plan: Plan, replicas: Iterable[Replica], known: Mapping[Replica, Address]
+) -> dict[str, str]:
+    """Return the variables as files: for a shell if the image need not have Python.
+
+    Args:
+        plan: The program to run, with its options.
+        replicas: The replicas of the pods, in the order of their indexes.
+        known: The address of each replica of the job.
+    """
     if isinstance(plan.framework, AnyLanguage):
         return shell_start.files(_own(plan, one, known) for one in replicas)
     decider = plan.framework.decider(plan.spec)
-    outlives = decider is None or _needs_all_workers(plan)
+    outlives = decider is None or needs_all_workers(plan)
     told = {
-        "first": known[decider or replicas[0]].host if len(replicas) > 1 else "",
+        "first": known[decider or next(iter(known))].host if len(known) > 1 else "",
         "patience": _SHORT_PATIENCE if outlives else _PATIENCE,
         "replicas": [_own(plan, one, known) for one in replicas],
     }
@@ -231,8 +257,8 @@ def _own(plan: Plan, replica: Replica, known: Mapping[Replica, Address]) -> dict
 def _check_size(size: int) -> None:
     if size > _MOST_BYTES:
         raise SpecError(
-            f"the variables of all replicas have {size / 2**20:,.1f} MiB, and an "
-            "Indexed Job takes them from a ConfigMap, which holds 1 MiB.",
+            f"the variables of all replicas have {size / 2**20:,.1f} MiB, and "
+            "they come from a ConfigMap, which holds 1 MiB.",
             "Ask for fewer replicas; or use a cluster with the training operator.",
             directive="worker",
         )
@@ -245,21 +271,35 @@ def _deciding(plan: Plan, replicas: tuple[Replica, ...]) -> str:
         ends = [replica.role not in plan.framework.endless for replica in replicas]
         return ",".join(str(index) for index, one in enumerate(ends) if one)
     first = last = replicas.index(decider)
-    if _needs_all_workers(plan) and decider.role == "worker":
+    if needs_all_workers(plan) and decider.role == "worker":
         last += plan.spec.count("worker") - 1
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _needs_all_workers(plan: Plan) -> bool:
+def needs_all_workers(plan: Plan) -> bool:
+    """Return whether a job succeeds only with all its workers."""
     return plan.spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS
 
 
-def _template(
-    job: Job, pod: Manifest, variables: Manifest, start: tuple[str, ...], *, never: bool
+def program_template(
+    plan: Plan, pod: Manifest, source: Manifest, python: str, name: str, *, never: bool
 ) -> Manifest:
+    """Return the template of pods whose program gets its variables by the pod's index.
+
+    Args:
+        plan: The program to run, with its options.
+        pod: The pod, as :func:`~.pod_template.pod_template` returns it.
+        source: The volume with the files of :func:`files`, without its name.
+        python: The interpreter in the image; "" if the framework needs none.
+        name: Name of the container.
+        never: Whether a failed program is not started again.
+    """
     container, *others = pod["spec"]["containers"]
+    start: tuple[str, ...] = (python, "-I", "-S", "-c", START)
+    if isinstance(plan.framework, AnyLanguage):
+        start = shell_start.command(_FOLDER)
     program = {
-        "name": KIND.container,
+        "name": name,
         **container,
         # Neither the packages nor the variables of the program can affect these few lines.
         "command": [*map(literal, start), *container["command"]],
@@ -268,22 +308,13 @@ def _template(
             {"name": "replicas", "mountPath": _FOLDER, "readOnly": True},
         ],
     }
-    source = {"name": "replicas", "configMap": {"name": variables["metadata"]["name"]}}
+    notes = {**pod["metadata"]["annotations"], DEFAULT_CONTAINER: name}
     return {
-        "metadata": {
-            **pod["metadata"],
-            "annotations": {
-                **pod["metadata"]["annotations"],
-                # By it and its index anybody can tell which replica a pod is.
-                replica_list.ANNOTATION: replica_list.render(job.replicas),
-                DEFAULT_CONTAINER: KIND.container,
-            },
-        },
+        "metadata": {**pod["metadata"], "annotations": notes},
         "spec": {
             **pod["spec"],
             "containers": [program, *others],
-            "volumes": [*pod["spec"]["volumes"], source],
+            "volumes": [*pod["spec"]["volumes"], {"name": "replicas", **source}],
             "restartPolicy": "Never" if never else "OnFailure",
-            "subdomain": job.name,
         },
     }

@@ -106,6 +106,7 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         kind_of_place="namespace",
         resource=resource,
         uid=str(meta.get("uid") or ""),
+        run=notes.get(RUN, ""),
         program=notes.get(_PROGRAM, ""),
         root=notes.get(_WORKDIR, ""),
         header=notes.get(_HEADER, ""),
@@ -128,8 +129,10 @@ def path(namespace: str, resource: str, name: str) -> str:
 
 
 def collection(item: Manifest) -> str:
-    """Return the path at which a job's ConfigMap, Secret or Service is created."""
-    return f"/api/v1/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"
+    """Return the path at which an object beside a job is created, such as a ConfigMap."""
+    version = item["apiVersion"]
+    at = "/api/v1" if version == "v1" else f"/apis/{version}"
+    return f"{at}/namespaces/{item['metadata']['namespace']}/{item['kind'].lower()}s"
 
 
 def decider(item: Manifest) -> Replica | None:
@@ -163,8 +166,16 @@ def _annotation(item: Manifest, name: str) -> str:
     return str((item["metadata"].get("annotations") or {}).get(name) or "")
 
 
-def is_part_of(pod: Manifest, uid: str) -> bool:
-    """Return whether a pod belongs to this job, not to another job of the same name."""
+def is_part_of(pod: Manifest, uid: str, run: str = "") -> bool:
+    """Return whether a pod belongs to this job, not to another job of the same name.
+
+    Args:
+        pod: The pod.
+        uid: The job's uid; "" if unknown.
+        run: The submission of the job; "" if unknown.
+    """
+    if apis.of_pod(pod) is apis.TRAINER:  # a Job owns it, which a JobSet owns, which the job owns
+        return not run or not (told := _annotation(pod, RUN)) or told == run
     owners = pod["metadata"].get("ownerReferences")
     found = [one.get("uid") for one in owners or () if isinstance(one, dict)]
     return not uid or not found or uid in found

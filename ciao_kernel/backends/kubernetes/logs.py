@@ -68,7 +68,7 @@ async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
     pods = [
         pod
         for pod in await pages(client, path, job_metadata.pods_of(job, replica))
-        if job_metadata.replica(pod) == replica and job_metadata.is_part_of(pod, job.uid)
+        if job_metadata.replica(pod) == replica and job_metadata.is_part_of(pod, job.uid, job.run)
     ]
     if not pods:
         raise Refused(f"{replica} of {job.name} has no pod.", code=404)

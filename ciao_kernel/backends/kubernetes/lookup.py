@@ -288,7 +288,7 @@ def _by_job(pods: list[Manifest]) -> _States:
 def _with_status(job: Job, item: Manifest, states: _States, clock: ServerClock) -> JobWithStatus:
     seen: dict[Replica, ReplicaStatus] = {}
     for pod, one in states.get((job.place, job.name), ()):
-        if job_metadata.is_part_of(pod, job.uid):
+        if job_metadata.is_part_of(pod, job.uid, job.run):
             log = Path(job.folder, f"{one.replica}.log")
             seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
     now = job_status.of_job(job, item, seen)

@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, indexed_manifest, job_metadata, volumes
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, operator_v1
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    indexed_manifest,
+    job_metadata,
+    template_holder,
+    trainer_manifest,
+    volumes,
+)
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api, operator_v1
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
@@ -27,6 +34,11 @@ class Objects:
     secured: bool = False
     """True if the pods need no privileges, as :func:`secured` makes them."""
 
+    @property
+    def holder(self) -> Manifest:
+        """The object with the pod templates: the job, or the runtime of a TrainJob."""
+        return template_holder.among(self.job, self.beside)
+
 
 def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:
     """Return the kind of the job, with empty pods: only the kind is used.
@@ -42,6 +54,8 @@ def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:
 def _rendered(plan: Plan, api: Api, pods: Mapping[str, Manifest]) -> JobManifest:
     if api is JOB:
         return indexed_manifest.KIND
+    if api is TRAINER:
+        return trainer_manifest.KIND
     assert isinstance(plan.framework, OperatorKind)  # choice.choose has checked it
     return plan.framework.manifest(plan.spec, pods)
 
@@ -77,7 +91,7 @@ def objects(
     Raises:
         SpecError: The API cannot run it.
     """
-    identity = () if api is JOB else operator_v1.identity()
+    identity = operator_v1.identity() if api is OPERATOR_V1 else ()
     pods = {
         group.role: pod_template(
             plan, job, artifact, group, settings, identity, cpu=cpu, sleeps=sleeps
@@ -87,7 +101,15 @@ def objects(
     }
     made = _rendered(plan, api, pods)
     own: tuple[Manifest, ...] = ()
-    if api is JOB:
+    rules: dict[str, str] = {}
+    if api is TRAINER:
+        variables = trainer_manifest.config_map(plan, job.name)
+        runtime = trainer_manifest.runtime(
+            plan, job, pods, settings, variables, artifact.python, run
+        )
+        spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
+        own = (variables, runtime)
+    elif api is JOB:
         variables, pod = indexed_manifest.config_map(plan, job.name), next(iter(pods.values()))
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))
@@ -103,6 +125,7 @@ def objects(
             **job_metadata.notes(
                 job, run, plan.framework.decider(plan.spec), plan.framework.endless
             ),
+            **rules,
         },
     }
     body = {"apiVersion": made.api_version, "kind": made.kind, "metadata": meta, "spec": spec}
@@ -122,7 +145,11 @@ def objects(
 
 
 def pod_templates(body: Manifest) -> Mapping[str, Manifest]:
-    """Return the pod templates of a job's manifest by role, as the kind spells it."""
+    """Return the pod templates of an object by role, as the kind spells it.
+
+    Args:
+        body: The job, or the object that has its templates (:mod:`.template_holder`).
+    """
     return apis.of_item(body).templates(body)
 
 
@@ -142,7 +169,9 @@ def shape(made: Objects) -> str:
         return names.get(value, value) if isinstance(value, str) else value
 
     kinds = [(item["apiVersion"], item["kind"]) for item in made.beside]
-    return json.dumps([made.path, kinds, general(made.job["spec"])], sort_keys=True)
+    names[job_metadata.run(made.job)] = "<run>"
+    specs = [general(one["spec"]) for one in (made.job, made.holder)]
+    return json.dumps([made.path, kinds, specs], sort_keys=True)
 
 
 def secured(made: Objects) -> Objects:
@@ -151,7 +180,7 @@ def secured(made: Objects) -> Objects:
     Not the default: an image whose user is root would not start, and other images could not
     write files of other users.
     """
-    body = copy.deepcopy(made.job)
+    body = copy.deepcopy(made.holder)
     for pod in pod_templates(body).values():
         spec = pod["spec"]
         spec["securityContext"] = {
@@ -164,7 +193,10 @@ def secured(made: Objects) -> Objects:
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
-    return replace(made, job=body, secured=True)
+    if made.holder is made.job:
+        return replace(made, job=body, secured=True)
+    beside = tuple(body if one is made.holder else one for one in made.beside)
+    return replace(made, beside=beside, secured=True)
 
 
 def _run_policy(plan: Plan, settings: Settings) -> Manifest:

@@ -53,6 +53,10 @@ class PendingReasons:
         self._pulls: dict[str, str] = {}
         """Image that a node pulls for a pod, and the time so far, by the pod's uid."""
         self._stuck: dict[Replica, float] = {}
+        self._uid = ""
+        """The job's uid."""
+        self._refused_since = 0.0
+        """Time since when the controller reports that it cannot create the pods."""
         self._ran = False
         self._operator_responded = False
         self._denied = 0
@@ -79,6 +83,7 @@ class PendingReasons:
             uid: The job's uid.
             operator_responded: Whether the controller has taken note of the job.
         """
+        self._uid = uid
         self._operator_responded = self._operator_responded or operator_responded
         pending = [one for one in now.replicas if one.state is State.PENDING]
         self._ran = self._ran or len(pending) < len(now.replicas)
@@ -142,6 +147,8 @@ class PendingReasons:
         """
         if self._ran:
             return None
+        if lost := self._given_up(now, pods):
+            return lost
         for one in now.replicas:
             pod = pods.get(one.replica)
             word = status.waiting_reason(pod)[0] if pod and one.state is State.PENDING else ""
@@ -160,6 +167,22 @@ class PendingReasons:
                     hopeless=True,
                 )
         return None
+
+    def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
+        """Return the failed status of a job for which its controller can create no pods."""
+        told = "" if any(pods.values()) else self._told.get(self._uid, "")
+        reason = told.partition(":")[0]
+        if reason not in apis.of_job(self._job).hopeless:
+            self._refused_since = 0.0
+            return None
+        self._refused_since = self._refused_since or time.monotonic()
+        if time.monotonic() - self._refused_since < self._hopeless:
+            return None
+        message = f"{apis.of_job(self._job).controller} cannot create its pods: {told}"
+        since = self._now()
+        return replace(
+            now, state=State.FAILED, since=since, reason=reason, message=message, hopeless=True
+        )
 
 
 def _objects_to_query(

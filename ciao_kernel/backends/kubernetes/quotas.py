@@ -62,7 +62,7 @@ async def _overheads(target: Target, made: Objects) -> dict[str, Mapping[str, An
     """Read what the RuntimeClasses of the pods add to each pod, as far as this user may."""
     named = {
         str(status.get(pod, "spec", "runtimeClassName") or "")
-        for pod in manifest.pod_templates(made.job).values()
+        for pod in manifest.pod_templates(made.holder).values()
     }
     found: dict[str, Mapping[str, Any]] = {}
     for name in sorted(named - {""}):
@@ -109,10 +109,11 @@ def _asks(
     found[f"count/{made.path.rpartition('/')[2]}.{group}"] = 1
     for item in made.beside:
         plural = f"{item['kind'].lower()}s"
+        owner, _, _ = item.get("apiVersion", "").rpartition("/")
         found[plural] += 1
-        found[f"count/{plural}"] += 1
+        found[f"count/{plural}.{owner}" if owner else f"count/{plural}"] += 1
     sums: dict[str, Decimal] = {}
-    for count, template in _groups(body):
+    for count, template in _groups(made.holder):
         for name in apis.of_item(body).for_each_replica:
             found[name] += count
             found[f"count/{name}"] += count

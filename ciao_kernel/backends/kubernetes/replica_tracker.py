@@ -108,7 +108,7 @@ class ReplicaTracker:
 
     def _take(self, uid: str, pod: Object, job: str) -> None:
         replica = job_metadata.replica(pod)
-        if replica is None or not job_metadata.is_part_of(pod, job):
+        if replica is None or not job_metadata.is_part_of(pod, job, self._job.run):
             return
         if replica not in self._members:  # someone has scaled the job
             if len(self._members) >= _MOST:

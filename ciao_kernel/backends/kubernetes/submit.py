@@ -115,7 +115,7 @@ async def prepare(
     made = manifest.objects(plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api)
     if ground.restricted:
         made = manifest.secured(made)
-    return replace(job, resource=made.path.rpartition("/")[2]), made
+    return replace(job, resource=made.path.rpartition("/")[2], run=run), made
 
 
 async def submit(

@@ -34,9 +34,12 @@ class Target:
 
     async def resources(self) -> list[tuple[Api, str]]:
         """Return all kinds of jobs on the cluster, each with its API; Indexed Jobs come last."""
-        served = await self.kinds(apis.OPERATOR_V1.path)
+        served, others = await asyncio.gather(
+            self.kinds(apis.OPERATOR_V1.path), self.kinds(apis.TRAINER.path)
+        )
         return [
             *((apis.OPERATOR_V1, plural) for plural in served),
+            *((apis.TRAINER, plural) for plural in apis.TRAINER.plurals if plural in others),
             *((apis.JOB, plural) for plural in apis.JOB.plurals),
         ]
 

@@ -20,6 +20,7 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     rights,
     status,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.backends.kubernetes.target import Target
@@ -141,7 +142,9 @@ async def _waits_forever(target: Target, job: Manifest, age: float) -> bool:
     if not _is_older(target, job, age) or status.conditions(job).keys() & started:
         return False
     client, meta = target.client, job["metadata"]
-    sources = [await client.find(f"{_config_maps(target)}/{name}") for name in _sources(job)]
+    holder = await template_holder.of(client, job, target.namespace)
+    names = _sources(meta["name"], holder)
+    sources = [await client.find(f"{_config_maps(target)}/{name}") for name in names]
     if all(sources):
         return False
     selector = f"{api.job_label}={meta['name']}"
@@ -149,14 +152,14 @@ async def _waits_forever(target: Target, job: Manifest, age: float) -> bool:
     return all(status.get(pod, "status", "phase") == "Pending" for pod in pods)
 
 
-def _sources(job: Manifest) -> Iterator[str]:
+def _sources(job: str, holder: Manifest) -> Iterator[str]:
     """Yield the names of the ConfigMaps that ciao made for a job; others are not its concern."""
     names = {
         str(status.get(volume, "configMap", "name") or "")
-        for template in manifest.pod_templates(job).values()
+        for template in manifest.pod_templates(holder).values()
         for volume in status.many(template, "spec", "volumes")
     }
-    prefix = f"{job['metadata']['name']}-"
+    prefix = f"{job}-"
     yield from sorted(name for name in names if name.startswith(prefix))
 
 

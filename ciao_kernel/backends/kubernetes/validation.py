@@ -90,7 +90,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
         items += [(made.path, made.job)] if whole else []
         pods = [
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
-            for role, pod in manifest.pod_templates(made.job).items()
+            for role, pod in manifest.pod_templates(made.holder).items()
         ]
         # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(

@@ -33,6 +33,8 @@ ROLE = RBAC / "role.yaml"
 EXEC = RBAC / "exec-role.yaml"
 JOBS = RBAC / "jobs-role.yaml"
 """For Indexed Jobs, in place of ROLE."""
+TRAIN = RBAC / "trainer-role.yaml"
+"""For TrainJobs, likewise."""
 
 
 def rules(file: Path = ROLE) -> list[Rule]:

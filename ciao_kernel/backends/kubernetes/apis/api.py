@@ -35,6 +35,8 @@ class Api:
     """Conditions that tell that a job has succeeded, the earliest first."""
     given_up: tuple[str, ...]
     """Parts of messages about jobs that failed without a failed replica."""
+    hopeless: tuple[str, ...]
+    """Reasons of events about a job whose pods will never be created."""
     rights: tuple[Right, ...]
     """Rights that a job needs besides those of every job (:func:`.rights.needed`)."""
     missing: str
@@ -47,7 +49,7 @@ class Api:
     """Returns the replica of a pod; None if the pod does not name it."""
     roles: Callable[[Manifest], Mapping[str, Manifest]]
     """Returns ``replicas``, ``restartPolicy`` and ``template`` of each role of a job, with the role
-    as the kind spells it."""
+    as the kind spells it. The templates may be in another object (:mod:`.template_holder`)."""
     templates: Callable[[Manifest], Mapping[str, Manifest]]
     """Returns the pod templates of a job as parts of its object, each once."""
     policy: Callable[[Manifest], Manifest]

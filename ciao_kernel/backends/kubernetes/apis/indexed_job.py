@@ -94,6 +94,7 @@ JOB = Api(
     succeeded=("SuccessCriteriaMet", "Complete"),
     # Not the backoff limit: with a limit of 0 that message is about the first failed pod.
     given_up=("longer than specified deadline",),
+    hopeless=(),
     rights=(Right("create", "services"), Right("get", "services")),
     missing="its API server does not serve batch/v1",
     install="Ask the administrator of the cluster.",

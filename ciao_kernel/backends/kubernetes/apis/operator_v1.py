@@ -108,6 +108,7 @@ OPERATOR_V1 = Api(
     failed=("Failed",),
     succeeded=("Succeeded",),
     given_up=(DEADLINE, "reached the specified backoff limit"),
+    hopeless=(),
     rights=(),
     missing="the Kubeflow training operator is not installed there",
     install=(
