@@ -70,12 +70,6 @@ def check(plan: Plan, settings: Settings) -> None:
             f"Choose a %name with at most {most} characters.",
             directive="name",
         )
-    if not name[0].isalpha():
-        raise SpecError(
-            f"the name of a TrainJob begins with a letter, and {name} does not.",
-            "Choose another %name.",
-            directive="name",
-        )
     indexed_manifest.check_size(plan, addresses(f"{name}-999", plan.spec.replicas()))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ciao_kernel import background
-from ciao_kernel.errors import ClusterFault, JobFailed, SpecError
-from ciao_kernel.model import Replica, State
+from ciao_kernel.errors import ClusterFault, DirectiveError, JobFailed
+from ciao_kernel.model import Owner, Replica, State
+from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
@@ -71,3 +72,183 @@ def test_workers_meet_their_ps_which_ends_with_the_job(team: Team) -> None:
     (job, now), *others = team.jobs()
     assert (job.resource, now.state, others) == ("trainjobs", State.SUCCEEDED, [])
     delete(team)
+
+
+def test_a_failed_replica_ends_the_job_at_once_and_only_once(team: Team) -> None:
+    text = "import os, sys, time\nprint('here', flush=True)\n"
+    text += "if os.environ['CIAO_REPLICA'] == 'worker-1': sys.exit(3)\ntime.sleep(600)\n"
+    ended = team.run(TF + text)
+    assert isinstance(ended.error, JobFailed)
+    assert "worker-1" in ended.error.message
+    assert "exit code 3" in ended.error.message
+    assert ended.display.data("worker-1") == b"here\n"
+
+    def others_are_gone() -> bool:
+        pods = team.namespace.get("pods")["items"]
+        return [pod["status"]["phase"] for pod in pods] == ["Failed"]
+
+    until(others_are_gone, "the other pods to be stopped", 60)
+    until(lambda: team.jobs()[0][1].state is State.FAILED, "Trainer to see the failure", 60)
+    (jobset,) = team.namespace.get("jobsets")["items"]
+    assert jobset["status"].get("restarts", 0) == 0
+    delete(team)
+
+
+def test_a_replica_is_started_again_where_the_cell_asks_for_it(team: Team) -> None:
+    text = "import os, sys\nprint('again', flush=True)\nseen = os.path.exists('/dev/shm/seen')\n"
+    text += "open('/dev/shm/seen', 'w')\nsys.exit(0 if seen else 3)\n"
+    # The limit counts the restarts of all pods of a role.
+    ended = team.run("%restartPolicy=OnFailure\n%backoffLimit=9\n%api=trainer\n" + PLAIN + text)
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-1") == b"again\nagain\n"
+    delete(team)
+
+
+def test_ranks_meet_at_the_master(team: Team) -> None:
+    ended = team.run(TORCH + RANKS)
+    assert ended.error is None, ended.error
+    assert ended.display.data("master-0") == b"rank 1 of 2\n"
+    delete(team)
+
+
+def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
+    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("here", replica="worker-1", patience=60)
+        work.cancel()
+        await asyncio.wait({work})
+        await background.wait_until_idle(60)
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(TF + SLEEPS, during=stop)
+    until(lambda: left(team) == [], "everything to be gone", 60)
+
+
+def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
+    ended = team.run("%name=mine\n%detach\n" + TF + SLEEPS)
+    assert ended.error is None, ended.error
+    until(lambda: team.jobs()[0][1].state is State.RUNNING, "the job to run", 60)
+    details = team.details()
+    assert dict(details.facts)["kind"] == "TrainJob"
+    assert {group.role: group.replicas for group in details.groups} == {"ps": 1, "worker": 2}
+    assert {group.restart_policy for group in details.groups} == {"Never"}
+    assert details.pods[Replica("worker", 1)].startswith("mine-worker-0-1-")
+    assert details.cluster_events
+    delete(team)
+
+
+def test_a_job_of_the_same_name_gets_no_pods_of_an_earlier_one(team: Team) -> None:
+    for text in ("first", "second"):
+        ended = team.run(f"%name=mine\n%api=trainer\n{PLAIN}print('{text}')\n")
+        assert ended.error is None, ended.error
+        assert ended.result
+        assert ended.display.data("worker-0") == f"{text}\n".encode()
+    assert [job.name for job, _ in team.jobs()] == ["mine", "mine-2"]
+
+
+def test_a_name_that_jobset_would_refuse_later_is_refused_before(team: Team) -> None:
+    ended = team.run(f"%name={'a' * 45}\n{TF}{SLEEPS}")
+    assert isinstance(ended.error, DirectiveError)
+    assert "have at most 63 characters" in ended.error.message
+    assert left(team) == []
+
+
+def test_a_job_whose_pods_can_never_be_created_fails(team: Team) -> None:
+    """Trainer accepts the name that JobSet refuses, and sets no condition at all."""
+
+    def too_long(name: str) -> dict[str, Any]:
+        meta = {"name": name}
+        pod = {"restartPolicy": "Never", "containers": [{"name": "node", "image": "none"}]}
+        job = {"completions": 1, "parallelism": 1, "template": {"spec": pod}}
+        part = {"name": "worker", "replicas": 1, "template": {"spec": job}}
+        template = {"template": {"spec": {"replicatedJobs": [part]}}}
+        kind = {"apiVersion": f"{GROUP}/v1alpha1", "metadata": meta}
+        return {**kind, "kind": "TrainingRuntime", "spec": template}
+
+    name = "a" * 50
+    job = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/managed-by": "ciao"},
+            "annotations": {"ciao-kernel/replicas": "worker=1"},
+        },
+        "spec": {"runtimeRef": {"name": name, "kind": "TrainingRuntime"}},
+    }
+    team.namespace.create_objects(too_long(name), job)
+
+    async def follow(session: Session) -> Any:
+        backend, found, _ = await session.find(name)
+        return [event async for event in backend.follow(found)][-1]
+
+    async def main() -> Any:
+        registry = Registry({})
+        try:
+            return await follow(
+                Session(registry, Owner("a test"), team.settings(hopeless_wait=2.0))
+            )
+        finally:
+            await registry.close()
+
+    now = asyncio.run(main())
+    assert now.state is State.FAILED
+    assert "TrainJobResourcesCreationFailed" in now.message
+    assert "JobSet name is too long" in now.message
+
+
+def test_auto_takes_a_train_job_where_the_operator_has_no_kind_and_the_rights_are_there(
+    team: Team,
+) -> None:
+    ended = team.run(PLAIN + "print('mine')\n")
+    assert ended.error is None, ended.error
+    assert team.jobs()[0][0].resource == "trainjobs"
+    kept = [one for one in rules(TRAIN) if one.resources != ["trainingruntimes"]]
+    batch = Rule(["jobs"], ["create", "get", "list", "watch", "delete"], ["batch"])
+    team.user.allow(*kept, batch, Rule(["services"], ["create", "get"], [""]))
+    ended = team.run(PLAIN + "print('mine')\n")
+    assert ended.error is None, ended.error
+    assert "you may not create TrainJobs with a TrainingRuntime there" in ended.display.notices
+    assert {job.resource for job, _ in team.jobs()} == {"trainjobs", "jobs"}
+
+
+def test_the_role_has_the_rights_that_a_cell_asks_for(team: Team) -> None:
+    every = {(GROUP, "trainjobs", verb) for verb in ("create", "get", "list", "watch", "delete")}
+    every |= {(GROUP, "trainingruntimes", verb) for verb in ("create", "get")}
+    every |= {(group, name, verb) for group, name, verb in verbs(ROLE) if group != "kubeflow.org"}
+    assert verbs(TRAIN) == every
+    for taken in (("trainjobs", "create"), ("trainingruntimes", "create"), ("configmaps", "patch")):
+        kept = [one for one in verbs(TRAIN) if one[1:] != taken]
+        team.user.allow(*(Rule([name], [verb], [group]) for group, name, verb in sorted(kept)))
+        error = team.run(TF + SLEEPS).error
+        assert isinstance(error, ClusterFault)
+        assert f"missing rights: {taken[1]} {taken[0]}" in error.message
+    assert left(team) == []
+
+
+@pytest.mark.parametrize("api", ["v1", "trainer", "job"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "%framework=tensorflow\n%ps=1\n%chief=1\n%worker=2\n%evaluator=1\n",
+        "%framework=pytorch\n%worker=2\n",
+        "%framework=pytorch\n%worker=2\n%runner=python\n",
+        "%framework=jax\n%worker=2\n",
+        "%framework=xgboost\n%worker=2\n",
+        "%framework=paddle\n%worker=2\n",
+        "%framework=python\n%worker=2\n",
+        "%framework=custom\n%worker=2\n%command=sh {cell}\n",
+    ],
+)
+def test_the_server_would_accept_each_framework_in_each_api(
+    team: Team, header: str, api: str
+) -> None:
+    jobs = Rule(["*"], ["*"], ["kubeflow.org", "batch", ""])
+    team.user.allow(*rules(TRAIN), jobs)
+    image = team.images["python"]
+    ended = team.run(f"%api={api}\n%dryrun=server\n%image={image}\n%deadline=1h\n{header}x = 1\n")
+    if api == "v1" and header.startswith(("%framework=python\n", "%framework=custom")):
+        assert isinstance(ended.error, DirectiveError)
+        assert "has no kind for" in ended.error.message
+    else:
+        assert ended.error is None, ended.error
+    assert left(team) == []
