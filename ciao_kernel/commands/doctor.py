@@ -234,6 +234,7 @@ async def _cluster(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         async with Client(await access.load(settings.context), _PATIENCE) as client:
             version = await client.get("/version")
             served = await client.find("/apis/kubeflow.org/v1")
+            trainer = await client.find("/apis/trainer.kubeflow.org/v1alpha1")
             source = client.access.source
     except CiaoError as error:
         fix = error.hint.rstrip(".") or "ask the administrator of the cluster"
@@ -241,8 +242,14 @@ async def _cluster(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         return
     yield Finding("ok", f"jobs run on Kubernetes {version.get('gitVersion', '')} of {source}")
     if served is None:
-        text = "the Kubeflow training operator is not installed there: jobs run as Indexed Jobs"
-        yield Finding("note", text, "Kubernetes 1.31 or newer is enough for them")
+        kind = "Indexed Jobs" if trainer is None else "TrainJobs of Kubeflow Trainer"
+        text = f"the Kubeflow training operator is not installed there: jobs run as {kind}"
+        fix = "Kubernetes 1.31 or newer is enough for them"
+        if trainer is not None:
+            fix = "each user needs the rights in deploy/rbac/trainer-role.yaml"
+        yield Finding("note", text, fix)
+    elif trainer is not None:
+        yield Finding("ok", "Kubeflow Trainer is installed there: %api=trainer runs TrainJobs")
     registry = face.session.registry
     with contextlib.suppress(CiaoError):  # a broken plug-in is another finding
         names = registry.table.names.frameworks

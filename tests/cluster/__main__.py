@@ -8,7 +8,7 @@ import time
 from tests.cluster import during, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
-from tests.cluster.extras import EXTRAS
+from tests.cluster.extras import EXTRAS, USUAL
 from tests.cluster.layout import layout
 from tests.cluster.status import print_status, print_use
 
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     raising = verbs.add_parser("up", help="raise it, or start again what does not run")
     building = verbs.add_parser("build", help="only fill the cache; no error where none can be")
     for verb in (raising, building):
-        text = f"what only some tests need: {', '.join(EXTRAS)}; or all of it: all"
+        text = f"what only some tests need: {', '.join(EXTRAS)}; or all usual ones: all"
         verb.add_argument("extras", nargs="*", metavar="EXTRA", help=text)
     verbs.add_parser("down", help="lower it and remove all that it left but the cache")
     verbs.add_parser("status", help="tell how each part is and where its log lies")
@@ -41,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
         verbs.add_parser(verb, help=text).add_argument("part")
     options = parser.parse_args(argv)
     cluster = Cluster(layout(options.name))
-    extras = list(EXTRAS) if "all" in (asked := getattr(options, "extras", ())) else asked
+    extras = [name for name in getattr(options, "extras", ()) if name != "all"]
+    if "all" in getattr(options, "extras", ()):
+        extras = [*USUAL, *extras]
     began = time.monotonic()
     try:
         if options.verb == "up":

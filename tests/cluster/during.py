@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tests.cluster import ground
 from tests.cluster.cluster import Cluster
-from tests.cluster.extras import EXTRAS
+from tests.cluster.extras import USUAL
 
 
 def run(cluster: Cluster, argv: Sequence[str]) -> int:
-    """Raise the cluster with all extras, run the command, lower it again unless it was up before.
+    """Raise the cluster with the usual extras, run the command, lower it again unless it was up before.
 
     Where no cluster can be, or another one is named, the command runs by itself: its tests are
     left out, or use that one. In continuous integration a cluster has to be.
@@ -24,7 +24,7 @@ def run(cluster: Cluster, argv: Sequence[str]) -> int:
     if os.environ.get("CIAO_TEST_KUBECONFIG") or (ground.unfit() and not os.environ.get("CI")):
         return subprocess.call(argv)
     ours = cluster.node.pid is None
-    cluster.up(EXTRAS)
+    cluster.up(USUAL)
     try:
         return subprocess.call(argv)
     finally:

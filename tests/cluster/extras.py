@@ -25,11 +25,14 @@ class Extra:
         images: that it puts into the registry and on the node.
         programs: names of modules besides those that its images hold.
         layers: below images that tests make themselves.
+        seldom: whether only one slice of the tests asks for it, and it takes minutes to build:
+            then it is not among all.
     """
 
     images: tuple[Image, ...] = ()
     programs: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
+    seldom: bool = False
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -59,12 +62,16 @@ EXTRAS: Mapping[str, Extra] = {
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",)),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
-    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER)),
+    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), seldom=True),
     "s2i": Extra(programs=("s2i",)),
     "kernel": Extra(layers=(recipes.KERNEL,)),
     "enterprise_gateway": Extra(layers=(recipes.KERNEL, recipes.GATEWAY)),
     "jupyter": Extra(layers=(recipes.KERNEL, recipes.JUPYTER)),
 }
+
+
+USUAL = tuple(name for name, extra in EXTRAS.items() if not extra.seldom)
+"""Those that `all` means."""
 
 
 def find(names: Iterable[str]) -> list[Extra]:

@@ -58,13 +58,21 @@ class ApiServer:
         program: What runs in each pod.
         skew: Seconds by which the clocks of the cluster are ahead of this machine's.
         operator: Whether the training operator is installed.
+        trainer: Whether Kubeflow Trainer is said to be installed; its jobs do not run here.
     """
 
     def __init__(
-        self, folder: Path, program: Program = hello, skew: float = 0.0, *, operator: bool = True
+        self,
+        folder: Path,
+        program: Program = hello,
+        skew: float = 0.0,
+        *,
+        operator: bool = True,
+        trainer: bool = False,
     ) -> None:
         self.at = Loopback("loopback", 0, folder)
         self.program, self.skew, self.operator = program, skew, operator
+        self.trainer = trainer
         self.store = Store(self.now)
         self.pods: dict[str, Pod] = {}
         self.forbidden = frozenset[str]()
@@ -188,6 +196,8 @@ class ApiServer:
             return {"major": "1", "minor": "31"}
         if request.path == "/apis/kubeflow.org/v1" and self.operator:
             return {"resources": [{"name": "tfjobs"}, {"name": "pytorchjobs"}]}
+        if request.path == "/apis/trainer.kubeflow.org/v1alpha1" and self.trainer:
+            return {"resources": [{"name": "trainjobs"}]}
         if request.path == "/apis/batch/v1":
             return {"resources": [{"name": "jobs"}, {"name": "jobs/status"}]}
         if request.method == "POST":  # a review of rights

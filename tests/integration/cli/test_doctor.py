@@ -187,12 +187,21 @@ def test_the_images_of_the_frameworks_are_looked_up(ciao: User, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("operator", [True, False])
-def test_a_cluster_without_the_operator_runs_indexed_jobs(
-    ciao: User, tmp_path: Path, operator: bool
+@pytest.mark.parametrize(
+    ("operator", "trainer", "said"),
+    [
+        (True, False, []),
+        (False, False, ["jobs run as Indexed Jobs"]),
+        (False, True, ["jobs run as TrainJobs of Kubeflow Trainer"]),
+        (True, True, ["%api=trainer runs TrainJobs"]),
+    ],
+)
+def test_a_cluster_without_the_operator_runs_other_jobs(
+    ciao: User, tmp_path: Path, operator: bool, trainer: bool, said: list[str]
 ) -> None:
-    with ApiServer(tmp_path, operator=operator) as server:
+    with ApiServer(tmp_path, operator=operator, trainer=trainer) as server:
         code, found = findings(ciao, KUBECONFIG=str(server.kubeconfig))
-    notes = [one["what"] for one in found if "training operator" in one["what"]]
+    parts = ("training operator", "Kubeflow Trainer")
+    notes = [one["what"] for one in found if any(part in one["what"] for part in parts)]
     assert code == 0
-    assert [one.rpartition(": ")[2] for one in notes] == [*["jobs run as Indexed Jobs"][operator:]]
+    assert [one.rpartition(": ")[2] for one in notes] == said

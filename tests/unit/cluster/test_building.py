@@ -155,6 +155,7 @@ def test_extras_are_those_that_the_selected_tests_have_fixtures_of() -> None:
 
 def test_an_extra_needs_the_programs_of_its_images_and_each_layer_after_those_below() -> None:
     assert EXTRAS["kaniko"].modules == ("kaniko",)
+    assert EXTRAS["trainer"].modules == ("trainer",)  # of both its images
     assert EXTRAS["older_operator"].modules == ("older-operator",)
     stack = EXTRAS["frameworks"].stack
     assert stack == (
@@ -162,6 +163,10 @@ def test_an_extra_needs_the_programs_of_its_images_and_each_layer_after_those_be
     )  # fmt: skip
     assert extras.owner(recipes.KANIKO) == "kaniko"
     assert extras.owner(recipes.OPERATOR) is None
+
+
+def test_what_one_slice_alone_needs_is_not_built_for_every_run() -> None:
+    assert set(EXTRAS) - set(extras.USUAL) == {"trainer"}
 
 
 @pytest.fixture

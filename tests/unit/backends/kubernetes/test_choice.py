@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ciao_kernel.backends.kubernetes import choice
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER
 from ciao_kernel.backends.kubernetes.choice import Choice
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -20,17 +20,32 @@ from tests.unit.backends.kubernetes.test_indexed_manifest import TF, plan_of
 
 
 class Client:
-    """A server that serves some kinds of the operator."""
+    """A server that serves some kinds of the operator, and perhaps Kubeflow Trainer."""
 
     class access:
         source = "context c"
 
-    def __init__(self, *kinds: str, minor: str = "34") -> None:
+    def __init__(
+        self,
+        *kinds: str,
+        minor: str = "34",
+        trainer: bool = False,
+        may: tuple[str, ...] = ("trainjobs", "trainingruntimes"),
+    ) -> None:
         self.kinds, self.minor = kinds, minor
+        self.trainer, self.may = trainer, may
 
-    async def known(self, path: str) -> Any:
+    async def known(self, path: str, body: Any = None) -> Any:
         if path == "/version":
             return {"major": "1", "minor": self.minor}
+        if path == "/apis/trainer.kubeflow.org/v1alpha1":
+            if not self.trainer:
+                raise Refused("not found", code=404)
+            return {"resources": [{"name": "trainjobs"}, {"name": "trainjobs/status"}]}
+        if path.endswith("rulesreviews"):
+            rule = {"apiGroups": ["trainer.kubeflow.org"], "verbs": ["*"]}
+            rules = [{**rule, "resources": list(self.may)}]
+            return {"status": {"resourceRules": rules, "incomplete": False}}
         if not self.kinds:
             raise Refused("not found", code=404)
         return {"resources": [{"name": kind} for kind in self.kinds]}
@@ -101,3 +116,35 @@ def test_what_an_indexed_job_cannot_do_is_refused_only_where_it_is_chosen() -> N
     assert choose(cell, Client("tfjobs")) == Choice(OPERATOR_V1)
     with pytest.raises(SpecError, match="%gpu differs"):
         choose(cell, Client())
+
+
+def test_a_train_job_takes_the_place_of_a_missing_kind_where_trainer_is_served() -> None:
+    made = choose(TF, Client("pytorchjobs", trainer=True))
+    assert made.api is TRAINER
+    assert made.notice == (
+        "the job runs as a TrainJob, with its own TrainingRuntime: "
+        "context c does not support TFJob."
+    )
+    assert choose(TF, Client("tfjobs", trainer=True)) == Choice(OPERATOR_V1)
+    assert choose(TF, Client("tfjobs", trainer=True), plain=True).api is TRAINER
+    assert choose(TF + "%api=job\n", Client(trainer=True)).api is JOB
+
+
+def test_who_may_not_create_a_runtime_gets_an_indexed_job_unless_they_insist() -> None:
+    reader = Client(trainer=True, may=("trainjobs",))
+    made = choose(TF, reader)
+    assert made.api is JOB
+    assert "you may not create TrainJobs with a TrainingRuntime" in made.notice
+    asked = choose(TF + "%api=trainer\n", reader)  # the check lists the missing rights
+    assert asked.api is TRAINER
+    assert asked.notice.endswith(": %api=trainer asks for it.")
+    assert choose(TF, reader, api=ApiName.TRAINER).notice.endswith(": the setting api is trainer.")
+
+
+def test_what_a_train_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:
+    cell = TF + "%cleanPolicy=none\n"
+    assert choose(cell, Client("tfjobs", trainer=True)) == Choice(OPERATOR_V1)
+    with pytest.raises(SpecError, match="JobSet stops all replicas"):
+        choose(cell, Client(trainer=True))
+    with pytest.raises(ClusterFault, match=r"1\.31"):
+        choose(TF + "%api=trainer\n", Client(minor="30", trainer=True))

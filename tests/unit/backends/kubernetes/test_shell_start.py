@@ -96,9 +96,16 @@ def test_an_image_is_required() -> None:
     assert pod_template.image_of(plan_of(HEADER), Settings(images={"custom": "a/b"})) == "a/b"
 
 
+class Nobody:
+    """A cluster that serves nothing but Kubernetes itself."""
+
+    async def kinds(self, path: str) -> list[str]:
+        return []
+
+
 def test_the_operator_cannot_run_it() -> None:
     async def choose(lines: str) -> choice.Choice:
-        nobody: Any = None
+        nobody: Any = Nobody()
         plan = plan_of(HEADER + lines)
         asked = plan.spec.cluster.api or ApiName.AUTO
         return await choice._choice(asked, plan, nobody, named=True)
