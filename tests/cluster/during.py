@@ -10,7 +10,7 @@ from tests.cluster.extras import USUAL
 
 
 def run(cluster: Cluster, argv: Sequence[str]) -> int:
-    """Raise the cluster with the usual extras, run the command, lower it again unless it was up before.
+    """Raise the cluster with the usual extras, run the command, lower it unless it was up before.
 
     Where no cluster can be, or another one is named, the command runs by itself: its tests are
     left out, or use that one. In continuous integration a cluster has to be.

@@ -66,7 +66,7 @@ def check(plan: Plan, settings: Settings) -> None:
     if len(name) > most:
         raise SpecError(
             f"the names of a TrainJob's pods, such as {name}{max(ends.values(), key=len)}, have "
-            f"at most {_LONGEST_LABEL} characters.",
+            "at most 63 characters.",
             f"Choose a %name with at most {most} characters.",
             directive="name",
         )
