@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes import (
     status,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -218,4 +219,5 @@ def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[st
             found.add(f"{core}/services/{name}")
     if item and item is not holder:
         found.add(template_holder.path(item, job.place))
+        found.add(f"{core}/configmaps/{job.name}-{trainer.SNAPSHOT}")
     return sorted(found)

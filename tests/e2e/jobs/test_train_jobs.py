@@ -252,3 +252,20 @@ def test_the_server_would_accept_each_framework_in_each_api(
     else:
         assert ended.error is None, ended.error
     assert left(team) == []
+
+
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")  # one at a time: two starve each other
+@pytest.mark.usefixtures("with_frameworks")
+def test_torchrun_forms_one_group_of_a_train_job(team: Team) -> None:
+    text = "import torch\nimport torch.distributed as dist\n"
+    text += "dist.init_process_group('gloo')\nsum = torch.tensor([dist.get_rank() + 1.0])\n"
+    text += "dist.all_reduce(sum)\nprint('rank', dist.get_rank(), 'sees', sum.item())\n"
+    images = {"pytorch": team.namespace.cluster.image("pytorch")}
+    header = "%framework=pytorch\n%api=trainer\n%worker=1\n"
+    ended = team.run(header + text, images=images)
+    assert ended.error is None, ended.error
+    assert b"rank 0 sees 3.0\n" in ended.display.data("master-0")
+    assert b"rank 1 sees 3.0\n" in ended.display.data("worker-0")
+    delete(team)

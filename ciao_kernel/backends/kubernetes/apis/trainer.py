@@ -26,6 +26,8 @@ from ciao_kernel.model import Manifest, Replica
 GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
 RUNTIME, RUNTIMES = "TrainingRuntime", "trainingruntimes"
 """Kind of the object with the pods of a job, and its name in paths."""
+SNAPSHOT = "runtime-snapshot"
+"""Last words of the name of a ConfigMap in which Trainer keeps a copy of the runtime."""
 JOB_LABEL = "jobset.sigs.k8s.io/jobset-name"
 ROLE_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 RULES = "ciao-kernel/rules"

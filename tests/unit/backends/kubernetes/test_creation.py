@@ -16,6 +16,7 @@ from ciao_kernel.model import Event
 from tests.helpers.api_objects import ApiObjects, Object
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+TRAINER = "trainer.kubeflow.org"
 MAPS = "/api/v1/namespaces/team/configmaps"
 WHOLE = ["configmaps/mnist-1", "configmaps/mnist-2", "tfjobs/mnist"]
 ROLE = (
@@ -152,6 +153,40 @@ def test_a_refused_part_leaves_no_service(failing: str) -> None:
     server = ApiObjects()
     with pytest.raises(Refused):
         created(Client(server, refuse), with_service())
+    assert server.names() == []
+
+
+def with_runtime() -> Objects:
+    """A TrainJob: a source, and the runtime that Trainer asks for before it takes the job."""
+    what = made(1)
+    runtime = {**what.beside[0], "kind": "TrainingRuntime", "apiVersion": f"{TRAINER}/v1alpha1"}
+    runtime["metadata"] = {**runtime["metadata"], "name": "mnist-run"}
+    return Objects((*what.beside, runtime), what.job, what.path)
+
+
+def test_a_runtime_exists_before_its_job_and_ends_with_it() -> None:
+    server = ApiObjects()
+    client = Client(server)
+    created(client, with_runtime())
+    order = [one for one in client.asked if one.startswith("POST")]
+    assert order == ["POST configmaps", "POST trainingruntimes", "POST tfjobs"]
+    runtimes = f"/apis/{TRAINER}/v1alpha1/namespaces/team/trainingruntimes"
+    (owner,) = server.objects[f"{runtimes}/mnist-run"]["metadata"]["ownerReferences"]
+    assert owner["uid"] == server.objects[f"{MAPS}/mnist-1"]["metadata"]["uid"]
+    assert owned(server)
+    server.answer("DELETE", f"{JOBS}/mnist", {}, None)
+    assert server.names() == []
+
+
+@pytest.mark.parametrize("failing", ["trainingruntimes", "tfjobs"])
+def test_a_refused_part_leaves_no_runtime(failing: str) -> None:
+    def refuse(method: str, path: str) -> None:
+        if method == "POST" and path.endswith(failing):
+            raise Refused("no", code=403)
+
+    server = ApiObjects()
+    with pytest.raises(Refused):
+        created(Client(server, refuse), with_runtime())
     assert server.names() == []
 
 

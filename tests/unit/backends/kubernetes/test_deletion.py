@@ -16,6 +16,7 @@ from ciao_kernel.model import Job
 JOB = Job("mine", "kubernetes", "tensorflow", (), 1.0, place="team", uid="u1")
 PATH = "/apis/kubeflow.org/v1/namespaces/team/tfjobs/mine"
 INDEXED = replace(JOB, resource="jobs")
+TRAINED = replace(INDEXED, resource="trainjobs")
 RUN = job_metadata.RUN
 OWNER = {"uid": "u1", "controller": True}
 
@@ -140,3 +141,50 @@ def test_the_service_of_an_indexed_job_is_waited_for(run: str, looks: int) -> No
     assert server.asked == looks
     named = "it is deleted; still ending: Service mine"
     assert (named in said) is (run == "run-1")
+
+
+class Trained(Server):
+    """A client whose TrainJob is gone before its runtime, and that before Trainer's copy."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.Event())
+        self.lists.set()
+        self.looks = 0
+
+    async def find(self, path: str) -> Any:
+        volumes = [{"configMap": {"name": "mine-1"}}]
+        template = {"spec": {"volumes": volumes}}
+        part = {"name": "worker", "template": {"spec": {"completions": 1, "template": template}}}
+        runtime = {"template": {"spec": {"replicatedJobs": [part]}}}
+        if path.endswith("/trainingruntimes/mine-x"):
+            meta = {"name": "mine-x", "annotations": {RUN: "run-1"}}
+            self.looks += self.deleted
+            return {"metadata": meta, "spec": runtime} if self.looks < 3 else None
+        if path.endswith("/configmaps/mine-runtime-snapshot"):
+            meta = {"name": "mine-runtime-snapshot", "ownerReferences": [{"uid": "u1"}]}
+            return {"metadata": meta} if self.looks < 5 else None
+        if self.deleted or path.endswith("/configmaps/mine-1"):
+            return None
+        return {
+            "metadata": {"name": "mine", "uid": "u1", "annotations": {RUN: "run-1"}},
+            "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "mine-x"}},
+        }
+
+    async def get(self, path: str, **query: str) -> Any:
+        return {"items": []}
+
+
+def test_the_runtime_of_a_train_job_and_trainers_copy_are_waited_for() -> None:
+    server, said = Trained(), list[str]()
+
+    async def main() -> None:
+        removals = Deletions()
+        tell = lambda: said.append(removals.left(TRAINED))  # noqa: E731
+        async with asyncio.timeout(20):
+            await removals.remove(server, TRAINED, PATH, tell)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+    assert server.looks == 6
+    both = "ConfigMap mine-runtime-snapshot, TrainingRuntime mine-x"
+    assert f"it is deleted; still ending: {both}" in said
+    assert "it is deleted; still ending: ConfigMap mine-runtime-snapshot" in said
