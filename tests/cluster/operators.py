@@ -47,7 +47,9 @@ def replace(at: Layout, kubectl: Kubectl, image: Image) -> None:
     kubectl("delete", _WEBHOOKS, "--ignore-not-found")
     names = put(at, kubectl, image)
     kinds = kubectl("get", "customresourcedefinitions", "-o", "name").split()
-    if other := [k for k in kinds if k.endswith(".kubeflow.org") and k not in names]:
+    # Their group is kubeflow.org; trainer.kubeflow.org has other owners.
+    own = [kind for kind in kinds if kind.partition(".")[2] == "kubeflow.org"]
+    if other := [kind for kind in own if kind not in names]:
         kubectl("delete", *other)
     if image == OPERATOR:
         _mark(at).unlink()
