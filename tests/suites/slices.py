@@ -12,7 +12,7 @@ from pathlib import Path
 SLICES = {
     "rig": "the tests' own cluster: raising, lowering, its fault tools",
     "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages",
-    "operators": "every job kind and framework, and the older training operator",
+    "operators": "every job kind and framework, Kubeflow Trainer, the older training operator",
     "packages": "rare faults of packages, wheels and indexes",
     "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; packages beside ciao",
     "docs": "the documentation's longer pages, notebooks; a hundred thousand hostile cells",
