@@ -9,7 +9,7 @@ from tests.cluster import during, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.extras import EXTRAS, USUAL
-from tests.cluster.layout import layout
+from tests.cluster.layout import NAMES, layout
 from tests.cluster.status import print_status, print_use
 
 _PART = {
@@ -24,7 +24,7 @@ _PART = {
 def main(argv: list[str] | None = None) -> int:
     """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("--name", default="main", choices=["main", "scratch"])
+    parser.add_argument("--name", default="main", choices=NAMES)
     verbs = parser.add_subparsers(dest="verb", required=True)
     raising = verbs.add_parser("up", help="raise it, or start again what does not run")
     building = verbs.add_parser("build", help="only fill the cache; no error where none can be")

@@ -164,7 +164,7 @@ def mounts(at: Layout, containerd: Path) -> list[list[str]]:
     return [
         ["--bind", "-o", "ro", str(programs.programs("kubernetes")), "/opt/ciao/kubernetes"],
         # Empty until a part is started that is an extra: `lend` puts its program there.
-        ["--bind", "-o", "ro", str(at.folder / "programs"), "/opt/ciao/kwok"],
+        ["--bind", "-o", "ro", str(at.folder / "programs"), "/opt/ciao/extras"],
         ["--bind", str(at.folder / "etc"), "/etc/kubernetes"],
         # An overlay: what tests push goes with the cluster, and the cache stays what it was.
         ["-t", "overlay", "overlay", "-o", overlay, "/var/lib/registry"],

@@ -61,6 +61,8 @@ EXTRAS: Mapping[str, Extra] = {
     "paddle": Extra(images=(recipes.PADDLE_IMAGE,)),
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",)),
+    "policies": Extra(programs=("kube-router",)),
+    "kueue": Extra(programs=("kueue",)),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
     "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), seldom=True),
     "s2i": Extra(programs=("s2i",)),

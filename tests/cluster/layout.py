@@ -94,6 +94,14 @@ class Layout:
 
 
 def layout(name: str = "main") -> Layout:
-    """Return the cluster of that name. `scratch` is the one that tests raise and lower."""
-    numbers = {"main": 0, "scratch": 1, "build": 2}
-    return Layout(name=name, number=numbers[name], folder=cache() / "run" / name)
+    """Return the cluster of that name.
+
+    `scratch` is the one that tests raise and lower; in `policies` NetworkPolicies have an effect,
+    and jobs wait in queues.
+    """
+    return Layout(name=name, number=_NUMBERS[name], folder=cache() / "run" / name)
+
+
+_NUMBERS = {"main": 0, "scratch": 1, "build": 2, "policies": 3}
+NAMES = ("main", "scratch", "policies")
+"""Those that one may raise by hand; the other one builds what is unpacked on nodes."""

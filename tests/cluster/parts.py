@@ -147,13 +147,25 @@ def parts(at: Layout) -> dict[str, Part]:
         Part(
             "kwok",
             (
-                "/opt/ciao/kwok/kwok", f"--kubeconfig={PKI}/admin.kubeconfig",
+                "/opt/ciao/extras/kwok", f"--kubeconfig={PKI}/admin.kubeconfig",
                 "--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok",
                 "--cidr=10.245.0.0/16", f"--node-ip={ip}", f"--server-address={ip}:10247",
             ),
             _http(f"http://{ip}:10247/healthz"),
             after=("apiserver",),
             listens=f"http://{ip}:10247",
+            usual=False,
+        ),
+        Part(
+            "policies",
+            (
+                "/opt/ciao/extras/policies", f"--kubeconfig={PKI}/admin.kubeconfig",
+                f"--hostname-override={at.node}", f"--service-cluster-ip-range={at.services}",
+                f"--health-address={ip}:20244",
+            ),
+            _http(f"http://{ip}:20244/healthz"),
+            after=("apiserver", "kube-proxy"),
+            listens=f"{ip}:20244",
             usual=False,
         ),
     ]  # fmt: skip

@@ -33,6 +33,8 @@ _PACKAGES = {
     "coredns": ("./coredns",),
     "kaniko": ("github.com/GoogleContainerTools/kaniko/cmd/executor",),
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
+    "kube-router": ("./policies",),
+    "kueue": ("sigs.k8s.io/kueue/cmd/kueue",),
     "older-operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
     "s2i": ("github.com/openshift/source-to-image/cmd/s2i",),
     "trainer": (
@@ -47,6 +49,7 @@ _EXTRA = {
     "operator": (("github.com/kubeflow/training-operator", "manifests"),),
     "older-operator": (("github.com/kubeflow/training-operator", "manifests"),),
     "trainer": (("github.com/kubeflow/trainer/v2", "manifests"), ("sigs.k8s.io/jobset", "config")),
+    "kueue": (("sigs.k8s.io/kueue", "config"),),
 }
 
 NAMES = ("kubernetes", "operator", "coredns")

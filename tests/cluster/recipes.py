@@ -83,7 +83,7 @@ NODE = Layer(
     BASE.stack,
     packages=(
         "containerd", "runc", "containernetworking-plugins", "etcd-server", "docker-registry",
-        "iptables", "iproute2", "mount", "kmod", "apache2-utils",
+        "iptables", "ipset", "iproute2", "mount", "kmod", "apache2-utils",
     ),
 )  # fmt: skip
 
@@ -171,6 +171,11 @@ TRAINER = Image(
     f"trainer-controller-manager:{pins.TRAINER.removeprefix('v')}",
     programs=(("trainer", "trainer-controller-manager", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH], "User": "65532"},
+)
+KUEUE = Image(
+    "kueue:1",
+    programs=(("kueue", "kueue", "manager"),),
+    config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
 _GATEWAY_CONFIG = _config(["jupyter"])
 ENTERPRISE_GATEWAY = Image(

@@ -1,5 +1,7 @@
 """What NetworkPolicies allow, by their own text: for clusters whose network enforces none.
 
+tests/e2e/policies compares it with what a network does that enforces them.
+
 A connection needs the permission of both ends: out of the pod that opens it, and into the one that
 takes it. A pod that no policy selects for a direction is open in that direction.
 """

@@ -229,8 +229,8 @@ def ends(gateway: Gateway, kernel: RemoteKernel, job: str) -> dict[str, network.
 def test_network_policies_fit_the_pods_that_there_are(
     gateway: Gateway, api: Api, start: Start, tmp_path: Path
 ) -> None:
-    """The tests' cluster enforces none (its network is a bridge), so they are read as they are
-    there: tests/helpers/network.py."""
+    """This cluster enforces none (its network is a bridge), so they are read as they are there, by
+    tests/helpers/network.py. tests/e2e/policies tries them on a network that enforces them."""
     team = gateway.team.namespace
     overlay = {
         "namespace": team.name,

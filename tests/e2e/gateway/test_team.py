@@ -91,7 +91,7 @@ def test_more_than_the_teams_share_is_refused(team: Namespace, resource: str, am
 
 
 def test_the_rules_of_its_network_are_there(team: Namespace) -> None:
-    """The tests' cluster enforces none: tests/unit/deploy/test_network.py reads them."""
+    """This cluster enforces none: tests/e2e/policies tries them on one that does."""
     found = team.get("networkpolicies.networking.k8s.io")["items"]
     assert {one["metadata"]["name"] for one in found} == NETWORK
     policies = {one["metadata"]["name"]: one["spec"] for one in found}
