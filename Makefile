@@ -185,7 +185,7 @@ $(VENV)/.demo: $(VENV)/.made $(SPEC)
 	$(call install,$(VENV),lab$(,)tensorflow$(,)examples)
 
 $(VENV)/.test: $(VENV)/.made $(SPEC)
-	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)jax$(,)xgboost$(,)examples$(,)lab$(,)sos)
+	$(call install,$(VENV),dev$(,)tensorflow$(,)pytorch$(,)jax$(,)xgboost$(,)mpi$(,)examples$(,)lab$(,)sos)
 
 $(OLDEST)/.test: $(OLDEST)/.made $(SPEC) tests/oldest.txt
 	$(call install,$(OLDEST),test,--constraint tests/oldest.txt)

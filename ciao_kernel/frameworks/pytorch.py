@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.frameworks import torchrun
+from ciao_kernel.frameworks import refusals, torchrun
 from ciao_kernel.frameworks.replicas import python_command, replica_specs
 from ciao_kernel.model import (
     Address,
@@ -38,6 +38,7 @@ class PyTorch:
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles, and add the one master that every PyTorchJob has."""
+        refusals.check_slots(spec, "a PyTorch job", "Ask for processes with %nprocPerNode.")
         said = {group.role: group for group in spec.groups}
         master = said.get("master", ReplicaGroup("master", 1))
         if master.count != 1:

@@ -6,15 +6,16 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, RestartPolicy, Runner, SuccessPolicy
 
 
-def check_launcher(spec: JobSpec, job: str) -> None:
-    """Refuse the options of torchrun, for frameworks other than PyTorch.
+def check_launcher(spec: JobSpec, job: str, *, slots: bool = False) -> None:
+    """Refuse the options of torchrun, for frameworks other than PyTorch, and those of mpirun.
 
     Args:
         spec: The header's contents.
         job: The job with its article, such as ``a TensorFlow job``.
+        slots: Whether mpirun starts the program.
 
     Raises:
-        SpecError: The header asks for torchrun or for its processes.
+        SpecError: The header asks for torchrun or for processes of a launcher.
     """
     if spec.runner is Runner.TORCHRUN:
         raise SpecError(
@@ -25,9 +26,28 @@ def check_launcher(spec: JobSpec, job: str) -> None:
     if spec.nproc_per_node is not None:
         raise SpecError(
             f"processes per node are for torchrun, but this is {job}.",
-            "Ask for more workers with %worker.",
+            "Ask for more ranks per worker with %slots."
+            if slots
+            else "Ask for more workers with %worker.",
             directive="nprocPerNode",
         )
+    if not slots:
+        check_slots(spec, job, "Ask for more workers with %worker.")
+
+
+def check_slots(spec: JobSpec, job: str, remedy: str) -> None:
+    """Refuse the ranks of mpirun, for frameworks other than MPI.
+
+    Args:
+        spec: The header's contents.
+        job: The job with its article.
+        remedy: The hint.
+
+    Raises:
+        SpecError: The header asks for them.
+    """
+    if spec.slots is not None:
+        raise SpecError(f"slots are for mpirun, but this is {job}.", remedy, directive="slots")
 
 
 def check_success_policy(spec: JobSpec, job: str, rule: SuccessPolicy, words: str) -> None:

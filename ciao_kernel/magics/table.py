@@ -101,6 +101,7 @@ _ROLES = {
     "ps": "Number of parameter servers. They never end by themselves; the job's end stops them.",
     "worker": "Number of workers.",
     "evaluator": "Number of evaluators: they watch the checkpoints and are not part of training.",
+    "launcher": "Number of launchers (always 1): the replica that runs mpirun.",
 }
 
 
@@ -204,6 +205,14 @@ def _entries(names: Names) -> list[Directive]:
             "Processes that torchrun starts in a replica.",
             "%nprocPerNode=2",
             default="1 per GPU of the replica, 1 without GPUs",
+        ),
+        Directive(
+            "slots",
+            "slots",
+            numeric_types.Count(1, 128),
+            "Ranks that mpirun starts in a worker, for mpi.",
+            "%slots=2",
+            default="1",
         ),
         Directive(
             "python",

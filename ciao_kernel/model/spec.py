@@ -185,6 +185,8 @@ class JobSpec:
     """Folders with data from outside."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
+    slots: int | None = None
+    """Ranks of each worker of an MPI job."""
     python: str | None = None
     backend: str | None = None
     builder: str | None = None

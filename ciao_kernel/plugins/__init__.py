@@ -13,7 +13,9 @@ from ciao_kernel.plugins.framework import (
     AnyLanguage,
     Framework,
     JobManifest,
+    Launching,
     OperatorKind,
+    replica_command,
 )
 from ciao_kernel.plugins.step import Step
 
@@ -28,8 +30,10 @@ __all__ = [
     "Emit",
     "Framework",
     "JobManifest",
+    "Launching",
     "OperatorKind",
     "Plan",
     "PodResult",
     "Step",
+    "replica_command",
 ]

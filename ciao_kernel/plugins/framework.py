@@ -89,6 +89,20 @@ class OperatorKind(Protocol):
 
 
 @runtime_checkable
+class Launching(Protocol):
+    """The optional part of a :class:`Framework` one of whose replicas starts the program in others.
+
+    :meth:`Framework.command` is what it starts. Its jobs do not run as Indexed Jobs.
+    """
+
+    programs: tuple[str, ...]
+    """Programs that the replicas need: beside the interpreter, or on ``PATH``."""
+
+    def replica_command(self, spec: JobSpec, artifact: Artifact, role: str) -> tuple[str, ...]:
+        """Return the command of the replicas of a role, as an argument vector."""
+
+
+@runtime_checkable
 class AnyLanguage(Protocol):
     """The optional part of a :class:`Framework` whose programs need not be Python.
 
@@ -115,3 +129,22 @@ class JobManifest:
     container: str
     """Name by which the operator finds the container of the program."""
     spec: Manifest
+    ends_pods: bool = False
+    """True if pods end by themselves with the job, and the operator must not delete them before:
+    their logs would go with them."""
+
+
+def replica_command(
+    framework: Framework, spec: JobSpec, artifact: Artifact, role: str
+) -> tuple[str, ...]:
+    """Return the command of the replicas of a role.
+
+    Args:
+        framework: The framework of the job.
+        spec: Result of :meth:`Framework.complete`.
+        artifact: What the builder has delivered.
+        role: The role.
+    """
+    if isinstance(framework, Launching):
+        return framework.replica_command(spec, artifact, role)
+    return framework.command(spec, artifact)

@@ -20,7 +20,7 @@ from ciao_kernel.magics import build_spec
 from ciao_kernel.magics import table as magics_table
 from ciao_kernel.magics.directive import Scope
 from ciao_kernel.magics.table import Names, Table
-from ciao_kernel.plugins import AnyLanguage, Backend, Builder, Framework, OperatorKind
+from ciao_kernel.plugins import AnyLanguage, Backend, Builder, Framework, Launching, OperatorKind
 from ciao_kernel.session.installed_plugins import InstalledPlugins
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _FRAMEWORKS = {
     "jax": "ciao_kernel.frameworks.jax:Jax",
     "xgboost": "ciao_kernel.frameworks.xgboost:XGBoost",
     "paddle": "ciao_kernel.frameworks.paddle:Paddle",
+    "mpi": "ciao_kernel.frameworks.mpi:Mpi",
     "python": "ciao_kernel.frameworks.python:Python",
     "custom": "ciao_kernel.frameworks.custom:Custom",
 }
@@ -225,8 +226,8 @@ def _checked(plugin: Any, contract: type, name: str) -> Any:
     if missing:
         raise TypeError(f"it lacks {', '.join(missing)}")
     contracts = [contract]
-    if contract is Framework and isinstance(plugin, OperatorKind):
-        contracts.append(OperatorKind)
+    if contract is Framework:
+        contracts += [one for one in (OperatorKind, Launching) if isinstance(plugin, one)]
     for one in contracts:
         for attribute, method in vars(one).items():
             if inspect.isfunction(method) and not attribute.startswith("_"):

@@ -31,7 +31,7 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.plugins import Backend, Display
-from ciao_kernel.session import lookup, planning, selection
+from ciao_kernel.session import horovod, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.keras_note import keras_note
@@ -182,6 +182,7 @@ class Session:
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
         plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)
+        horovod.check(plan)
         await backend.check(plan)
         for note in planning.delivery_notices(plan):
             display.show(Notice(note))

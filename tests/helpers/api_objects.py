@@ -15,7 +15,7 @@ from ciao_kernel.backends.kubernetes import status
 Object = dict[str, Any]
 Answer = tuple[int, Object]
 EVERYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs")
+KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs", "mpijobs")
 
 
 class ApiObjects:

@@ -11,6 +11,7 @@ import pytest
 from ciao_kernel.errors import DirectiveError, SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.frameworks.jax import Jax
+from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.frameworks.paddle import Paddle
 from ciao_kernel.frameworks.python import Python
 from ciao_kernel.frameworks.pytorch import PyTorch
@@ -24,7 +25,7 @@ from ciao_kernel.session.plugin_registry import Registry
 TABLE = Registry(third_party={}).table
 ARTIFACT = Artifact(Source(SourceFile("cell.py", b"x")), "/env/bin/python", "/job")
 FRAMEWORKS: Mapping[str, Framework] = {
-    one.name: one for one in (TensorFlow(), PyTorch(), Jax(), XGBoost(), Paddle(), Python())
+    one.name: one for one in (TensorFlow(), PyTorch(), Jax(), XGBoost(), Paddle(), Mpi(), Python())
 }
 
 
@@ -196,6 +197,13 @@ def test_pytorch_jobs(header: str, replicas: str) -> None:
         ("%framework=jax %nprocPerNode=2", "nprocPerNode", "are for torchrun"),
         ("%framework=jax %successPolicy=worker0", "successPolicy", "when all its workers do"),
         ("%framework=jax %restartPolicy=ExitCode", "restartPolicy", "would never end"),
+        ("%framework=jax %slots=2", "slots", "slots are for mpirun, but this is a JAX job"),
+        ("%framework=pytorch %slots=2", "slots", "but this is a PyTorch job"),
+        ("%framework=mpi %launcher=2", "launcher", "exactly one launcher"),
+        ("%framework=mpi %worker=0", "worker", "nothing would run"),
+        ("%framework=mpi %nprocPerNode=2", "nprocPerNode", "but this is an MPI job"),
+        ("%framework=mpi %successPolicy=worker0", "successPolicy", "when all its ranks do"),
+        ("%framework=mpi %restartPolicy=OnFailure", "restartPolicy", "not started again"),
         ("%framework=xgboost %master=2", "master", "an XGBoost job has exactly one master"),
         ("%framework=xgboost %runner=torchrun", "runner", "but this is an XGBoost job"),
         ("%framework=xgboost %successPolicy=allWorkers", "successPolicy", "when its master does"),

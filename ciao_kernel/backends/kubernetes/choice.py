@@ -11,8 +11,10 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.model import ApiName, Manifest
-from ciao_kernel.plugins import OperatorKind, Plan
+from ciao_kernel.plugins import Launching, OperatorKind, Plan
 
+_OF_MPI_OPERATOR = "v2beta1"
+"""The version of MPIJob in github.com/kubeflow/mpi-operator, which starts ranks by ssh."""
 _OLDEST = (1, 31)
 """The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
 _NAMES = {
@@ -75,6 +77,8 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
 
 async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
     framework = plan.framework
+    if isinstance(framework, Launching):
+        return await _with_launcher(asked, plan, target, named=named)
     if asked is ApiName.JOB:
         return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
     if asked is ApiName.TRAINER:
@@ -113,6 +117,34 @@ async def _without_operator(target: Target, why: str) -> Choice:
     if not all(await allowed(target.client, target.namespace, *_TRAINER_RIGHTS)):
         return Choice(JOB, f"{why}, and you may not create TrainJobs with a TrainingRuntime there")
     return Choice(TRAINER, why)
+
+
+async def _with_launcher(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
+    """Return the API of a job one of whose replicas starts the program in the others."""
+    kind = manifest.kind_of(plan)
+    if asked is ApiName.JOB and named:
+        raise SpecError(
+            f"jobs of {plan.framework.name} cannot run as Indexed Jobs: only {kind.kind} lets a "
+            "launcher start its ranks in other pods.",
+            "Leave out %api.",
+            directive="api",
+        )
+    group, _, version = kind.api_version.partition("/")
+    source = target.client.access.source
+    if kind.plural not in await target.kinds(f"/apis/{kind.api_version}"):
+        found = f"{source} does not support {kind.kind} ({kind.api_version})"
+        if kind.plural in await target.kinds(f"/apis/{group}/{_OF_MPI_OPERATOR}"):
+            found = (
+                f"{source} has {kind.kind} in version {_OF_MPI_OPERATOR}, from mpi-operator, and "
+                f"ciao needs version {version}"
+            )
+        raise ClusterFault(
+            f"{found}: the training operator has it.",
+            "Name another cluster with %context=…, or run the cell on this machine with "
+            f"%backend=local. {OPERATOR_V1.install} Both operators cannot share a cluster: their "
+            "definitions of MPIJob have the same name.",
+        )
+    return Choice(OPERATOR_V1)
 
 
 async def server_version(target: Target) -> Manifest:

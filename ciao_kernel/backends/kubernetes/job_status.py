@@ -62,7 +62,9 @@ def is_deleted(item: Manifest) -> bool:
 
 
 def keeps_pods(item: Manifest) -> bool:
-    """Return whether replicas keep running after the job's end."""
+    """Return whether replicas keep running after the job's end; those of an MPIJob do not."""
+    if get(item, "spec", "mpiReplicaSpecs") is not None:
+        return False
     return bool(apis.of_item(item).policy(item).get("cleanPodPolicy") == "None")
 
 

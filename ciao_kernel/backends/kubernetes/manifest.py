@@ -114,7 +114,7 @@ def objects(
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))
     else:
-        spec = {"runPolicy": _run_policy(plan, settings), **made.spec}
+        spec = {"runPolicy": _run_policy(plan, settings, made), **made.spec}
     cluster = plan.spec.cluster
     meta = {
         "name": job.name,
@@ -199,14 +199,15 @@ def secured(made: Objects) -> Objects:
     return replace(made, beside=beside, secured=True)
 
 
-def _run_policy(plan: Plan, settings: Settings) -> Manifest:
+def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:
     policy = plan.spec.clean_policy or settings.clean_policy
+    keeps = policy is CleanPolicy.NONE or made.ends_pods
     cluster = plan.spec.cluster
     ttl = cluster.ttl if cluster.ttl is not None else int(settings.ttl)
     found: Manifest = {
         # The operator deletes pods, so that a PS ends even if nobody follows the job. For "all"
         # the job itself is deleted after its logs are read; the operator cannot know that time.
-        "cleanPodPolicy": "None" if policy is CleanPolicy.NONE else "Running",
+        "cleanPodPolicy": "None" if keeps else "Running",
         "ttlSecondsAfterFinished": ttl,
     }
     if plan.spec.deadline is not None:

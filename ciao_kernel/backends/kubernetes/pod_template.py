@@ -11,7 +11,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
-from ciao_kernel.plugins import AnyLanguage, Plan
+from ciao_kernel.plugins import AnyLanguage, Launching, Plan, replica_command
 from ciao_kernel.visible_text import short
 
 ARCHITECTURE = "kubernetes.io/arch"
@@ -48,7 +48,7 @@ def pod_template(
     image = artifact.image or image_of(plan, settings)
     container: Manifest = {
         "image": image,
-        "command": [literal(word) for word in _command(plan, artifact)],
+        "command": [literal(word) for word in _command(plan, artifact, group.role)],
         "workingDir": artifact.workdir,
         "env": [*identity, *_env(plan, job, artifact)],
         "resources": _resources(plan, group.role, cpu),
@@ -121,6 +121,13 @@ def image_of(plan: Plan, settings: Settings) -> str:
                 f"`%ciao config images={name}=…`.",
                 directive="framework",
             )
+        if isinstance(plan.framework, Launching):
+            needs = ", ".join(("Python", *plan.framework.programs, plan.framework.package))
+            raise SpecError(
+                f"a job of {name} on a cluster needs an image with {needs}.",
+                f"Add %image=…, or set it for all cells: `%ciao config images={name}=…`.",
+                directive="framework",
+            )
         raise SpecError(
             f"a job of {name} on a cluster needs an image, and no default is known.",
             f"Add %image=… with Python and {plan.framework.requirement}, or set it for all cells: "
@@ -148,9 +155,9 @@ def _placement(cluster: ClusterSpec, made_for: str) -> Manifest:
     return found
 
 
-def _command(plan: Plan, artifact: Artifact) -> tuple[str, ...]:
+def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
     """Return the framework's command; with ``%output`` Python also finds the writer of values."""
-    command = plan.framework.command(plan.spec, artifact)
+    command = replica_command(plan.framework, plan.spec, artifact, role)
     if not plan.spec.outputs:
         return command
     place = f"{artifact.workdir}/{results.FOLDER}"

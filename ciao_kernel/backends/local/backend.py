@@ -26,7 +26,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Plan
+from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.local.launch import Launcher
@@ -108,6 +108,8 @@ class LocalBackend:
                     f"Install it (in a plain cell: %pip install {plan.framework.requirement}), "
                     "or name another interpreter with %python=….",
                 )
+        if isinstance(plan.framework, Launching) and not plan.spec.build.needed:
+            executable.check_beside(plan, plan.framework.programs, python)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return files, commands and variables, with ports and devices that are free now."""

@@ -1,12 +1,13 @@
-"""Finds the program of a job in any language, before anything is created."""
+"""Finds the programs that a job needs besides Python, before anything is created."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.plugins import Plan
 from ciao_kernel.visible_text import short
 
@@ -40,10 +41,35 @@ def check(plan: Plan, program: str) -> None:
     raise SpecError(message, hint, directive="command", word=program)
 
 
+def check_beside(plan: Plan, programs: Sequence[str], python: str) -> None:
+    """Check that the replicas find programs of a launcher, such as mpirun.
+
+    Args:
+        plan: The program to run, with its options.
+        programs: Their names.
+        python: The replicas' interpreter; packages put such programs beside it.
+
+    Raises:
+        EnvironmentFault: One of them is missing.
+    """
+    path = os.pathsep.join([os.path.dirname(python), _path(plan)])  # noqa: PTH120
+    for program in programs:
+        if shutil.which(program, path=path) is None:
+            package = plan.framework.requirement
+            raise EnvironmentFault(
+                f"there is no {program} beside {python}, and none on PATH.",
+                f"Install it (in a plain cell: %pip install {package}), or let the job do that: "
+                f"%packages={package}.",
+            )
+
+
+def _path(plan: Plan) -> str:
+    return dict(plan.spec.env).get("PATH", os.environ.get("PATH", os.defpath))
+
+
 def _found(plan: Plan, program: str) -> bool:
     if "/" not in program:
-        path = dict(plan.spec.env).get("PATH", os.environ.get("PATH", os.defpath))
-        return shutil.which(program, path=path) is not None
+        return shutil.which(program, path=_path(plan)) is not None
     if program.startswith("/"):
         return os.path.isfile(program) and os.access(program, os.X_OK)  # noqa: PTH113
     named = str(PurePosixPath(program))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ciao_kernel.delivery import results
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
-from ciao_kernel.plugins import AnyLanguage, Plan
+from ciao_kernel.plugins import AnyLanguage, Plan, replica_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,6 @@ def replica_plans(
         addresses: Address of each replica.
         shares: GPUs of each replica; empty if the job has no %gpu.
     """
-    command = plan.framework.command(plan.spec, artifact)
     any_language = isinstance(plan.framework, AnyLanguage)
     plans = []
     for replica in addresses:
@@ -60,6 +59,7 @@ def replica_plans(
             before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
             paths = [f"{artifact.workdir}/{results.FOLDER}", *([before] if before else [])]
             env["PYTHONPATH"] = os.pathsep.join(paths)
+        command = replica_command(plan.framework, plan.spec, artifact, replica.role)
         plans.append(ReplicaPlan(replica, command, tuple(env.items())))
     return tuple(plans)
 

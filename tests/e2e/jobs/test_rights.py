@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "jaxjobs": "jax",
     "xgboostjobs": "xgboost",
     "paddlejobs": "paddle",
+    "mpijobs": "mpi",
 }
 REQUIRED = [
     *(("kubeflow.org", kind, ("create", "get", "list", "watch", "delete")) for kind in FRAMEWORKS),

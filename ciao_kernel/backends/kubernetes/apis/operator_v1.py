@@ -14,7 +14,7 @@ from ciao_kernel.model import Manifest, Replica
 JOB_LABEL = "training.kubeflow.org/job-name"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
-KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs")
+KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs", "mpijobs")
 """The kinds of the built-in frameworks, as written in paths."""
 DEADLINE = "longer than specified deadline"
 """Part of the message about a job that its deadline has ended."""

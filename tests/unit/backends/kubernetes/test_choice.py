@@ -111,6 +111,29 @@ def test_an_old_cluster_needs_the_operator() -> None:
     assert "cannot run it" in never.value.hint  # an operator would not help
 
 
+MPI = "%framework=mpi\n%worker=2\n"
+
+
+def test_mpirun_needs_the_operator() -> None:
+    assert choose(MPI, Client("mpijobs"), api=ApiName.JOB) == Choice(OPERATOR_V1)
+    for client in (Client(), Client("tfjobs")):
+        with pytest.raises(ClusterFault, match=r"does not support MPIJob \(kubeflow.org/v1\)"):
+            choose(MPI, client)
+    with pytest.raises(SpecError, match="cannot run as Indexed Jobs") as caught:
+        choose(MPI + "%api=job\n", Client("mpijobs"))
+    assert caught.value.directive == "api"
+
+
+def test_another_operators_version_of_mpijob_is_named() -> None:
+    class Other(Client):
+        async def known(self, path: str) -> Any:
+            served = ["mpijobs"] if path.endswith("/v2beta1") else ["tfjobs"]
+            return {"resources": [{"name": kind} for kind in served]}
+
+    with pytest.raises(ClusterFault, match="MPIJob in version v2beta1, from mpi-operator, and"):
+        choose(MPI, Other())
+
+
 def test_what_an_indexed_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:
     cell = "%framework=tensorflow\n%ps=1\n%worker=2;%gpu=1\n"
     assert choose(cell, Client("tfjobs")) == Choice(OPERATOR_V1)

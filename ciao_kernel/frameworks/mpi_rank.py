@@ -1,0 +1,90 @@
+"""The call of a program in each rank of an MPI job.
+
+Two things differ from plain Python. Streams are buffered by line: several ranks write to one pipe,
+which keeps a line together only if it is one write (see :mod:`.torchrun`). And an error ends the
+job: Python would call ``MPI_Finalize`` at its end, which waits for ranks that wait for this one
+(mpi4py.readthedocs.io, "mpi4py.run").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_PROGRAM = """\
+import os, sys, types
+
+program, *arguments = sys.argv[1:]
+for stream in (sys.stdout, sys.stderr):
+    try:
+        stream.reconfigure(line_buffering=True, write_through=False)
+    except Exception:
+        pass  # somebody has replaced it
+for name, known in (
+    ("RANK", ("OMPI_COMM_WORLD_RANK", "PMI_RANK")),
+    ("WORLD_SIZE", ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
+    ("LOCAL_RANK", ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")),
+):
+    for one in known:
+        if one in os.environ:
+            os.environ[name] = os.environ[one]
+
+def run_module(name, *rest):
+    import runpy
+    sys.argv[1:] = rest
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+def run_file():
+    main = types.ModuleType("__main__")
+    main.__file__, main.__builtins__ = program, __builtins__
+    sys.modules["__main__"] = main
+    sys.argv[:] = [program, *arguments]
+    folder = os.path.dirname(program)
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+    with open(program, "rb") as file:
+        code = compile(file.read(), program, "exec")
+    exec(code, main.__dict__)
+
+def abort(status):
+    if "mpi4py.MPI" in sys.modules:
+        from mpi4py.run import set_abort_status
+        set_abort_status(status)  # at the end of Python, after what the program has registered
+
+def run():
+    try:
+        run_module(*arguments) if program == "-m" else run_file()
+    except SystemExit as end:
+        if end.code:
+            abort(end.code if isinstance(end.code, int) else 1)
+        raise
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__.tb_next.tb_next  # without this program's frames
+        sys.excepthook(type(error), error, error.__traceback__)
+        abort(1)
+        sys.exit(1)
+
+def check():
+    MPI = sys.modules.get("mpi4py.MPI")
+    if MPI and MPI.Is_initialized() and not MPI.Is_finalized():
+        size, asked = MPI.COMM_WORLD.Get_size(), int(os.environ.get("WORLD_SIZE", 1))
+        if size != asked and MPI.Comm.Get_parent() == MPI.COMM_NULL:
+            sys.stderr.write(f"mpirun started {asked} ranks, but mpi4py connected {size}: "
+                             "they belong to different MPI libraries.\\n")
+            sys.exit(1)
+
+own = sys.modules["__main__"]  # kept: Python would empty it
+run()
+check()
+"""
+"""Runs in the worker, whose image has no ciao."""
+
+
+def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the command of each rank.
+
+    Args:
+        python: The worker's interpreter.
+        program: The program: its path, or ``-m`` and its name.
+        arguments: The program's arguments.
+    """
+    return (python, "-u", "-c", _PROGRAM, *program, *arguments)

