@@ -110,8 +110,9 @@ def say(lines):
         sys.stdout.flush()
 
 RULE = re.compile(r"[-=]{{40,}}$")
-# Of the operator's agent, of libevent, and about a child that was as fast as its parent.
-NOISE = re.compile(r"\\++ |\\[warn\\] Epoll |\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
+# Of the operator's agents, which mix their lines; of libevent; about a child as fast as its parent.
+NOISE = re.compile(r"\\+ |POD_NAME=|shift$|/opt/kube/kubectl exec |\\[warn\\] Epoll |"
+                   r"\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
 REPORT = re.compile(r"Process name: \\[.*,(\\d+)\\]|process rank (\\d+) |RANK (\\d+) PID|"
                     r"Primary job +terminated|aborted|MPI_ABORT|exited on signal")
 

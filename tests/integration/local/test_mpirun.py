@@ -22,7 +22,9 @@ MPIRUN = """#!/bin/sh
 shift
 count=$1
 shift
-echo "+ POD_NAME=x"
+echo "+ + shift"
+echo shift
+echo POD_NAME=x
 rank=0
 while [ $rank -lt $count ]; do
     OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count "$@" || code=$? failed=$rank
