@@ -84,6 +84,12 @@ class Mpi:
                 "Leave out %restartPolicy.",
                 directive="restartPolicy",
             )
+        if spec.outputs:
+            raise SpecError(
+                "the values of an MPI job do not come back: its ranks have no message of their own.",
+                "Leave out %output, and let rank 0 write a file to a %volume.",
+                directive="output",
+            )
         if any(group.role == "launcher" and group.count != 1 for group in spec.groups):
             raise SpecError(
                 "an MPI job has exactly one launcher, which runs mpirun.",

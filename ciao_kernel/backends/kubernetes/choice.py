@@ -122,9 +122,10 @@ async def _without_operator(target: Target, why: str) -> Choice:
 async def _with_launcher(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
     """Return the API of a job one of whose replicas starts the program in the others."""
     kind = manifest.kind_of(plan)
-    if asked is ApiName.JOB and named:
+    if asked in (ApiName.JOB, ApiName.TRAINER) and named:
+        other = "Indexed Jobs" if asked is ApiName.JOB else "TrainJobs"
         raise SpecError(
-            f"jobs of {plan.framework.name} cannot run as Indexed Jobs: only {kind.kind} lets a "
+            f"jobs of {plan.framework.name} cannot run as {other}: only {kind.kind} lets a "
             "launcher start its ranks in other pods.",
             "Leave out %api.",
             directive="api",
