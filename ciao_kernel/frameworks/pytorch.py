@@ -8,22 +8,22 @@ options (torch/distributed/argparse_util.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.frameworks import refusals, torchrun
-from ciao_kernel.frameworks.replicas import python_command, replica_specs
+from ciao_kernel.frameworks import elastic, refusals, torchrun
+from ciao_kernel.frameworks.replicas import one_master, python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
     JobSpec,
     Manifest,
     Replica,
-    ReplicaGroup,
     Runner,
     SuccessPolicy,
 )
 from ciao_kernel.plugins import JobManifest
+
+_JOB = "a PyTorch job"
 
 
 class PyTorch:
@@ -37,19 +37,12 @@ class PyTorch:
     image = "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime"
 
     def complete(self, spec: JobSpec) -> JobSpec:
-        """Check the roles, and add the one master that every PyTorchJob has."""
-        refusals.check_slots(spec, "a PyTorch job", "Ask for processes with %nprocPerNode.")
-        said = {group.role: group for group in spec.groups}
-        master = said.get("master", ReplicaGroup("master", 1))
-        if master.count != 1:
-            raise SpecError(
-                f"a PyTorch job has exactly one master (rank 0), but {master.count} are requested.",
-                "Write %master=1, or leave it out; %worker sets the number of other replicas.",
-                directive="master",
-            )
+        """Check the roles, and add the one master of every PyTorchJob that is not elastic."""
+        refusals.check_slots(spec, _JOB, "Ask for processes with %nprocPerNode.")
         if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:
+            who = "a worker" if spec.elastic else "its master"
             raise SpecError(
-                "a PyTorch job succeeds when its master does; there is no other policy.",
+                f"{_JOB} succeeds when {who} does; there is no other policy.",
                 "Leave out %successPolicy.",
                 directive="successPolicy",
             )
@@ -59,12 +52,11 @@ class PyTorch:
                 "Leave out %nprocPerNode or %runner=python.",
                 directive="nprocPerNode",
             )
-        workers = [group for group in spec.groups if group.role == "worker" and group.count]
-        return replace(spec, groups=(master, *workers))
+        return elastic.complete(spec) if spec.elastic else one_master(spec, _JOB)
 
     def decider(self, spec: JobSpec) -> Replica:
-        """Return the master: its success is the success of the job."""
-        return Replica("master", 0)
+        """Return the master, or worker-0 of an elastic job, which ends last: it holds the store."""
+        return elastic.HOST if spec.elastic else Replica("master", 0)
 
     def needs_package(self, spec: JobSpec) -> bool:
         """Return whether torchrun is used, which is part of the package."""
@@ -74,6 +66,8 @@ class PyTorch:
         """Return the call of torchrun, which reads the ``PET_`` variables, or of plain Python."""
         if spec.runner is Runner.PYTHON:
             return python_command(spec, artifact)
+        if spec.elastic:
+            return elastic.command(artifact, spec)
         count = sum(processes_per_replica(spec, one) for one in spec.replicas())
         return torchrun.command(artifact.python, count, artifact.program_words, spec.args)
 
@@ -81,6 +75,9 @@ class PyTorch:
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
         """Return MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the node's, as in a PyTorchJob."""
+        if spec.elastic:
+            count = processes_per_replica(spec, replica)
+            return elastic.environment(spec, replica, addresses, count)
         master = addresses[Replica("master", 0)]
         world = sum(processes_per_replica(spec, other) for other in addresses)
         rank = 0 if replica.role == "master" else replica.index + 1
@@ -109,6 +106,8 @@ class PyTorch:
             "nprocPerNode": str(common),
             "pytorchReplicaSpecs": replica_specs(spec, own, titles, "pytorch"),
         }
+        if spec.elastic:
+            body["elasticPolicy"] = elastic.policy(spec)
         return JobManifest("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "pytorch", body)
 
 

@@ -15,7 +15,7 @@ def check_launcher(spec: JobSpec, job: str, *, slots: bool = False) -> None:
         slots: Whether mpirun starts the program.
 
     Raises:
-        SpecError: The header asks for torchrun or for processes of a launcher.
+        SpecError: The header asks for torchrun, its processes, its elastic jobs or mpirun.
     """
     if spec.runner is Runner.TORCHRUN:
         raise SpecError(
@@ -30,6 +30,13 @@ def check_launcher(spec: JobSpec, job: str, *, slots: bool = False) -> None:
             if slots
             else "Ask for more workers with %worker.",
             directive="nprocPerNode",
+        )
+    if spec.elastic:
+        named = "min" if spec.min_workers is not None else "max"
+        raise SpecError(
+            f"only PyTorch jobs are elastic, but this is {job}.",
+            f"Leave out %{named}.",
+            directive=named,
         )
     if not slots:
         check_slots(spec, job, "Ask for more workers with %worker.")

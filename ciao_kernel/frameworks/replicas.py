@@ -1,4 +1,4 @@
-"""What several frameworks share: equal workers, plain Python, parts of manifests.
+"""What several frameworks share: equal workers, one master, plain Python, parts of manifests.
 
 A framework takes a function as its method: ``command = staticmethod(python_command)``.
 """
@@ -28,6 +28,28 @@ def at_least_one_worker(spec: JobSpec) -> JobSpec:
             directive="worker",
         )
     return spec
+
+
+def one_master(spec: JobSpec, job: str) -> JobSpec:
+    """Return the spec of a job of one master and workers; the master need not be written.
+
+    Args:
+        spec: The header's contents.
+        job: The job with its article, such as ``a PyTorch job``.
+
+    Raises:
+        SpecError: The header asks for another number of masters.
+    """
+    said = {group.role: group for group in spec.groups}
+    master = said.get("master", ReplicaGroup("master", 1))
+    if master.count != 1:
+        raise SpecError(
+            f"{job} has exactly one master (rank 0), but {master.count} are requested.",
+            "Write %master=1, or leave it out; %worker sets the number of other replicas.",
+            directive="master",
+        )
+    workers = [group for group in spec.groups if group.role == "worker" and group.count]
+    return replace(spec, groups=(master, *workers))
 
 
 def no_decider(spec: JobSpec) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_MODULE = "torch.distributed.run"
+MODULE = "torch.distributed.run"
 
 _LINES = """\
 import sys
@@ -36,9 +36,8 @@ if found is not None:
 """
 """A ``sitecustomize``, which each process runs at its start; the environment's own one runs too."""
 
-_PROGRAM = f"""\
-import os, runpy, shutil, signal, sys, tempfile, time
-from datetime import timedelta
+BUFFER_LINES = f"""
+import tempfile
 
 def buffer_lines():
     try:
@@ -50,7 +49,13 @@ def buffer_lines():
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = folder + (":" + before if before else "")
     return folder
+"""
+"""Part of a program that starts torchrun: lets the processes of torchrun buffer lines."""
 
+_PROGRAM = f"""\
+import os, runpy, shutil, signal, sys, time
+from datetime import timedelta
+{BUFFER_LINES}
 def open_store(patience):
     try:
         from torch.distributed import TCPStore
@@ -68,7 +73,7 @@ folder = buffer_lines() if processes != "1" else None
 is_master = os.environ.get("PET_NODE_RANK") == "0"
 store = open_store(600) if replicas > 1 and is_master else None
 try:
-    runpy.run_module("{_MODULE}", run_name="__main__", alter_sys=True)
+    runpy.run_module("{MODULE}", run_name="__main__", alter_sys=True)
 finally:
     if folder:
         shutil.rmtree(folder, True)
@@ -100,14 +105,14 @@ def command(
         program: The program that torchrun starts: its path, or ``-m`` and its name.
         arguments: The program's arguments.
     """
-    run = ("-c", _PROGRAM) if processes > 1 else ("-m", _MODULE)
+    run = ("-c", _PROGRAM) if processes > 1 else ("-m", MODULE)
     return (python, "-u", *run, *program, *arguments)
 
 
 def with_option(command: Sequence[str], option: str) -> list[str]:
     """Add an option, which overrides the variable; a command without torchrun is unchanged."""
     found = list(command)
-    for start in (_PROGRAM, _MODULE):
+    for start in (_PROGRAM, MODULE):
         if start in found:
             found.insert(found.index(start) + 1, option)
             break

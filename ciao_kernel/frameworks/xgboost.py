@@ -7,18 +7,15 @@ and pkg/webhooks/xgboost/xgboostjob_webhook.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import rabit, refusals
-from ciao_kernel.frameworks.replicas import python_command, replica_specs
+from ciao_kernel.frameworks.replicas import one_master, python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
     JobSpec,
     Manifest,
     Replica,
-    ReplicaGroup,
     Runner,
     SuccessPolicy,
 )
@@ -43,17 +40,7 @@ class XGBoost:
         refusals.check_launcher(spec, _JOB)
         refusals.check_success_policy(spec, _JOB, SuccessPolicy.WORKER_0, "its master does")
         refusals.check_restart_policy(spec, _JOB)
-        said = {group.role: group for group in spec.groups}
-        master = said.get("master", ReplicaGroup("master", 1))
-        if master.count != 1:
-            raise SpecError(
-                f"an XGBoost job has exactly one master (rank 0), but {master.count} are "
-                "requested.",
-                "Write %master=1, or leave it out; %worker sets the number of other replicas.",
-                directive="master",
-            )
-        workers = [group for group in spec.groups if group.role == "worker" and group.count]
-        return replace(spec, groups=(master, *workers))
+        return one_master(spec, _JOB)
 
     def decider(self, spec: JobSpec) -> Replica:
         """Return the master: its success is the success of the job."""

@@ -215,6 +215,22 @@ def _entries(names: Names) -> list[Directive]:
             default="1",
         ),
         Directive(
+            "min",
+            "min_workers",
+            numeric_types.Count(1),
+            "Makes a PyTorch job elastic: the fewest workers with which it goes on after a loss.",
+            "%worker=3;%min=2",
+            default="1 with %max",
+        ),
+        Directive(
+            "max",
+            "max_workers",
+            numeric_types.Count(1),
+            "Makes a PyTorch job elastic: the most workers, if it is scaled up on a cluster.",
+            "%worker=3;%max=4",
+            default="%worker with %min",
+        ),
+        Directive(
             "python",
             "python",
             value_types.Word(

@@ -187,6 +187,10 @@ class JobSpec:
     nproc_per_node: int | None = None
     slots: int | None = None
     """Ranks of each worker of an MPI job."""
+    min_workers: int | None = None
+    """Fewest workers with which an elastic PyTorch job goes on."""
+    max_workers: int | None = None
+    """Most workers of an elastic PyTorch job."""
     python: str | None = None
     backend: str | None = None
     builder: str | None = None
@@ -203,6 +207,11 @@ class JobSpec:
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()
+
+    @property
+    def elastic(self) -> bool:
+        """Return whether the number of workers may change while the job runs."""
+        return self.min_workers is not None or self.max_workers is not None
 
     def replicas(self) -> tuple[Replica, ...]:
         """Return all replicas, in the order in which they are started and shown."""

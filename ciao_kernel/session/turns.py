@@ -18,8 +18,6 @@ class Restarts:
 
     def __init__(self) -> None:
         self._last: dict[Replica, ReplicaStatus] = {}
-        self._runs: dict[Replica, int] = {}
-        """Number of runs in pods that were replaced."""
 
     def sentences(self, status: Status) -> Iterator[str]:
         """Yield a sentence for each replica that was restarted since the last status."""
@@ -28,14 +26,11 @@ class Restarts:
             self._last[new.replica] = new
             code, reason = new.last_exit, ""
             if _is_replaced(old, new):
-                # Another pod, whose count begins again.
-                self._runs[new.replica] = self._runs.get(new.replica, 0) + old.restarts + 1
                 code, reason = old.exit_code, old.reason
             elif new.restarts <= old.restarts:
                 continue
             why = exit_text(code) if code is not None else visible(reason)
-            number = self._runs.get(new.replica, 0) + new.restarts + 1
-            yield f"{new.replica} was restarted{f' ({why})' if why else ''}, try {number}"
+            yield f"{new.replica} was restarted{f' ({why})' if why else ''}, try {new.restarts + 1}"
 
 
 def _is_replaced(old: ReplicaStatus, new: ReplicaStatus) -> bool:
@@ -59,7 +54,7 @@ def stopped_by_success(job: Job, status: Status, endless: Collection[str]) -> st
         return ""
     verb = "was" if len(stopped) == 1 else "were"
     # The policy is the training operator's, and counts workers only where no chief decides.
-    policy = job.on_cluster and by.role == "worker"
+    policy = job.on_cluster and by.role == "worker" and job.framework == "tensorflow"
     remedy = (
         "%successPolicy=allWorkers waits for all"
         if policy

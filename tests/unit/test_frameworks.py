@@ -218,6 +218,16 @@ def test_pytorch_jobs(header: str, replicas: str) -> None:
         ("%framework=pytorch %master=2", "master", "exactly one master"),
         ("%framework=pytorch %worker=1 %master=0", "master", "exactly one master"),
         ("%framework=pytorch %runner=python %nprocPerNode=2", "nprocPerNode", "one process"),
+        ("%framework=tensorflow %worker=2 %min=1", "min", "only PyTorch jobs are elastic"),
+        ("%framework=python %worker=2 %max=3", "max", "but this is a Python job"),
+        ("%framework=pytorch %worker=2 %min=3", "min", "2 of at least 3"),
+        ("%framework=pytorch %worker=4 %min=2 %max=3", "max", "4 of at most 3"),
+        ("%framework=pytorch %master=1 %worker=3 %min=2", "master", "no master"),
+        ("%framework=pytorch %min=2", "min", "needs workers"),
+        ("%framework=pytorch %worker=0 %max=2", "max", "needs workers"),
+        ("%framework=pytorch %worker=2 %min=1 %runner=python", "runner", "torchrun makes"),
+        ("%framework=pytorch %worker=2 %min=1 %restartPolicy=Never", "restartPolicy", "own"),
+        ("%framework=pytorch %worker=2 %min=1 %successPolicy=allWorkers", "successPolicy", "a w"),
     ],
 )
 def test_jobs_that_cannot_be(header: str, directive: str, message: str) -> None:
@@ -231,6 +241,47 @@ def test_jobs_that_cannot_be(header: str, directive: str, message: str) -> None:
     assert located.column == 0
     assert message in located.message
     assert located.hint
+
+
+@pytest.mark.parametrize(
+    ("header", "low", "high", "restarts"),
+    [
+        ("%worker=3 %min=2 %max=4", 2, 4, 3),
+        ("%worker=3 %min=2", 2, 3, 3),
+        ("%worker=3 %max=4 %backoffLimit=0", 1, 4, 0),
+        ("%worker=3 %min=3 %master=0 %backoffLimit=9", 3, 3, 9),
+    ],
+)
+def test_an_elastic_job_has_workers_that_meet_at_the_first(
+    header: str, low: int, high: int, restarts: int
+) -> None:
+    framework, job = spec(f"%framework=pytorch {header} %nprocPerNode=2")
+    assert [str(one) for one in job.replicas()] == ["worker-0", "worker-1", "worker-2"]
+    assert str(framework.decider(job)) == "worker-0"
+    assert isinstance(framework, PyTorch)
+    empty = {"worker": {"metadata": {}, "spec": {"containers": [{}]}}}
+    made = framework.manifest(job, empty).spec
+    assert made["elasticPolicy"] == {
+        "rdzvBackend": "c10d",
+        "minReplicas": low,
+        "maxReplicas": high,
+        "maxRestarts": restarts,
+    }
+    assert made["nprocPerNode"] == "2"
+    assert made["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] == "ExitCode"
+    env = framework.environment(job, Replica("worker", 1), operators(job, 23456))
+    assert env == {
+        "PYTHONUNBUFFERED": "1",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "mnist-worker-0.team.svc:23456",
+        "PET_NNODES": f"{low}:3",  # on this machine nobody adds a replica
+        "PET_MAX_RESTARTS": str(restarts),
+        "PET_NPROC_PER_NODE": "2",
+        "PET_LOCAL_ADDR": "mnist-worker-1.team.svc",
+    }
+    command = framework.command(job, ARTIFACT)
+    compile(command[3], "elastic", "exec")
+    assert command[4:] == ("/job/cell.py",)
 
 
 def test_an_error_about_what_was_not_written_stays_without_a_place() -> None:

@@ -83,6 +83,12 @@ def check(plan: Plan, settings: Settings) -> None:
                 "training operator.",
                 directive=name,
             )
+    if spec.elastic:
+        raise SpecError(
+            "an Indexed Job has a fixed number of replicas, so it cannot be elastic.",
+            "Leave out %min and %max; or use a cluster with the training operator.",
+            directive="min" if spec.min_workers is not None else "max",
+        )
     if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
         raise SpecError(
             f"an Indexed Job has no restart policy {cluster.restart_policy}.",

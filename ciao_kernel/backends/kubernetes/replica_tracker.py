@@ -33,6 +33,10 @@ class _TrackedReplica:
 
     status: ReplicaStatus
     pod: Object | None = None
+    uid: str = ""
+    """Uid of its last pod, also after that is gone."""
+    earlier: int = 0
+    """Number of runs in the pods before."""
     readers: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
     """Readers by the uid of the pod; their result is True if all was read."""
 
@@ -120,10 +124,15 @@ class ReplicaTracker:
             return  # the last words of a pod that has a successor
         same = one.pod is not None and one.pod["metadata"]["uid"] == uid
         self._owner[uid] = replica
+        if uid != one.uid:
+            one.earlier = one.status.restarts + 1 if one.uid else 0
+            one.uid = uid
         one.pod = pod
         # The last state of a deleted pod reports its end as a failure.
         if not same or one.status.state is not State.STOPPED:
-            one.status = replace(status.of_pod(pod, replica), log=one.status.log)
+            now = status.of_pod(pod, replica)
+            count = now.restarts + one.earlier
+            one.status = replace(now, restarts=count, log=one.status.log)
         if one.status.state.over:
             self._kept.keep_results(replica, status.last_words(pod))
         if uid not in one.readers and one.status.node and uid in self._pods.items:

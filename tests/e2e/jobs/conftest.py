@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from tests.cluster.namespace import Namespace
 from tests.helpers.jobs import Ended, Recorder
 
 T = TypeVar("T")
+CLAIM = "team-data"
 CPU_REQUEST = "10m"
 """Small: the test cluster's node has few processors, on which many jobs run beside each other."""
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac"
@@ -169,3 +171,28 @@ def made(
     tools = namespace.cluster.image("tools")
     images = {"tensorflow": tools, "pytorch": tools}
     return Team(namespace, user, folder, tmp_path / "storage", images)
+
+
+@pytest.fixture
+def claim(namespace: Namespace) -> Iterator[str]:
+    """A claim of the team, with a folder of the node behind it."""
+    volume = f"{namespace.name}-data"
+    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": volume}
+    folder = {"path": f"/var/tmp/{volume}", "type": "DirectoryOrCreate"}
+    disk = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume},
+        "spec": {**spec, "capacity": {"storage": "1Gi"}, "hostPath": folder},
+    }
+    namespace.cluster.kubectl("create", "-f", "-", text=json.dumps(disk))
+    namespace.create_objects(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM},
+            "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
+        }
+    )
+    yield CLAIM
+    namespace.cluster.kubectl("delete", "persistentvolume", volume, "--wait=false")

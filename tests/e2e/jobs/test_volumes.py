@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,6 @@ import pytest
 from ciao_kernel.errors import JobFailed
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import JOBS, ROLE, made, rules
-
-CLAIM = "team-data"
 
 WRITES = """
 import os
@@ -25,31 +21,6 @@ print("fast is", [line.split()[2] for line in open("/proc/mounts") if " /fast " 
 """
 READS = "import os\nprint(sorted(os.listdir('data/runs')), open('data/runs/worker-1.txt').read())\n"
 REFUSED = "open('data/new', 'w')\n"
-
-
-@pytest.fixture
-def claim(namespace: Namespace, tmp_path: Path) -> Iterator[str]:
-    """A claim of the team, with a folder of the node behind it."""
-    volume = f"{namespace.name}-data"
-    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": volume}
-    folder = {"path": f"/var/tmp/{volume}", "type": "DirectoryOrCreate"}
-    disk = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": volume},
-        "spec": {**spec, "capacity": {"storage": "1Gi"}, "hostPath": folder},
-    }
-    namespace.cluster.kubectl("create", "-f", "-", text=json.dumps(disk))
-    namespace.create_objects(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM},
-            "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
-        }
-    )
-    yield CLAIM
-    namespace.cluster.kubectl("delete", "persistentvolume", volume, "--wait=false")
 
 
 @pytest.mark.second("operators")

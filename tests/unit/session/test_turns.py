@@ -37,10 +37,10 @@ def test_a_pod_in_place_of_another_goes_on_with_the_count() -> None:
     assert said(
         one(restarts=1, last_exit=3),
         one(State.FAILED, restarts=1, exit_code=137),
-        one(State.PENDING),
-        one(),
-        one(State.STOPPED, reason="evicted\x1b"),
-        one(),
+        one(State.PENDING, restarts=2),
+        one(restarts=2),
+        one(State.STOPPED, restarts=2, reason="evicted\x1b"),
+        one(restarts=3),
     ) == [
         "worker-0 was restarted (exit code 3), try 2",
         "worker-0 was restarted (exit code 137), try 3",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,15 @@ def test_what_only_the_operator_can_do_is_refused(lines: str, directive: str, me
         indexed_manifest.check(plan, Settings())
     assert message in caught.value.message
     assert caught.value.directive == directive
+
+
+def test_an_elastic_job_needs_the_operator() -> None:
+    plan = plan_of("%framework=pytorch\n%worker=2\n%min=1\n")
+    plan = replace(plan, spec=plan.framework.complete(plan.spec))
+    with pytest.raises(SpecError) as caught:
+        indexed_manifest.check(plan, Settings())
+    assert "cannot be elastic" in caught.value.message
+    assert caught.value.directive == "min"
 
 
 def test_host_names_fit_into_their_limit() -> None:

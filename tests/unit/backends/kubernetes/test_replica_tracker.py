@@ -72,6 +72,7 @@ def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     assert members.present()[ZERO] is None
     # Made again under the same name.
     assert now(pod("b", 0, "Running", 4, running=running)) == [State.RUNNING, State.PENDING]
+    assert members.statuses()[ZERO].restarts == 3  # 1 in each pod, and the pod itself
     # Deleted by somebody while it ran.
     assert now(pods.items["b"], gone=("b",)) == [State.STOPPED, State.PENDING]
     assert members.statuses()[ZERO].reason == "deleted"

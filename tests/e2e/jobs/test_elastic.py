@@ -1,0 +1,75 @@
+"""Elastic PyTorchJobs: a killed process, a deleted pod, a program that always fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ciao_kernel.errors import JobFailed
+from ciao_kernel.model import State
+from tests.cluster.namespace import Namespace
+from tests.e2e.jobs.conftest import Team
+from tests.helpers.elastic import trains, tries
+from tests.helpers.jobs import Ended, Recorder, wait
+
+pytestmark = [
+    pytest.mark.second("operators"),
+    pytest.mark.frameworks,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("training"),  # one at a time: two starve each other
+    pytest.mark.usefixtures("with_frameworks"),
+]
+HEADER = "%framework=pytorch\n%worker=2\n%min=1\n%max=3\n"
+
+
+def images(namespace: Namespace) -> dict[str, str]:
+    return {"pytorch": namespace.cluster.image("pytorch")}
+
+
+@pytest.mark.parametrize("lost", ["worker-1", "worker-0"])
+def test_a_job_survives_a_killed_process_and_a_deleted_pod(
+    team: Team, claim: str, lost: str
+) -> None:
+    """Also of worker-0, which holds the store of the rendezvous."""
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("step 10", replica=lost)
+        pod = f"{display.job.name}-{lost}"
+        kubectl = team.namespace.kubectl
+        await asyncio.to_thread(kubectl, "delete", f"pod/{pod}", "--wait=false")
+        await wait(lambda: f"{lost} was restarted" in display.notices)
+        await display.until("begins at 10 of 2", replica=OTHER[lost], patience=300)
+        go = ("exec", f"{display.job.name}-{OTHER[lost]}", "--", "touch", "data/go")
+        await asyncio.to_thread(kubectl, *go)
+
+    header = f"{HEADER}%volume={claim}:data\n%envvar=CHECKPOINTS=data\n"
+    ended = team.run(header + trains(waits=10), during=during, images=images(team.namespace))
+    assert ended.error is None, ended.error
+    assert ended.display.status.state is State.SUCCEEDED
+    for one in ("worker-0", "worker-1"):
+        log = ended.display.data(one)
+        steps = tries(log, one)
+        assert log.count(b"has trained") == 1
+        assert len(steps) >= 2, log
+        assert all(part == list(range(part[0], part[-1] + 1)) for part in steps if part)
+        assert steps[-1][-1] == 20
+        assert steps[-1][0] >= 10  # the checkpoint was loaded
+    restarts = {str(one.replica): one.restarts for one in ended.display.status.replicas}
+    assert restarts[lost] == 1
+    assert ended.display.notices.count(f"{lost} was restarted") == 1
+
+
+OTHER = {"worker-0": "worker-1", "worker-1": "worker-0"}
+
+
+def test_a_program_that_always_fails_ends_the_job_after_its_restarts(team: Team) -> None:
+    header = f"{HEADER}%backoffLimit=1\n"
+    program = "print('try')\nraise ValueError('never right')\n"
+    ended = team.run(header + program, images=images(team.namespace))
+    assert isinstance(ended.error, JobFailed)
+    assert "ValueError: never right" in ended.error.message
+    assert "\n".join(ended.error.traceback).count("ValueError: never right") == 1
+    logs = [ended.display.data(one).decode() for one in ("worker-0", "worker-1")]
+    assert max(log.count("try\n") for log in logs) == 2
+    assert {one.restarts for one in ended.display.status.replicas} == {0}
