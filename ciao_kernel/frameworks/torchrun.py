@@ -10,7 +10,7 @@ closed when the other replicas have said that their torchrun has ended.
 Several processes of a replica write to one pipe. Without buffers, as PYTHONUNBUFFERED and ``-u``
 ask for, ``print("loss", 1)`` is four writes, and the lines of two processes get mixed. So their
 streams are buffered by line: a line is one write, and a pipe keeps up to 4096 bytes of a write
-together (pipe(7), PIPE_BUF).
+together (pipe(7), PIPE_BUF). Each line begins with the number of its process, ``LOCAL_RANK``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,32 @@ from collections.abc import Sequence
 MODULE = "torch.distributed.run"
 
 _LINES = """\
-import sys
+import io, os, sys
 from importlib import machinery, util
 
-for stream in (sys.stdout, sys.stderr):
+mark = f"[{os.environ.get('LOCAL_RANK')}] "
+
+class Marked(io.TextIOWrapper):
+    inside = False  # of a line
+
+    def write(self, text):
+        if text:
+            before = "" if self.inside else mark
+            self.inside = not text.endswith("\\n")
+            body = text if self.inside else text[:-1]
+            body = before + body.replace("\\n", "\\n" + mark)
+            super().write(body if self.inside else body + "\\n")
+        return len(text)
+
+# Not in its children, whose output the program may read.
+of_torchrun = os.environ.get("CIAO_TORCHRUN") == str(os.getppid())
+for name in ("stdout", "stderr"):
+    stream = getattr(sys, name)
     try:
         stream.reconfigure(line_buffering=True, write_through=False)
+        if of_torchrun:
+            setattr(sys, name, Marked(
+                stream.buffer, stream.encoding, stream.errors, line_buffering=True))
     except Exception:
         pass  # somebody has replaced it
 others = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]
@@ -34,7 +54,9 @@ if found is not None:
     sys.modules["sitecustomize"] = hidden = util.module_from_spec(found)
     found.loader.exec_module(hidden)
 """
-"""A ``sitecustomize``, which each process runs at its start; the environment's own one runs too."""
+"""A ``sitecustomize``, which each process runs at its start; the environment's own one runs too.
+
+Only what Python writes is marked, not what a library in C writes."""
 
 BUFFER_LINES = f"""
 import tempfile
@@ -48,9 +70,10 @@ def buffer_lines():
         return None  # no folder is writable
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = folder + (":" + before if before else "")
+    os.environ["CIAO_TORCHRUN"] = str(os.getpid())
     return folder
 """
-"""Part of a program that starts torchrun: lets the processes of torchrun buffer lines."""
+"""Part of a program that starts torchrun: lets the processes of torchrun buffer and mark lines."""
 
 _PROGRAM = f"""\
 import os, runpy, shutil, signal, sys, time

@@ -17,13 +17,13 @@ _CONSEQUENCE = re.compile(
     r"|StoreTimeout|KeyboardInterrupt|SignalException"
 )
 
-# PyTorch writes a rank before each line of an uncaught error's traceback, except empty lines.
-_RANK = re.compile(r"^\[rank\d+\]: ?")
-_START = re.compile(
-    r"^(?P<margin>(?:\[rank\d+\]: ?)?[\s|]*)Traceback \(most recent call last\):\s*$"
-)
+# PyTorch writes a rank before each line of an uncaught error's traceback, except empty lines, and
+# ciao's call of torchrun the number of the process before each line (frameworks/torchrun.py).
+_RANK = re.compile(r"^(?:\[\d{1,3}\] (?:\[rank\d+\]: ?)?|\[rank\d+\]: ?)")
+_MARGIN = r"(?:\[\d{1,3}\] )?(?:\[rank\d+\]: ?)?"
+_START = re.compile(rf"^(?P<margin>{_MARGIN}[\s|]*)Traceback \(most recent call last\):\s*$")
 _GROUP_START = re.compile(
-    r"^(?:\[rank\d+\]: ?)?\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
+    rf"^{_MARGIN}\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
 )
 _GROUP_LINE = re.compile(r"^\s*[|+]")
 # ``my.module.Error``, ``main.<locals>.Error``: a class may be local to a function.
@@ -32,7 +32,8 @@ _GROUP_ERROR = re.compile(rf"^\s*\| (?P<error>{_CLASS}: .*)$")
 # The start of a traceback anywhere in a line. Each match begins with a fixed character, so that a
 # search does not read a long line again and again.
 _HEAD = re.compile(
-    r"(?:\[rank\d+\]: *)?(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
+    r"(?:\[\d{1,3}\] )?(?:\[rank\d+\]: *)?"
+    r"(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
 )
 # The end of a traceback: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
 # come from threads and processes that write at the same time.

@@ -24,3 +24,30 @@ def test_the_master_ends_after_the_others_have_read_its_store(team: Team) -> Non
     logs = [ended.display.data(one) for one in ("master-0", "worker-0", "worker-1")]
     assert [log.count(b"says that it has ended") for log in logs] == [0, 1, 1]
     assert all(word not in log for log in logs for word in (b"Error", b"Traceback", b"Connection"))
+
+
+LINES = """
+import os, sys
+
+rank = os.environ["LOCAL_RANK"]
+for number in range(300):
+    print("rank", rank, "says", number, "x" * 60)
+    print("rank", rank, "warns", number, "x" * 60, file=sys.stderr)
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.xdist_group("training")
+@pytest.mark.usefixtures("with_frameworks")
+def test_lines_of_two_processes_of_one_pod_stay_whole(team: Team) -> None:
+    images = {"pytorch": team.namespace.cluster.image("pytorch")}
+    ended = team.run("%framework=pytorch\n%nprocPerNode=2\n" + LINES, images=images)
+    assert ended.error is None, ended.error
+    lines = ended.display.data("master-0").decode().splitlines()
+    for rank in (0, 1):
+        for word in ("says", "warns"):
+            text = f"[{rank}] rank {rank} {word}"
+            said = [line for line in lines if line.startswith(text)]
+            assert said == [f"{text} {number} {'x' * 60}" for number in range(300)]

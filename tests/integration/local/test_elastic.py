@@ -12,6 +12,7 @@ from tests.helpers.jobs import Place
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+@pytest.mark.second("operators")
 @pytest.mark.parametrize("lost", ["worker-1", "worker-0"])
 def test_a_job_survives_a_killed_process_and_a_killed_torchrun(jobs: Place, lost: str) -> None:
     """Also of worker-0, which holds the store of the rendezvous."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.errors import JobFailed
 from tests.helpers.jobs import Place
 from tests.helpers.slow_torchrun import SEND_AND_RECEIVE, SLOW
 
@@ -27,9 +28,11 @@ def test_the_master_ends_after_the_others_have_read_its_store(jobs: Place, tmp_p
 
 
 LINES = """
-import os, sys
+import os, subprocess, sys
 
 print("hidden", os.environ["HIDDEN"])
+child = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True)
+print("child", repr(child.stdout))
 for number in range(2000):
     print("rank", os.environ["RANK"], "says", number, "x" * 60)
     print("rank", os.environ["RANK"], "warns", number, "x" * 60, file=sys.stderr)
@@ -49,9 +52,32 @@ def test_lines_of_two_processes_of_one_replica_stay_whole(jobs: Place, tmp_path:
     ended = jobs.run(header + LINES)
     assert ended.error is None
     lines = ended.log("master-0").decode().splitlines()
-    assert lines.count("hidden seen") == 2
-    for word in ("says", "warns"):
-        for rank in (0, 1):
-            said = [line for line in lines if line.startswith(f"rank {rank} {word} ")]
-            assert said == [f"rank {rank} {word} {number} {'x' * 60}" for number in range(2000)]
+    for rank in (0, 1):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert own[:2] == [f"[{rank}] hidden seen", f"[{rank}] child '1\\n'"]
+        for word in ("says", "warns"):
+            said = [line for line in own if f" {word} " in line]
+            text = f"[{rank}] rank {rank} {word}"
+            assert said == [f"{text} {number} {'x' * 60}" for number in range(2000)]
     assert not list((tmp_path / "scratch").glob("ciao-*"))
+
+
+FAILS = """
+import os, sys
+
+print("loss", 0.5, flush=True)
+if os.environ["LOCAL_RANK"] == "1":
+    raise ValueError("of the second process")
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_error_of_a_process_is_shown_without_its_number(jobs: Place) -> None:
+    ended = jobs.run("%framework=pytorch\n%nprocPerNode=2\n" + FAILS)
+    assert isinstance(ended.error, JobFailed)
+    assert "ValueError: of the second process" in ended.error.message
+    assert ended.error.traceback[0] == "Traceback (most recent call last):"
+    assert b"[1] ValueError: of the second process\n" in ended.log("master-0")

@@ -1385,3 +1385,13 @@ def test_the_work_grows_as_the_log_does(unit: str) -> None:
         )
 
     assert is_linear(work, 256 * 1024)
+
+
+@pytest.mark.parametrize("rank", ["", "[rank1]: "])
+def test_the_number_of_a_process_is_no_part_of_its_traceback(rank: str) -> None:
+    trace = ("Traceback (most recent call last):", '  File "x.py", line 1', "ValueError: one")
+    said = [f"[1] {rank}{line}\n" for line in trace]
+    said.insert(1, "[0] step 3\n")
+    error = failed({"worker-0": "".join(said)})
+    assert error.traceback == trace
+    assert error.message.endswith("ValueError: one")
