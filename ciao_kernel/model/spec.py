@@ -213,6 +213,14 @@ class JobSpec:
         """Return whether the number of workers may change while the job runs."""
         return self.min_workers is not None or self.max_workers is not None
 
+    @property
+    def restart_limit(self) -> int | None:
+        """Return the number of restarts of replicas that fails the job; None: no limit.
+
+        ``backoff_limit`` of an elastic job counts the restarts that torchrun makes in a replica.
+        """
+        return None if self.elastic else self.cluster.backoff_limit
+
     def replicas(self) -> tuple[Replica, ...]:
         """Return all replicas, in the order in which they are started and shown."""
         return tuple(Replica(g.role, i) for g in self.groups for i in range(g.count))

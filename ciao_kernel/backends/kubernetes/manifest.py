@@ -212,6 +212,6 @@ def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:
     }
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
-    if cluster.backoff_limit is not None:
-        found["backoffLimit"] = cluster.backoff_limit
+    if plan.spec.restart_limit is not None:
+        found["backoffLimit"] = plan.spec.restart_limit
     return found

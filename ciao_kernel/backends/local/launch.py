@@ -214,7 +214,7 @@ class Launcher:
             "clean": str(spec.clean_policy or self._settings.clean_policy),
             "deadline": spec.deadline,
             "restart": str(spec.cluster.restart_policy or RestartPolicy.NEVER),
-            "backoff_limit": spec.cluster.backoff_limit,
+            "backoff_limit": spec.restart_limit,
             "grace": self._settings.stop_grace,
             "linger": self._settings.linger,
             "isolated": is_isolated(self._settings),

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from ciao_kernel.backends.local.replica_plan import ReplicaPlan
-from ciao_kernel.model import ClusterSpec, Replica, RestartPolicy
+from ciao_kernel.model import JobSpec, Replica, RestartPolicy
 from ciao_kernel.plugins import Plan
 
 
@@ -20,7 +20,7 @@ def text(
     """
     lines = [f"would run on {backend}:", "", "header:"]
     lines += [f"  {line}" for line in plan.header.splitlines()]
-    if restarts := _restarts(plan.spec.cluster):
+    if restarts := _restarts(plan.spec):
         lines += ["", "restarts:", f"  {restarts}"]
     lines += ["", "files:"]
     lines += [f"  {file.path}  {file.size:,} bytes" for file in plan.source.all()]
@@ -38,14 +38,14 @@ def text(
     return "\n".join(lines)
 
 
-def _restarts(cluster: ClusterSpec) -> str:
+def _restarts(spec: JobSpec) -> str:
     """Return which replicas are started again, and how often; "" for ``Never``."""
     ends = {
         RestartPolicy.ON_FAILURE: "with an exit code other than 0",
         RestartPolicy.EXIT_CODE: "with an exit code of 128 or more, or by a signal,",
         RestartPolicy.ALWAYS: "in any way",
     }
-    policy, limit = cluster.restart_policy or RestartPolicy.NEVER, cluster.backoff_limit
+    policy, limit = spec.cluster.restart_policy or RestartPolicy.NEVER, spec.restart_limit
     if policy not in ends:
         return ""
     count = f"instead of restart {max(1, limit)} the job fails" if limit is not None else "no limit"

@@ -34,6 +34,14 @@ def test_a_job_survives_a_killed_process_and_a_killed_torchrun(jobs: Place, lost
     assert f"{lost} was restarted (SIGKILL), try 2" in ended.display.notices
 
 
+def test_a_dry_run_shows_that_lost_replicas_are_started_again_without_limit(jobs: Place) -> None:
+    ended = jobs.run("%framework=pytorch\n%worker=2\n%min=1\n%backoffLimit=1\n%dryrun\npass\n")
+    text = ended.display.notices
+    assert "by a signal, is started again; no limit" in text
+    assert "PET_MAX_RESTARTS=1" in text
+    assert "PET_NNODES=1:2" in text
+
+
 def test_a_program_that_always_fails_ends_the_job_after_its_restarts(jobs: Place) -> None:
     header = "%framework=pytorch\n%worker=2\n%min=1\n%backoffLimit=1\n"
     ended = jobs.run(header + "print('try')\nraise ValueError('never right')\n")

@@ -311,3 +311,13 @@ def test_a_program_in_a_package_keeps_its_place_in_the_pod() -> None:
         assert ("ciao-kernel/workdir" in notes) is annotated
         item["metadata"]["annotations"] = notes
         assert job_metadata.job(item, 1.0).workdir == one.workdir
+
+
+def test_the_backoff_limit_of_an_elastic_job_is_torchruns() -> None:
+    """The operator's would count pods that were lost, and fail the job with the first for 0."""
+    text = "%framework=pytorch\n%worker=2\n%backoffLimit=0\n"
+    plain = objects(text).job["spec"]
+    elastic = objects(f"{text}%min=1\n").job["spec"]
+    assert plain["runPolicy"]["backoffLimit"] == 0
+    assert "backoffLimit" not in elastic["runPolicy"]
+    assert elastic["elasticPolicy"]["maxRestarts"] == 0
