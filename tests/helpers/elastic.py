@@ -34,11 +34,8 @@ for step in range(int(first) + 1, STEPS + 1):
     if me == LOST and step == 10 and once("lost"):
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(600)  # it ends with its torchrun
-    while step == WAITS:
-        go = torch.tensor([int(os.path.exists(f"{folder}/go"))])
-        dist.all_reduce(go)  # notices a lost replica
-        if go:
-            break
+    while step == WAITS and int(first) < WAITS - 1:
+        dist.all_reduce(one)  # until a replica is lost
         time.sleep(0.05)
 dist.destroy_process_group()
 print(f"{me} has trained")
@@ -50,7 +47,7 @@ def trains(*, lost: str = "", waits: int = 0, steps: int = 20) -> str:
 
     Args:
         lost: The replica whose torchrun is killed at step 10.
-        waits: The step at which it waits for a file "go" beside the checkpoint.
+        waits: The step at which it waits for the loss of a replica.
         steps: The last step.
     """
     named = f"STEPS, LOST, WAITS = {steps}, {lost!r}, {waits}\n"

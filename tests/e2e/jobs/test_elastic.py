@@ -11,7 +11,7 @@ from ciao_kernel.model import State
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.elastic import trains, tries
-from tests.helpers.jobs import Ended, Recorder, wait
+from tests.helpers.jobs import Ended, Recorder
 
 pytestmark = [
     pytest.mark.second("operators"),
@@ -35,13 +35,9 @@ def test_a_job_survives_a_killed_process_and_a_deleted_pod(
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await display.until("step 10", replica=lost)
-        pod = f"{display.job.name}-{lost}"
-        kubectl = team.namespace.kubectl
-        await asyncio.to_thread(kubectl, "delete", f"pod/{pod}", "--wait=false")
-        await wait(lambda: f"{lost} was restarted" in display.notices)
-        await display.until("begins at 10 of 2", replica=OTHER[lost], patience=300)
-        go = ("exec", f"{display.job.name}-{OTHER[lost]}", "--", "touch", "data/go")
-        await asyncio.to_thread(kubectl, *go)
+        assert display.job
+        pod = f"pod/{display.job.name}-{lost}"
+        await asyncio.to_thread(team.namespace.kubectl, "delete", pod, "--wait=false")
 
     header = f"{HEADER}%volume={claim}:data\n%envvar=CHECKPOINTS=data\n"
     ended = team.run(header + trains(waits=10), during=during, images=images(team.namespace))
@@ -58,9 +54,6 @@ def test_a_job_survives_a_killed_process_and_a_deleted_pod(
     restarts = {str(one.replica): one.restarts for one in ended.display.status.replicas}
     assert restarts[lost] == 1
     assert ended.display.notices.count(f"{lost} was restarted") == 1
-
-
-OTHER = {"worker-0": "worker-1", "worker-1": "worker-0"}
 
 
 def test_a_program_that_always_fails_ends_the_job_after_its_restarts(team: Team) -> None:
