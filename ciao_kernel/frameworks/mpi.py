@@ -86,7 +86,7 @@ class Mpi:
             )
         if spec.outputs:
             raise SpecError(
-                "the values of an MPI job do not come back: its ranks have no message of their own.",
+                "values of an MPI job do not come back: its ranks have no message of their own.",
                 "Leave out %output, and let rank 0 write a file to a %volume.",
                 directive="output",
             )

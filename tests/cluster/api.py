@@ -76,13 +76,13 @@ class Api:
         self._run(namespace, "delete", what, "--wait=false", "--ignore-not-found", *force)
 
     def token(self, namespace: str, account: str, secret: str) -> str:
-        """Return a token of a service account for an hour that ends with a Secret.
+        """Return a token of a service account for half a day, or until a Secret ends.
 
         Raises:
             ClusterError: with the server's words.
         """
         return self._run(
-            namespace, "create", "token", account, "--duration=1h",
+            namespace, "create", "token", account, "--duration=12h",
             "--bound-object-kind=Secret", f"--bound-object-name={secret}",
         ).strip()  # fmt: skip
 
@@ -170,12 +170,12 @@ class InProcess(Api):
                 raise
 
     def token(self, namespace: str, account: str, secret: str) -> str:
-        """Return a token of a service account for an hour that ends with a Secret."""
+        """Return a token of a service account for half a day, or until a Secret ends."""
         bound = {"apiVersion": "v1", "kind": "Secret", "name": secret}
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600, "boundObjectRef": bound},
+            "spec": {"expirationSeconds": 43_200, "boundObjectRef": bound},
         }
         path = self._named("serviceaccounts").path(namespace, account, "token")
         return str(self._ask("POST", path, body=request)["status"]["token"])

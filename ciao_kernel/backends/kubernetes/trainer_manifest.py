@@ -47,6 +47,12 @@ def check(plan: Plan, settings: Settings) -> None:
         SpecError: A directive does not fit.
     """
     cluster = plan.spec.cluster
+    if plan.spec.elastic:
+        raise SpecError(
+            "a TrainJob has a fixed number of replicas, so it cannot be elastic.",
+            "Leave out %min and %max; or use a cluster with the training operator.",
+            directive="min" if plan.spec.min_workers is not None else "max",
+        )
     if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
         raise SpecError(
             f"a TrainJob has no restart policy {cluster.restart_policy}.",
