@@ -177,6 +177,7 @@ OTHERS = {
     "volumes": VOLUMES,
     "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
+    "slots": maybe(st.integers(1, 128)),
     "min_workers": maybe(st.integers(1, 1000)),
     "max_workers": maybe(st.integers(1, 1000)),
     "python": maybe(st.text(LINE, min_size=1, max_size=12)),
