@@ -1,6 +1,7 @@
 """The current status of a followed job, from all that is known: its object, its pods, the events.
 
-Reasons of waiting replicas come from :mod:`.pending_reasons`, and ends that the object does not
+Reasons of waiting replicas come from :mod:`.pending_reasons`, those of jobs in queues from
+:mod:`.queues`, and ends that the object does not
 show from :mod:`.foreseen` and :mod:`.sidecars`.
 """
 
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import foreseen, job_status, sidecars, status
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.queues import QueueReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Notice, State, Status
@@ -36,6 +38,7 @@ class CurrentStatus:
     ) -> None:
         self._job = job
         self._reasons = PendingReasons(client, job, hopeless, on_new_reason, client.clock.now)
+        self._queue = QueueReasons(client, job, on_new_reason)
         self._kept_pods = sidecars.KeptPods(job)
         self._notice: str | None = None
         self._failed_since = 0.0
@@ -44,6 +47,7 @@ class CurrentStatus:
     async def close(self) -> None:
         """Stop reading events."""
         await self._reasons.close()
+        await self._queue.close()
 
     def status(self, item: Object, members: ReplicaTracker, uid: str) -> Status:
         """Return the job's status.
@@ -55,6 +59,8 @@ class CurrentStatus:
         """
         pods = members.present()
         now = job_status.of_job(self._job, item, members.statuses())
+        if queued := self._queue.explain(now, item, uid):
+            return queued
         responded = bool(status.many(item, "status", "conditions")) or bool(
             status.get(item, "status", "startTime")  # of an Indexed Job
             or status.get(item, "status", "jobsStatus")  # of a TrainJob
@@ -72,7 +78,7 @@ class CurrentStatus:
 
     def notice(self) -> Notice | None:
         """Return what the user should know beside the status, once."""
-        text, self._notice = self._notice, None
+        text, self._notice = self._queue.notice() or self._notice, None
         return Notice(text) if text else None
 
     def decided(self, now: Status) -> bool:

@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
     job_status,
+    queues,
     spec_changes,
     status,
 )
@@ -194,6 +195,8 @@ class _Follower:
             return []
         changes = spec_changes.between(before, self._item)
         who = spec_changes.author(before, self._item) if changes else ""
+        if who == queues.MANAGER:  # what they mean is said in the queue's words
+            return []
         by = f" by {who}" if who else ""
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
 

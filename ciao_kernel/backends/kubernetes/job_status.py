@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata
+from ciao_kernel.backends.kubernetes import apis, job_metadata, queues
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
 from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, get, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
@@ -46,6 +46,8 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
         ended = (one if one.state.over else _stop(one) for one in replicas)
         since = stamp(get(item, "metadata", "deletionTimestamp"))
         return Status(State.STOPPED, tuple(ended), since, message=DELETED)
+    if queues.waits(item):
+        return Status(State.PENDING, replicas, reason=queues.QUEUED, message=queues.words(item))
     if suspended := holds.get("Suspended"):
         text = str(suspended.get("message") or "someone suspended it")
         return Status(State.PENDING, replicas, reason="Suspended", message=text)

@@ -199,7 +199,7 @@ def newest(events: list[Object], *, of_job: bool) -> Object:
     said = [event for event in events if event.get("message")]
     if of_job:  # one pod may be created after another was refused
         said = [event for event in said if event.get("type") == "Warning"]
-    last = max(said, key=_when, default={})
+    last = max(said, key=event_time, default={})
     return last if last.get("type") == "Warning" else {}
 
 
@@ -219,18 +219,19 @@ def pulling(events: list[Object], now: float | None = None) -> str:
         now: The cluster's time, in seconds since the epoch; None leaves the time out.
     """
     # Of the events of one second, the later one in the list is newer.
-    last = max(enumerate(events), key=lambda one: (_when(one[1]), one[0]), default=(0, {}))[1]
+    last = max(enumerate(events), key=lambda one: (event_time(one[1]), one[0]), default=(0, {}))[1]
     words = " ".join(str(last.get("message", "")).split())
     if last.get("reason") != "Pulling" or not words:
         return ""
     if now is None:
         return words
-    seconds = max(0.0, now - status.stamp(_when(last)))
+    seconds = max(0.0, now - status.stamp(event_time(last)))
     # Each new text draws the table again.
     return f"{words}, {span(seconds if seconds < 60 else seconds // 10 * 10)}"
 
 
-def _when(event: Object) -> str:
+def event_time(event: Object) -> str:
+    """Return the time of an event as text; texts compare like the times."""
     for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if isinstance(event.get(key), str):
             return str(event[key])

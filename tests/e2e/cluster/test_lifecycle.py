@@ -90,11 +90,12 @@ def _content(path: Path) -> bytes:
 
 
 def _namespaces() -> set[str]:
-    """Network namespaces that processes are in, but for those of the other tests' cluster."""
-    found, other = set(), Cluster().node.pid
+    """Network namespaces that processes are in, but for those of the other tests' clusters."""
+    found = set()
+    others = {Cluster(layout(name)).node.pid for name in ("main", "policies")}
     for link in Path("/proc").glob("[0-9]*/ns/net"):
         try:
-            if other not in _line(int(link.parts[2])):
+            if others.isdisjoint(_line(int(link.parts[2]))):
                 found.add(str(link.readlink()))
         except OSError:  # it ended meanwhile
             continue

@@ -14,18 +14,18 @@ from tests.cluster.layout import layout
 from tests.e2e.policies.outside import Outside
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def second_cluster(raisable: None) -> Iterator[Cluster]:
     """The cluster, lowered afterwards unless somebody had raised it."""
     made = Cluster(layout("policies"))
-    was_up = made.node.pid is not None
-    made.up()
+    if not (was_up := made.node.pid is not None):
+        made.up()
     yield made
     if not was_up:
         made.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def enforced(second_cluster: Cluster, with_policies: None) -> Cluster:
     """The same with kube-router, which enforces policies."""
     if not second_cluster.well("policies"):
@@ -33,7 +33,7 @@ def enforced(second_cluster: Cluster, with_policies: None) -> Cluster:
     return second_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def outside(enforced: Cluster) -> Outside:
     """Machines outside this cluster, which its pods would reach but for the policies."""
     made = Outside(enforced)

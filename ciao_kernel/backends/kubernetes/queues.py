@@ -1,0 +1,156 @@
+"""Jobs that wait in a queue of Kueue: what it says about them, and when it lets them run.
+
+Kueue keeps a job suspended until its queue has room for all replicas. The reason is in events of
+the job's Workload, an object of Kueue, whose name is in an event of the job: both can be read with
+the rights that a user of ciao has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes.pending_reasons import event_time
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.model import Job, State, Status
+from ciao_kernel.model.times import span
+from ciao_kernel.visible_text import short
+
+MANAGER = "kueue"
+"""Kueue's name as a writer of objects."""
+LABEL = "kueue.x-k8s.io/queue-name"
+"""Label of a job with its queue's name: the user's, or Kueue's for the namespace's default."""
+QUEUED = "Queued"
+"""The reason in the status of a job that waits."""
+_CREATED = "CreatedWorkload"
+_ASK_EVERY, _ASK_FOR = 1.0, 2.0
+_SOON = 3.0
+"""Seconds in which most jobs are admitted: of a shorter wait the cell says nothing."""
+_LONGEST = 300
+_DENIALS = 3
+"""Refusals after which requests end: a single refusal may come from a server that just started."""
+
+
+def queue_of(item: Object) -> str:
+    """Return the name of the queue that a job's object belongs to; "" if none."""
+    return str(status.get(item, "metadata", "labels", LABEL) or "")
+
+
+def waits(item: Object) -> bool:
+    """Return whether a job waits in a queue."""
+    suspended = apis.of_item(item).policy(item).get("suspend") is True
+    return bool(queue_of(item)) and suspended
+
+
+def words(item: Object, why: str = "") -> str:
+    """Return what is said of a job that waits, with the reason if one is known."""
+    return f"waits in queue {queue_of(item)}" + (f": {why}" if why else "")
+
+
+class QueueReasons:
+    """Finds why a job waits in its queue.
+
+    Args:
+        client: The API server.
+        job: The job.
+        on_new_reason: Called when there is a new reason.
+    """
+
+    def __init__(self, client: Client, job: Job, on_new_reason: Callable[[], None]) -> None:
+        self._client, self._job = client, job
+        self._on_new_reason = on_new_reason
+        self._asking: asyncio.Task[None] | None = None
+        self._asked = 0.0
+        self._denied = 0
+        self._reason = self._workload = ""
+        self._since = 0.0
+        """When the wait began; 0 while the job does not wait."""
+        self._said = ""
+        """The last sentence about this wait."""
+        self._ran = False
+        self._notice: str | None = None
+
+    async def close(self) -> None:
+        """Stop reading events."""
+        if self._asking:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def explain(self, now: Status, item: Object, uid: str) -> Status | None:
+        """Return the status of a job that waits in a queue; None for any other job.
+
+        Args:
+            now: The status without the reason.
+            item: The job's object.
+            uid: Its uid.
+        """
+        if now.reason != QUEUED:
+            if self._said and not now.state.over:
+                waited = span(time.monotonic() - self._since)
+                self._notice = f"queue {queue_of(item)} admitted {self._job.name} after {waited}."
+            self._ran = self._ran or any(one.state is State.RUNNING for one in now.replicas)
+            self._since, self._said, self._reason = 0.0, "", ""
+            return None
+        began = time.monotonic()
+        self._since = self._since or began
+        if self._denied < _DENIALS and began - self._asked > _ASK_EVERY:
+            self._asked = began
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.ensure_future(self._ask(uid))
+        text = words(item, self._reason)
+        self._report(text)
+        return replace(now, message=text)
+
+    def notice(self) -> str | None:
+        """Return what the user should know beside the status, once."""
+        text, self._notice = self._notice, None
+        return text
+
+    def _report(self, text: str) -> None:
+        """Say that the job waits: at once if it ran before, else if it waits longer than most."""
+        if self._said or not (self._ran or time.monotonic() - self._since > _SOON):
+            return
+        again = "has lost its place, and its pods are deleted; it " if self._ran else ""
+        self._said, self._notice = text, f"{self._job.name} {again}{text}."
+
+    async def _ask(self, uid: str) -> None:
+        """Read the events of the job until they name its Workload, and then those of that."""
+        try:
+            async with asyncio.timeout(_ASK_FOR):
+                if not self._workload:
+                    events = await self._events(f"involvedObject.uid={uid}")
+                    self._workload = workload(events)
+                if not self._workload:
+                    return
+                name = f"involvedObject.name={self._workload}"
+                events = await self._events(f"involvedObject.kind=Workload,{name}")
+        except Refused as error:
+            self._denied += error.code == 403
+            return
+        except (ClusterFault, TimeoutError):
+            return
+        if (told := reason(events)) != self._reason:
+            self._reason = told
+            self._on_new_reason()
+
+    async def _events(self, selector: str) -> list[Object]:
+        path = f"/api/v1/namespaces/{self._job.place}/events"
+        return status.many(await self._client.get(path, fieldSelector=selector), "items")
+
+
+def workload(events: list[Object]) -> str:
+    """Return the name of a job's Workload, by the job's events; "" if none tells."""
+    told = [one for one in events if one.get("reason") == _CREATED]
+    last = max(told, key=event_time, default={})
+    return str(last.get("message", "")).rpartition("/")[2]
+
+
+def reason(events: list[Object]) -> str:
+    """Return why a Workload waits, by its own newest event; "" if none tells."""
+    last = max(events, key=event_time, default={})
+    words = " ".join(str(last.get("message", "")).split())
+    return short(words.rstrip("."), _LONGEST)

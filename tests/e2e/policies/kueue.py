@@ -1,0 +1,93 @@
+"""Kueue in a cluster: its own manifests as released, with what has to differ here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tests.cluster import recipes
+from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
+from tests.cluster.programs import programs
+from tests.cluster.waiting import until
+
+NAMESPACE = "kueue-system"
+FRAMEWORKS = ("kubeflow.org/tfjob", "kubeflow.org/pytorchjob")
+"""What deploy/team/README.md asks for."""
+_OURS = ("tfjob", "pytorchjob", "clusterqueue", "cohort", "resourceflavor", "workload")
+"""Kinds whose webhooks are kept: with those of others no pod at all starts while Kueue is away."""
+VERSION = "kueue.x-k8s.io/v1beta2"
+
+
+def start(cluster: Cluster) -> None:
+    """Put it into the cluster unless it is there; its webhooks answer when it returns."""
+    image = cluster.put(recipes.KUEUE)
+    text = cluster.kubectl("kustomize", str(programs("kueue") / "config" / "default"))
+    objects = [
+        _changed(one, image)
+        for one in yaml.safe_load_all(text)
+        # A server of an aggregated API that is away lets no namespace go.
+        if one["kind"] != "APIService"
+    ]
+    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=content)
+    cluster.kubectl(
+        "rollout", "status", "deployment/kueue-controller-manager", "-n", NAMESPACE,
+        "--timeout=140s",
+    )  # fmt: skip
+    until(lambda: _answers(cluster), "Kueue's webhooks to answer", 90, every=0.5)
+
+
+def _answers(cluster: Cluster) -> bool:
+    try:
+        cluster.api.create("", flavor("probe"), dry_run=True)
+    except ClusterError:
+        return False
+    return True
+
+
+def flavor(name: str) -> dict[str, Any]:
+    """A kind of nodes: here, all of them."""
+    return {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name}}
+
+
+def cluster_queue(name: str, flavor_name: str, memory: str) -> dict[str, Any]:
+    """A queue with so much memory for its jobs together, for any namespace."""
+    # Each replica of ciao requests some cpu, and a queue admits nothing that it does not cover.
+    quotas = {"cpu": "64", "memory": memory}
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in quotas.items()]
+    group = {
+        "coveredResources": list(quotas),
+        "flavors": [{"name": flavor_name, "resources": resources}],
+    }
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    return {
+        "apiVersion": VERSION,
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _changed(one: dict[str, Any], image: str) -> dict[str, Any]:
+    if one["kind"].endswith("WebhookConfiguration"):
+        names = {f"{letter}{kind}.kb.io" for letter in "mv" for kind in _OURS}
+        return {**one, "webhooks": [hook for hook in one["webhooks"] if hook["name"] in names]}
+    if one["kind"] == "ConfigMap" and "controller_manager_config.yaml" in one.get("data", {}):
+        settings = yaml.safe_load(one["data"]["controller_manager_config.yaml"])
+        settings["leaderElection"] = {"leaderElect": False}
+        settings["integrations"] = {"frameworks": list(FRAMEWORKS)}
+        return {**one, "data": {"controller_manager_config.yaml": json.dumps(settings)}}
+    if one["kind"] == "Deployment":
+        spec = one["spec"]["template"]["spec"]
+        # The image has no user of its own.
+        spec["securityContext"]["runAsUser"] = 65532
+        (container,) = spec["containers"]
+        container["image"] = image
+        container["imagePullPolicy"] = "IfNotPresent"
+        # Half a processor, of two that the node has; and a busy node is no reason to end it.
+        del container["resources"], container["livenessProbe"]
+        container["readinessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1}
+    return one

@@ -1,0 +1,164 @@
+"""Cells whose jobs wait in the queue of deploy/team/kueue, with a real Kueue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.model import State
+from ciao_kernel.session.session import Session
+from tests.cluster.cluster import Cluster
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+from tests.e2e.gateway.place import DEPLOY
+from tests.e2e.jobs.conftest import Team, made, rules
+from tests.e2e.policies import kueue
+from tests.helpers.jobs import Ended, Recorder, wait
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.second("operators"),
+    pytest.mark.xdist_group("policies"),
+]
+PATIENCE = 120.0
+QUEUE = "%labels=kueue.x-k8s.io/queue-name=default"
+LONG = """\
+import os, time
+print("here", flush=True)
+while not os.path.exists("/tmp/end"):
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture(scope="module")
+def queues(second_cluster: Cluster, with_kueue: None) -> Cluster:
+    """A cluster with Kueue and the ClusterQueue that its administrator has made for the team."""
+    kueue.start(second_cluster)
+    for one in (kueue.flavor("any-node"), kueue.cluster_queue("team-a", "any-node", "100Mi")):
+        content = json.dumps(one)
+        second_cluster.kubectl("apply", "--server-side", "-f", "-", text=content)
+    return second_cluster
+
+
+@pytest.fixture
+def namespace(
+    queues: Cluster, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Namespace]:
+    """A team's namespace with the folder of its queue."""
+    own = Namespace(queues, request.node.name)
+    own.create()
+    path = os.path.relpath(DEPLOY / "team/kueue", tmp_path.resolve())
+    overlay = {"namespace": own.name, "resources": [path]}
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
+    try:
+        queues.kubectl("apply", "--server-side", "-k", str(tmp_path))
+        until(lambda: _active(own), "the queue to be active", 30)
+        yield own
+    finally:
+        own.delete()
+
+
+def _active(own: Namespace) -> bool:
+    conditions = own.get("localqueue/default").get("status", {}).get("conditions", ())
+    return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture
+def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user with the Role, who has no right to Kueue's objects."""
+    return made(namespace, tmp_path, monkeypatch, rules())
+
+
+def cell(name: str, *directives: str, memory: str = "64Mi") -> str:
+    head = [f"%name={name}", "%framework=tensorflow", f"%worker=1;%memory={memory}"]
+    return "\n".join([*head, *directives, LONG])
+
+
+async def end(team: Team, pod: str) -> None:
+    await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
+
+
+def running(team: Team, job: str) -> None:
+    """Start a job that the cell does not follow, and see it run."""
+    ended = team.run(cell(job, "%detach"))
+    assert ended.error is None, ended.error
+    team.namespace.wait_for_pod(f"{job}-worker-0", "Running")
+
+
+def phases(team: Team, job: str) -> list[str]:
+    found = team.namespace.get("pods", "-l", f"training.kubeflow.org/job-name={job}")["items"]
+    return [one["status"]["phase"] for one in found]
+
+
+def test_a_job_is_admitted_by_the_namespaces_queue_without_a_word(team: Team) -> None:
+    """No label: the folder's queue is the namespace's default."""
+    seen: list[str] = []
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await wait(lambda: b"here" in display.data("worker-0"), PATIENCE)
+        job = await asyncio.to_thread(team.namespace.get, "tfjob/one")
+        seen.append(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"])
+        await end(team, "one-worker-0")
+
+    ended = team.run(cell("one"), during=during)
+    assert ended.error is None, ended.error
+    assert seen == ["default"]
+    assert ended.display.notices == ""
+
+
+def test_a_job_over_the_quota_says_why_it_waits_and_runs_when_there_is_room(team: Team) -> None:
+    running(team, "first")
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await wait(lambda: "second waits in queue default" in display.notices, PATIENCE)
+        await wait(
+            lambda: "insufficient unused quota for memory" in display.status.message, PATIENCE
+        )
+        assert (display.status.state, display.status.reason) == (State.PENDING, "Queued")
+        assert phases(team, "second") == []
+        await end(team, "first-worker-0")
+        await wait(lambda: b"here" in display.data("worker-0"), PATIENCE)
+        await end(team, "second-worker-0")
+
+    ended = team.run(cell("second", QUEUE), during=during)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    said = ended.display.notices
+    assert "28Mi more needed" in said
+    assert "queue default admitted second after" in said
+    assert "was changed by" not in said
+    delete(team)
+
+
+def test_a_waiting_job_that_is_stopped_leaves_nothing(team: Team) -> None:
+    running(team, "first")
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await wait(lambda: "second waits in queue default" in display.notices, PATIENCE)
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(cell("second"), during=during)
+    until(lambda: team.namespace.find("tfjob/second") is None, "the waiting job to go", 60)
+    assert phases(team, "first") == ["Running"]
+    delete(team)
+
+
+def delete(team: Team) -> None:
+    """Delete all jobs as a user does; their Workloads go with them."""
+
+    async def work(session: Session) -> None:
+        for job, _ in await session.jobs():
+            await session.backend("kubernetes").delete(job)
+
+    team._ask(work)
+    until(lambda: team.left() == [], "the jobs to be gone", 60)
+    workloads = "workloads.kueue.x-k8s.io"
+    until(lambda: team.namespace.get(workloads)["items"] == [], "the Workloads to be gone", 60)

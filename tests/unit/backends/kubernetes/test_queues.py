@@ -1,0 +1,149 @@
+"""What a cell says of a job that waits in a queue of Kueue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import job_status, queues
+from ciao_kernel.backends.kubernetes.queues import QueueReasons
+from ciao_kernel.errors import Refused
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+
+WORKER = Replica("worker", 0)
+JOB = Job("mnist", "kubernetes", "tensorflow", (WORKER,), 0.0, "team")
+MADE = {
+    "reason": "CreatedWorkload",
+    "message": "Created Workload: team/tfjob-mnist-1a2b3",
+    "lastTimestamp": "2026-01-01T00:00:00Z",
+}
+FULL = "couldn't assign flavors to pod set worker: insufficient unused quota for memory"
+
+
+def job(suspend: bool, queue: str = "team", condition: str = "Suspended") -> Any:
+    labels = {queues.LABEL: queue} if queue else {}
+    said = {"type": condition, "status": "True", "message": f"TFJob mnist is {condition}"}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "mnist", "labels": labels},
+        "spec": {"runPolicy": {"suspend": suspend}, "tfReplicaSpecs": {}},
+        "status": {"conditions": [said]},
+    }
+
+
+WAITS, RUNS = job(suspend=True), job(suspend=False, condition="Running")
+
+
+def status_of(item: Any) -> Status:
+    state = State.RUNNING if item is RUNS else State.PENDING
+    return job_status.of_job(JOB, item, {WORKER: ReplicaStatus(WORKER, state)})
+
+
+class Server:
+    """Answers requests for events."""
+
+    def __init__(self, answer: Callable[[str], list[Any]]) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def get(self, path: str, *, fieldSelector: str) -> Any:
+        self.asked.append(fieldSelector)
+        assert path == "/api/v1/namespaces/team/events"
+        return {"items": self.answer(fieldSelector)}
+
+
+def events(selector: str) -> list[Any]:
+    if selector == "involvedObject.uid=j":
+        return [MADE]
+    assert selector == "involvedObject.kind=Workload,involvedObject.name=tfjob-mnist-1a2b3"
+    times = ("2026-01-01T00:00:01Z", "2026-01-01T00:00:03Z", "2026-01-01T00:00:02Z")
+    said = ("old", f"{FULL}, \n 28Mi more needed", "older")
+    return [{"message": m, "lastTimestamp": t} for m, t in zip(said, times, strict=True)]
+
+
+def told(server: Server, *looks: Any) -> tuple[list[Status | None], list[str]]:
+    """The statuses and the notices of several looks; all answers arrive between two looks."""
+
+    async def main() -> tuple[list[Status | None], list[str]]:
+        client: Any = server
+        reasons = QueueReasons(client, JOB, lambda: None)
+        found, notices = [], []
+        for item in looks:
+            reasons._asked = 0.0
+            found.append(reasons.explain(status_of(item), item, "j"))
+            notices += [text] if (text := reasons.notice()) else []
+            if reasons._asking:
+                await reasons._asking
+        await reasons.close()
+        return found, notices
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_SOON", -1.0)
+
+
+def test_a_waiting_job_has_the_queues_word_and_reason() -> None:
+    (first, then), _ = told(Server(events), WAITS, WAITS)
+    assert first
+    assert then
+    assert (first.state, first.reason, first.message) == (
+        State.PENDING, "Queued", "waits in queue team",
+    )  # fmt: skip
+    assert then.message == f"waits in queue team: {FULL}, 28Mi more needed"
+
+
+def test_jobs_outside_queues_keep_their_words() -> None:
+    server = Server(events)
+    found, notices = told(server, job(True, queue=""), RUNS)
+    assert (found, notices, server.asked) == ([None, None], [], [])
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_cell_says_once_that_it_waits_and_when_it_is_admitted() -> None:
+    looks = [WAITS] * 3 + [job(False, condition="Created"), RUNS]
+    _, notices = told(Server(events), *looks)
+    assert notices == [
+        "mnist waits in queue team.",
+        "queue team admitted mnist after 0s.",
+    ]
+
+
+def test_a_short_wait_is_not_told() -> None:
+    _, notices = told(Server(events), WAITS, RUNS)
+    assert notices == []
+
+
+def test_a_job_that_loses_its_place_says_so_at_once() -> None:
+    looks = [RUNS, WAITS, RUNS]
+    _, notices = told(Server(events), *looks)
+    assert notices == [
+        "mnist has lost its place, and its pods are deleted; it waits in queue team.",
+        "queue team admitted mnist after 0s.",
+    ]
+
+
+def test_without_the_right_to_events_the_queue_is_named_and_nobody_asks_for_ever() -> None:
+    def refuse(_: str) -> list[Any]:
+        raise Refused("events are forbidden", "", code=403, reason="Forbidden")
+
+    server = Server(refuse)
+    found, _ = told(server, *[WAITS] * 9)
+    assert found[-1]
+    assert found[-1].message == "waits in queue team"
+    assert len(server.asked) == 3
+
+
+def test_a_job_that_is_over_does_not_wait() -> None:
+    assert told(Server(events), job(True, condition="Failed"))[0] == [None]
+
+
+def test_lists_name_the_queue_too_and_other_suspended_jobs_keep_their_words() -> None:
+    assert status_of(WAITS).message == "waits in queue team"
+    assert status_of(job(True, queue="")).message == "TFJob mnist is Suspended"
