@@ -55,9 +55,9 @@ demo: $(VENV)/.demo  ## set up, then run the quickstart notebook through the rea
 lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(LABFLAGS) notebooks/quickstart.ipynb
 
-# Building Kubeflow Trainer takes minutes, and one slice needs it.
-test: export SELDOM = $(filter operators all,$(ALSO))
-test-all: export SELDOM = $(filter operators all,$(or $(SLICES),all))
+# Some slices need programs whose build takes minutes.
+test: export BUILD = $(ALSO)
+test-all: export BUILD = $(or $(SLICES),all)
 test: ready check  ## run lint, types, import contract and the tests of the first tier
 	@$(MAKE) --no-print-directory tests TIERS='first $(ALSO)'
 
@@ -153,7 +153,7 @@ ready:
 	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.test $(OLDEST)/.test cluster-built
 
 cluster-built: $(VENV)/.made
-	@$(BIN)/python -m tests.cluster build all $(if $(SELDOM),trainer)
+	@$(BIN)/python -m tests.cluster build all --slices $(BUILD)
 
 cluster: $(VENV)/.made  ## start the Kubernetes cluster of the tests on this machine (root; docs/cluster.md)
 	@$(BIN)/python -m tests.cluster up

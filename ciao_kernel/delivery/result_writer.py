@@ -21,8 +21,9 @@ NAMES, PROGRAM, TARGET = "CIAO_RESULT_NAMES", "CIAO_RESULT_PROGRAM", "CIAO_RESUL
 file of a container's termination message."""
 MARK = "ciao-result:"
 """Beginning of a termination message with values; others are the words of a program."""
-INDEX = "index.json"
-"""File with the names and types, written last: only then the values are complete."""
+INDEX = ".index.json"
+"""File with the names and types, written last: only then the values are complete. No variable has
+such a name."""
 _MESSAGE = 4096
 """Bytes of a termination message that the kubelet keeps (Kubernetes, "Customizing the termination
 message")."""
@@ -33,6 +34,9 @@ def start() -> None:
     """Register the writer if this process is the program, and import the next sitecustomize."""
     here = os.path.dirname(os.path.abspath(__file__))
     if _is_program() and _has_first_rank():
+        index = os.path.join(os.environ.get(TARGET, ""), INDEX)
+        if os.path.isfile(index):
+            os.remove(index)  # of an earlier try
         atexit.register(_write, os.getpid(), here)
     own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
     sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
@@ -70,7 +74,7 @@ def _write(process: int, here: str) -> None:
     variables = vars(sys.modules["__main__"])
     found = {name: variables[name] for name in names if name in variables}
     target = os.environ.get(TARGET, "")
-    # A forked process ends by itself. A launcher, such as torchrun, has none of the names.
+    # A forked process ends by itself. A launcher of processes has removed the names.
     if os.getpid() != process or not found or not target:
         return
     sys.path.insert(0, here)

@@ -40,8 +40,8 @@ _STYLE = (
     ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
     ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
     ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
-    # lines/s and, on clusters, the node; of local jobs both are lines/s.
-    "@media(max-width:800px){.ciao :is(th,td):is(:nth-last-child(3),:nth-child(4)){display:none}}"
+    "@media(max-width:800px){.ciao :is(th,td):nth-last-child(3),"  # lines/s
+    ".ciao>.nodes :is(th,td):nth-child(4){display:none}}"
     "</style>"
 )
 _WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
@@ -94,6 +94,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
     shown = [width for heading, width in widths.items() if heading not in _WIDE_PAGES]
     # The padding of a column is one em.
     least = f"calc({sum(shown) + _LAST_LINE}ch + {len(shown) + 1}em)"
+    nodes = ' class="nodes"' if "node" in headings else ""
     body = "".join(_row(row, headings, links) for row in rows)
     places = "".join(
         f'<div title="{escape(place)}">{escape(name)}: <code>'
@@ -105,7 +106,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
     return (
         f'{_STYLE}<div class="ciao">'
         f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>{sums}'
-        f'<table style="min-width:{least}"><thead><tr>{heads}</tr></thead>'
+        f'<table{nodes} style="min-width:{least}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"
     )

@@ -29,8 +29,8 @@ _EXAMPLE = "%command=Rscript {cell}"
 class Custom:
     """``%framework=custom``, for programs that need not be Python.
 
-    The training operator has no kind for it: on a cluster its jobs are Indexed Jobs, whose image
-    the cell or the settings name.
+    The training operator has no kind for it: on a cluster its jobs are TrainJobs or Indexed Jobs,
+    whose image the cell or the settings name.
     """
 
     name = "custom"

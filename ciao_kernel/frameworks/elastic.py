@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ciao_kernel.delivery.result_writer import NAMES
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.model import (
@@ -102,6 +103,7 @@ except Exception as error:
         raise
     start_again(error)
 finally:
+    os.environ.pop("{NAMES}", None)  # the values are those of its processes
     if folder:
         shutil.rmtree(folder, True)
 

@@ -16,6 +16,7 @@ from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, 
 from ciao_kernel.model import (
     Address,
     Artifact,
+    CleanPolicy,
     Gpu,
     JobSpec,
     Manifest,
@@ -83,6 +84,12 @@ class Mpi:
                 "an MPI job is not started again after a failure: its ranks need each other.",
                 "Leave out %restartPolicy.",
                 directive="restartPolicy",
+            )
+        if spec.clean_policy is CleanPolicy.NONE:
+            raise SpecError(
+                "the launcher of an MPI job ends its workers, so none of them can go on.",
+                "Write %cleanPolicy=running.",
+                directive="cleanPolicy",
             )
         if spec.outputs:
             raise SpecError(

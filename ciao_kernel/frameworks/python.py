@@ -24,8 +24,8 @@ _JOB = "a Python job"
 class Python:
     """``%framework=python``, for libraries that ciao does not know.
 
-    The training operator has no kind for it: on a cluster its jobs are Indexed Jobs. The image is
-    the one of the Docker Official Images (https://hub.docker.com/_/python).
+    The training operator has no kind for it: on a cluster its jobs are TrainJobs or Indexed Jobs.
+    The image is the one of the Docker Official Images (https://hub.docker.com/_/python).
     """
 
     name = "python"

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ciao_kernel.delivery.result_writer import NAMES
+
 MODULE = "torch.distributed.run"
 
 _LINES = """\
@@ -51,6 +53,7 @@ for name in ("stdout", "stderr"):
 others = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]
 found = machinery.PathFinder.find_spec("sitecustomize", others)
 if found is not None:
+    sys.path[:] = others  # it may import a third one
     sys.modules["sitecustomize"] = hidden = util.module_from_spec(found)
     found.loader.exec_module(hidden)
 """
@@ -98,6 +101,7 @@ store = open_store(600) if replicas > 1 and is_master else None
 try:
     runpy.run_module("{MODULE}", run_name="__main__", alter_sys=True)
 finally:
+    os.environ.pop("{NAMES}", None)  # the values are those of its processes
     if folder:
         shutil.rmtree(folder, True)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun writes a traceback

@@ -213,7 +213,7 @@ def directives() -> list[Directive]:
             ),
             (
                 "ttl", "ttl", numeric_types.Duration(),
-                "Time after which a finished job is deleted with its pods and logs.",
+                "Time after which a finished job is deleted with its pods and logs (no TrainJob).",
                 "%ttl=1h", "the setting: 1d", False,
             ),
             (

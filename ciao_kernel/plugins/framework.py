@@ -92,7 +92,7 @@ class OperatorKind(Protocol):
 class Launching(Protocol):
     """The optional part of a :class:`Framework` one of whose replicas starts the program in others.
 
-    :meth:`Framework.command` is what it starts. Its jobs do not run as Indexed Jobs.
+    :meth:`Framework.command` is what it starts. Its jobs need a kind of the training operator.
     """
 
     programs: tuple[str, ...]

@@ -8,9 +8,10 @@ import time
 from tests.cluster import during, ground
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
-from tests.cluster.extras import EXTRAS, USUAL
+from tests.cluster.extras import EXTRAS, USUAL, of_slices
 from tests.cluster.layout import NAMES, layout
 from tests.cluster.status import print_status, print_use
+from tests.suites.slices import SLICES
 
 _PART = {
     "start": "start a part that does not run",
@@ -31,6 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     for verb in (raising, building):
         text = f"what only some tests need: {', '.join(EXTRAS)}; or all usual ones: all"
         verb.add_argument("extras", nargs="*", metavar="EXTRA", help=text)
+    text = "slices of the tests, whose own extras are built too; all means each"
+    building.add_argument("--slices", nargs="*", default=[], metavar="SLICE", help=text)
     verbs.add_parser("down", help="lower it and remove all that it left but the cache")
     verbs.add_parser("status", help="tell how each part is and where its log lies")
     shell = verbs.add_parser("exec", help="run a program on the node")
@@ -44,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     extras = [name for name in getattr(options, "extras", ()) if name != "all"]
     if "all" in getattr(options, "extras", ()):
         extras = [*USUAL, *extras]
+    chosen = getattr(options, "slices", ())
+    extras += of_slices(SLICES if "all" in chosen else chosen)
     began = time.monotonic()
     try:
         if options.verb == "up":

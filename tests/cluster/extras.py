@@ -25,14 +25,14 @@ class Extra:
         images: that it puts into the registry and on the node.
         programs: names of modules besides those that its images hold.
         layers: below images that tests make themselves.
-        seldom: whether only one slice of the tests asks for it, and it takes minutes to build:
-            then it is not among all.
+        slice: the only slice of the tests that asks for it, if it takes minutes to build: then it
+            is not among all.
     """
 
     images: tuple[Image, ...] = ()
     programs: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
-    seldom: bool = False
+    slice: str = ""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -61,10 +61,10 @@ EXTRAS: Mapping[str, Extra] = {
     "paddle": Extra(images=(recipes.PADDLE_IMAGE,)),
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",)),
-    "policies": Extra(programs=("kube-router",)),
-    "kueue": Extra(programs=("kueue",)),
+    "policies": Extra(programs=("kube-router",), slice="gateway"),
+    "kueue": Extra(programs=("kueue",), slice="operators"),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
-    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), seldom=True),
+    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slice="operators"),
     "s2i": Extra(programs=("s2i",)),
     "kernel": Extra(layers=(recipes.KERNEL,)),
     "enterprise_gateway": Extra(layers=(recipes.KERNEL, recipes.GATEWAY)),
@@ -72,8 +72,13 @@ EXTRAS: Mapping[str, Extra] = {
 }
 
 
-USUAL = tuple(name for name, extra in EXTRAS.items() if not extra.seldom)
+USUAL = tuple(name for name, extra in EXTRAS.items() if not extra.slice)
 """Those that `all` means."""
+
+
+def of_slices(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the extras of these slices of the tests, besides the usual ones."""
+    return tuple(name for name, extra in EXTRAS.items() if extra.slice in set(names) - {""})
 
 
 def find(names: Iterable[str]) -> list[Extra]:

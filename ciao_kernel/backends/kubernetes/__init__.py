@@ -1,1 +1,1 @@
-"""Jobs on a cluster: kinds of the training operator but MPIJob, TrainJobs, or Indexed Jobs."""
+"""Jobs on a cluster: kinds of the training operator, TrainJobs, or Indexed Jobs."""

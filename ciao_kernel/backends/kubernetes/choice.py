@@ -18,13 +18,11 @@ _OF_MPI_OPERATOR = "v2beta1"
 _OLDEST = (1, 31)
 """The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
 _NAMES = {
+    OPERATOR_V1.name: "a kind of the training operator",
     JOB.name: "an Indexed Job of Kubernetes",
     TRAINER.name: "a TrainJob, with its own TrainingRuntime",
 }
-_TRAINER_RIGHTS = (
-    Right("create", "trainjobs", trainer.GROUP),
-    Right("create", trainer.RUNTIMES, trainer.GROUP),
-)
+_TRAINER_RIGHTS = (Right("create", "trainjobs", trainer.GROUP), *TRAINER.rights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +143,8 @@ async def _with_launcher(asked: ApiName, plan: Plan, target: Target, *, named: b
             f"%backend=local. {OPERATOR_V1.install} Both operators cannot share a cluster: their "
             "definitions of MPIJob have the same name.",
         )
+    if asked in (ApiName.JOB, ApiName.TRAINER):
+        return Choice(OPERATOR_V1, f"{plan.framework.name} jobs run only as {kind.kind}")
     return Choice(OPERATOR_V1)
 
 

@@ -1,7 +1,7 @@
 """The failure of a job that its pods show before its controller says so: pure functions.
 
 The condition may come seconds after the end of a replica, if the machine is busy. This module
-answers only where the controller (the operator, or Kubernetes' own for Indexed Jobs) can come to no
+answers only where the controller (the operator, Trainer, or Kubernetes' own) can come to no
 other result, and leaves all else to it.
 
 Facts: training-operator 1.8 and 1.9, pkg/controller.v1/common/pod.go (ReconcilePods) and

@@ -31,7 +31,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.model import Job, Notice, naming
-from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan
+from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Launching, Plan
 
 _DETACH_HINT = (
     "To keep jobs, name another namespace (%namespace=…), or start the kernel with "
@@ -114,6 +114,13 @@ async def prepare(
     sleeps = choice.at_least(version, 1, 30)
     made = manifest.objects(plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api)
     if ground.restricted:
+        if isinstance(plan.framework, Launching):
+            raise SpecError(
+                f"jobs of {plan.framework.name} cannot run in {target.namespace}: Pod Security "
+                "refuses a container that the operator adds to the launcher.",
+                "Name a namespace of the level baseline with %namespace=….",
+                directive="framework",
+            )
         made = manifest.secured(made)
     return replace(job, resource=made.path.rpartition("/")[2], run=run), made
 

@@ -47,6 +47,13 @@ def check(plan: Plan, settings: Settings) -> None:
         SpecError: A directive does not fit.
     """
     cluster = plan.spec.cluster
+    if cluster.ttl is not None:
+        raise SpecError(
+            "a TrainJob has no time to live: Trainer would run a failed one again after it.",
+            "Leave out %ttl, and delete the job with `ciao delete`; or use a cluster with the "
+            "training operator.",
+            directive="ttl",
+        )
     if plan.spec.elastic:
         raise SpecError(
             "a TrainJob has a fixed number of replicas, so it cannot be elastic.",
@@ -130,9 +137,6 @@ def runtime(
         python: The interpreter in the image; "" if the framework needs none.
         run: Unique identifier of the submission.
     """
-    cluster = plan.spec.cluster
-    # The JobSet and its pods; the TrainJob stays for the last status.
-    ttl = cluster.ttl if cluster.ttl is not None else int(settings.ttl)
     parts = [
         {
             "name": group.role,
@@ -146,9 +150,10 @@ def runtime(
         }
         for group in _groups(plan)
     ]
+    # Without ttlSecondsAfterFinished: Trainer would make the deleted JobSet of a failed job again
+    # (github.com/kubeflow/trainer, issues 3737 and 3779).
     made: Manifest = {
         "successPolicy": {"operator": "All", "targetReplicatedJobs": _deciding(plan)},
-        "ttlSecondsAfterFinished": ttl,
         # Trainer adds the host names: JOB-ROLE-0-INDEX.JOB.
         "replicatedJobs": parts,
     }

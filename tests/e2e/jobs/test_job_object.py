@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
 from tests.e2e.jobs.test_kernel import environment
@@ -68,10 +70,12 @@ if index["type"] == "ps":
 """
 
 
+@pytest.mark.second("operators", only="job")
+@pytest.mark.parametrize("api", ["v1", "job"])
 def test_values_of_the_deciding_replica_come_back(
-    team: Team, start_kernel: Callable[..., Any]
+    team: Team, start_kernel: Callable[..., Any], api: str
 ) -> None:
-    kernel = start_kernel(env=environment(team))
+    kernel = start_kernel(env={**environment(team), "CIAO_API": api})
     done = kernel.run(OUTPUT, 90)
     assert done.status == "ok", done.text
     assert "brought back from worker-0: metrics" in done.text

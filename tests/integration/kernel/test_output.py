@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,31 @@ def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: An
     assert "absent did not exist when the program ended" in error.of("error")[0]["evalue"]
     other = kernel.run("_job.result['loss']").of("error")[0]["evalue"]
     assert "loss was not asked for: %output=step absent file loss." in other
+
+
+def test_of_several_processes_of_torchrun_the_first_gives_its_values(kernel: Any) -> None:
+    # The launcher has variables of its own with two of these names.
+    done = kernel.run(
+        "%framework=pytorch\n%master=1\n%nprocPerNode=2\n%output=folder processes index\n"
+        "import os\nfolder = processes = index = 'of rank ' + os.environ['RANK']\nprint('hello')\n",
+        60,
+    )
+    assert done.status == "ok", done.text
+    assert sorted(re.findall(r"\[(\d)\] hello", done.text)) == ["0", "1"]
+    assert kernel.run("print(set(_job.result.values()), len(_job.result))").text == (
+        "{'of rank 0'} 3\n"
+    )
+
+
+def test_values_of_a_failed_try_are_not_those_of_the_job(kernel: Any) -> None:
+    done = kernel.run(
+        "%framework=python\n%worker=1\n%restartPolicy=OnFailure\n%output=metrics\n"
+        "import os\n"
+        "if not os.path.exists('again'):\n"
+        "    open('again', 'w').close()\n    metrics = 'of the first try'\n    raise ValueError\n"
+    )
+    assert done.status == "ok", done.text
+    assert "no values came back for %output" in done.text
 
 
 def test_a_program_that_is_killed_gives_nothing_and_the_cell_says_so(kernel: Any) -> None:

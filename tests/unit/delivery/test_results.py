@@ -46,7 +46,7 @@ def test_a_message_of_a_program_is_not_taken_for_values(tmp_path: Path) -> None:
 def test_a_hostile_message_writes_no_other_file(tmp_path: Path, values: Any) -> None:
     results.unpack(message(values), tmp_path / "deep" / "values")
     written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert written <= {"index.json"}
+    assert written <= {".index.json"}
     found = results.Results(tmp_path / "deep" / "values")
     assert dict(found) == {}
     assert found.fault("value")

@@ -90,6 +90,14 @@ def test_the_sum_of_many_replicas_is_above_the_rows_and_is_not_cut_below_them() 
     assert "replicas:" not in table_html(table(State.RUNNING))
 
 
+def test_a_narrow_page_hides_the_node_of_clusters_and_no_other_fourth_column() -> None:
+    for job in (JOB, replace(JOB, kind_of_place="namespace")):
+        restarted = ReplicaStatus(WORKER, State.RUNNING, 1010.0, restarts=2)
+        html = table_html(table(State.RUNNING, restarted, job=job))
+        fourth = re.findall(r"<th[^>]*>([^<]*)</th>", html)[3]
+        assert ('class="nodes"' in html) is (fourth == "node")
+
+
 def test_a_narrow_page_needs_room_for_neither_the_node_nor_the_rate() -> None:
     local, cluster = (
         re.findall(

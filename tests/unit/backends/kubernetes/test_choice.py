@@ -45,6 +45,7 @@ class Client:
         if path.endswith("rulesreviews"):
             rule = {"apiGroups": ["trainer.kubeflow.org"], "verbs": ["*"]}
             rules = [{**rule, "resources": list(self.may)}]
+            rules += [{"apiGroups": [""], "verbs": ["*"], "resources": ["configmaps"]}]
             return {"status": {"resourceRules": rules, "incomplete": False}}
         if not self.kinds:
             raise Refused("not found", code=404)
@@ -115,7 +116,9 @@ MPI = "%framework=mpi\n%worker=2\n"
 
 
 def test_mpirun_needs_the_operator() -> None:
-    assert choose(MPI, Client("mpijobs"), api=ApiName.JOB) == Choice(OPERATOR_V1)
+    why = "mpi jobs run only as MPIJob"
+    assert choose(MPI, Client("mpijobs"), api=ApiName.JOB) == Choice(OPERATOR_V1, why)
+    assert choose(MPI, Client("mpijobs")).notice == ""
     for client in (Client(), Client("tfjobs")):
         with pytest.raises(ClusterFault, match=r"does not support MPIJob \(kubeflow.org/v1\)"):
             choose(MPI, client)

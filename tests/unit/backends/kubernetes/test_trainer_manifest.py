@@ -155,8 +155,9 @@ def test_what_only_the_runtime_says_is_noted_in_the_job() -> None:
 
 
 def test_time_limits_reach_the_jobs_of_the_set() -> None:
-    made = objects(TF + "%deadline=1h\n%ttl=2h\n")
-    assert made.holder["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] == 7200
+    made = objects(TF + "%deadline=1h\n")
+    # Trainer would make the JobSet of a failed job again when its time is over.
+    assert "ttlSecondsAfterFinished" not in made.holder["spec"]["template"]["spec"]
     assert {one["activeDeadlineSeconds"] for one in parts(made).values()} == {3600}
 
 
@@ -188,6 +189,7 @@ def test_a_quota_counts_the_pods_of_all_roles_and_the_runtime() -> None:
     [
         ("%restartPolicy=ExitCode\n", "no restart policy ExitCode", "restartPolicy"),
         ("%cleanPolicy=none\n", "%cleanPolicy=none is not", "cleanPolicy"),
+        ("%ttl=1h\n", "a TrainJob has no time to live", "ttl"),
         (f"%name={'a' * 43}\n", "63 characters", "name"),
     ],
 )
