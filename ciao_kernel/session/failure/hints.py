@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel.delivery.imports import CELL, TEXT
 from ciao_kernel.delivery.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
@@ -75,7 +76,7 @@ def _missing_file(text: str, folder: Path, job: Job) -> str:
     for groups in reversed(_MISSING.findall(text)):
         name = "".join(groups).removeprefix(f"{job.workdir}/")
         if _beside(name, folder):
-            return _send(name)
+            return _send(name, job)
     return ""
 
 
@@ -86,7 +87,7 @@ def _missing_module(text: str, folder: Path, job: Job) -> str:
     top = names[-1].split(".")[0]
     for path in (f"{top}.py", top):
         if _beside(path, folder):
-            return _send(path)
+            return _send(path, job)
     known = distribution(names[-1])
     package = known or top
     unsure = "" if known else ", if that is the name of its package"
@@ -120,8 +121,13 @@ def _beside(name: str, folder: Path) -> bool:
     return False
 
 
-def _send(name: str) -> str:
-    return f"{name} is next to your code; add a line %files={quote(name)} to send it to the job."
+def _send(name: str, job: Job) -> str:
+    # `ciao run` starts a file, which may have no header to add a line to.
+    if job.program.removeprefix(f"{job.workdir}/") in (CELL, TEXT):
+        advice = f"a line %files={quote(name)}"
+    else:
+        advice = f"--files {quote(name)}, or a line #%files={quote(name)},"
+    return f"{name} is next to your code; add {advice} to send it to the job."
 
 
 def _keras(text: str) -> str:

@@ -1098,6 +1098,14 @@ def test_a_port_that_is_taken_matters_to_what_needs_one(said: str, ports: bool) 
     assert failed({"worker-0": VICTIM.format(said)}).hint == WHOLE_LOG
 
 
+def test_a_program_that_is_a_file_gets_the_missing_one_by_an_option(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").touch()
+    said = VICTIM.format("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'")
+    job = replace(JOB, program=f"{JOB.workdir}/train.py")
+    hint = failed({"worker-0": said}, folder=tmp_path, job=job).hint
+    assert "add --files data.csv, or a line #%files=data.csv, to send it" in hint
+
+
 def test_the_file_that_was_missing_last_is_named(tmp_path: Path) -> None:
     (tmp_path / "cache.bin").touch()
     (tmp_path / "data.csv").touch()
