@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -12,6 +13,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tests.helpers import frameworks_notebook
 from tests.helpers.kernels import LINGER
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
@@ -133,3 +135,26 @@ def test_a_fault_in_one_pytorch_rank_is_blamed_on_that_rank(tmp_path: Path) -> N
     cell = _job_cell(source).source.replace(anchor, fault + anchor)
     line = cell.splitlines().index("        raise ValueError('boom')") + 1
     assert f"Cell, line {line}, in <module>" in ANSI.sub("", str(caught.value))
+
+
+@pytest.mark.second("docs")
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_each_framework_trains_one_model(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    """A framework that is not installed is refused, and the others run."""
+    packages = {
+        "tensorflow": "tensorflow", "pytorch": "torch", "pytorch, elastic": "torch", "jax": "jax",
+        "xgboost": "xgboost", "paddle": "paddle", "mpi": "mpi4py",
+    }  # fmt: skip
+    absent = {name for name, one in packages.items() if importlib.util.find_spec(one) is None}
+    _needs("sklearn")
+
+    ran = frameworks_notebook.run(tmp_path / "notebooks", patience=400)
+
+    figure(", ".join(f"{name} {one.seconds:.0f} s" for name, one in ran.items()))
+    ranks = frameworks_notebook.RANKS
+    assert list(ran) == list(ranks)
+    wrong = {name: said for name in ranks if (said := ran[name].wrong(ranks[name]))}
+    assert set(wrong) == absent, wrong
+    for name in absent:
+        assert f"has no package {packages[name]}" in wrong[name]
