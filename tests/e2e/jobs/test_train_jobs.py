@@ -16,9 +16,10 @@ from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import ROLE, TRAIN, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, ROLE, TRAIN, Team, made, rules
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_rights import verbs
+from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
 from tests.helpers.jobs import Ended, Recorder
 
 pytestmark = pytest.mark.second("operators")
@@ -268,4 +269,23 @@ def test_torchrun_forms_one_group_of_a_train_job(team: Team) -> None:
     assert ended.error is None, ended.error
     assert b"rank 0 sees 3.0\n" in ended.display.data("master-0")
     assert b"rank 1 sees 3.0\n" in ended.display.data("worker-0")
+    delete(team)
+
+
+def test_a_running_job_is_attached_to_read_and_entered(team: Team) -> None:
+    team.user.allow(*rules(TRAIN), *rules(EXEC))
+    start(team, "%api=trainer\n" + TWO + TALK)
+    wait_for(team, "[worker-0] second", "[worker-1] second")
+    log = ciao(team, "logs", "two", "--replica", "worker-1")
+    assert (log.count("first of worker-1\n"), log.count("second\n")) == (1, 1)
+
+    async def look(display: Recorder, work: asyncio.Task[Any]) -> None:
+        for replica in ("worker-0", "worker-1"):
+            await display.until(f"first of {replica}\nsecond\n", replica=replica, patience=60)
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        ciao(team, "attach", "two", during=look)
+    said = ciao(team, "exec", "two/worker-1", "--", "sh", "-c", "hostname; ls")
+    assert said.splitlines() == ["two-worker-0-1", "ciao_cell.py"]
     delete(team)
