@@ -113,6 +113,8 @@ RULE = re.compile(r"[-=]{{40,}}$")
 # Of the operator's agents, which mix their lines; of libevent; about a child as fast as its parent.
 NOISE = re.compile(r"\\+ |POD_NAME=|shift$|/opt/kube/kubectl exec |\\[warn\\] Epoll |"
                    r"\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
+# Of ranks that lose a peer, and of those that call MPI_Abort.
+FATAL = re.compile(r"\\0?\\[[^\\]]*:\\d+\\] \\*\\*\\* ")
 REPORT = re.compile(r"Process name: \\[.*,(\\d+)\\]|process rank (\\d+) |RANK (\\d+) PID|"
                     r"Primary job +terminated|aborted|MPI_ABORT|exited on signal")
 
@@ -120,6 +122,9 @@ def follow(lines):
     # Returns mpirun's reports of a failed rank; all other lines are shown.
     block, reports = [], []
     for line in lines:
+        if not block and FATAL.match(line):
+            reports.append([line])
+            continue
         if block or RULE.match(line):
             block.append(line)
         elif not NOISE.match(line):

@@ -31,6 +31,7 @@ while [ $rank -lt $count ]; do
     rank=$((rank + 1))
 done
 [ -z "$code" ] && exit 0
+echo "[x-worker-0:00000] *** An error occurred in Socket closed"
 rule=--------------------------------------------------
 echo $rule
 echo "   Process name: [prterun-x-1@1,$failed]"
