@@ -66,7 +66,7 @@ exit $code
 in a pod it is empty, because only one worker is there."""
 
 _PROGRAM = f"""\
-import os, re, shutil, signal, subprocess, sys, time
+import os, queue, re, shutil, signal, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 
 workers, slots, *program = sys.argv[1:]
@@ -109,6 +109,28 @@ def say(lines):
         sys.stdout.write("".join(lines))
         sys.stdout.flush()
 
+def output(process):
+    # An agent may outlive mpirun, and then holds its output open.
+    found = queue.Queue()
+
+    def read():
+        for line in process.stdout:
+            found.put(line)
+        found.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    until = None
+    while until is None or time.monotonic() < until:
+        try:
+            line = found.get(timeout=0.2)
+        except queue.Empty:
+            if process.poll() is not None:
+                until = until or time.monotonic() + 2
+            continue
+        if line is None:
+            return
+        yield line
+
 RULE = re.compile(r"[-=]{{40,}}$")
 # Of the operator's agents, which mix their lines; of libevent; about a child as fast as its parent.
 NOISE = re.compile(r"\\+ |POD_NAME=|shift$|/opt/kube/kubectl exec |\\[warn\\] Epoll |"
@@ -149,7 +171,7 @@ process = subprocess.Popen([*command, "" if agent else slots, *program], errors=
                            stderr=subprocess.STDOUT, universal_newlines=True,
                            start_new_session=True)  # a second signal would hurry it
 signal.signal(signal.SIGTERM, stop)
-report = follow(process.stdout)
+report = follow(output(process))
 code = process.wait()
 code = code if code >= 0 else 128 - code
 first = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -30,6 +31,8 @@ while [ $rank -lt $count ]; do
     OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count "$@" || code=$? failed=$rank
     rank=$((rank + 1))
 done
+sleep 1000 &  # as an agent that does not hear of the end
+echo $! >agent
 [ -z "$code" ] && exit 0
 echo "[x-worker-0:00000] *** An error occurred in Socket closed"
 rule=--------------------------------------------------
@@ -70,7 +73,11 @@ class Here:
             role: Mpi().replica_command(job, artifact, role) for role in ("worker", "launcher")
         }
         started = [self.start(name, command[name.partition("-")[0]]) for name in names]
-        codes = [one.wait(60) for one in started]
+        try:
+            codes = [one.wait(60) for one in started]
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((self.folder / "agent").read_text()), signal.SIGKILL)
         return codes, [(self.folder / f"{name}.log").read_text() for name in names]
 
 
