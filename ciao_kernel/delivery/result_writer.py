@@ -62,11 +62,11 @@ def _is_program() -> bool:
 def _has_first_rank() -> bool:
     """Return whether no other process of this replica is the one that counts.
 
-    torchrun and mpirun start several programs. Without them RANK is that of the replica.
+    torchrun and mpirun start several programs. RANK is not asked: it counts the replicas too.
     """
-    if "LOCAL_RANK" in os.environ:
-        return os.environ.get("RANK") == "0"
-    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
+    return os.environ.get("LOCAL_RANK", "0") == "0" and all(
+        os.environ.get(name, "0") == "0" for name in _RANKS
+    )
 
 
 def _write(process: int, here: str) -> None:

@@ -64,12 +64,13 @@ def test_a_module_of_a_package(folder: Path) -> None:
     [
         ({"RANK": "1"}, True),  # of the replica: a PyTorchJob's own variable
         ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "2", "LOCAL_RANK": "0"}, True),  # of another replica
         ({"RANK": "1", "LOCAL_RANK": "1"}, False),
         ({"OMPI_COMM_WORLD_RANK": "1"}, False),
         ({"OMPI_COMM_WORLD_RANK": "0"}, True),
     ],
 )
-def test_of_several_processes_that_of_rank_0_counts(
+def test_of_several_processes_of_a_replica_the_first_counts(
     folder: Path, env: dict[str, str], arrives: bool
 ) -> None:
     assert run(folder, str(folder / "program.py"), **env) == ""
