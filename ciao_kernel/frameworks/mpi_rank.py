@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_PROGRAM = """\
+from ciao_kernel.frameworks import in_process
+
+_PROGRAM = (
+    """\
 import os, sys, types
 
 program, *arguments = sys.argv[1:]
@@ -28,23 +31,9 @@ for name, known in (
         if one in os.environ:
             os.environ[name] = os.environ[one]
 
-def run_module(name, *rest):
-    import runpy
-    sys.argv[1:] = rest
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-def run_file():
-    main = types.ModuleType("__main__")
-    main.__file__, main.__builtins__ = program, __builtins__
-    sys.modules["__main__"] = main
-    sys.argv[:] = [program, *arguments]
-    folder = os.path.dirname(program)
-    if not sys.flags.safe_path:
-        sys.path[0] = folder
-    with open(program, "rb") as file:
-        code = compile(file.read(), program, "exec")
-    exec(code, main.__dict__)
-
+"""
+    + in_process.RUN
+    + """
 def abort(status):
     if "mpi4py.MPI" in sys.modules:
         from mpi4py.run import set_abort_status
@@ -76,6 +65,7 @@ own = sys.modules["__main__"]  # kept: Python would empty it
 run()
 check()
 """
+)
 """Runs in the worker, whose image has no ciao."""
 
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from ciao_kernel.frameworks import in_process
+
 _OPENS = frozenset({"CommunicatorContext", "RabitTracker"})
 _MANAGED = frozenset({"dask", "spark"})
 """Modules of xgboost that connect processes by themselves."""
 
-_PROGRAM = """\
+_PROGRAM = (
+    """\
 import os, sys, types, warnings
 
 program, *arguments = sys.argv[1:]
@@ -40,23 +43,9 @@ def connect():
         context.__enter__()
     return tracker, context
 
-def run_module(name, *rest):
-    import runpy
-    sys.argv[1:] = rest
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-def run_file():
-    main = types.ModuleType("__main__")
-    main.__file__, main.__builtins__ = program, __builtins__
-    sys.modules["__main__"] = main
-    sys.argv[:] = [program, *arguments]
-    folder = os.path.dirname(program)
-    if not sys.flags.safe_path:
-        sys.path[0] = folder
-    with open(program, "rb") as file:
-        code = compile(file.read(), program, "exec")
-    exec(code, main.__dict__)
-
+"""
+    + in_process.RUN
+    + """
 def run():
     try:
         run_module(*arguments) if program == "-m" else run_file()
@@ -78,6 +67,7 @@ if tracker:
     except Exception:
         pass
 """
+)
 """Runs in the replica, whose image has no ciao. After a failure nothing waits for the others."""
 
 
