@@ -104,9 +104,7 @@ def objects(
     rules: dict[str, str] = {}
     if api is TRAINER:
         variables = trainer_manifest.config_map(plan, job.name)
-        runtime = trainer_manifest.runtime(
-            plan, job, pods, settings, variables, artifact.python, run
-        )
+        runtime = trainer_manifest.runtime(plan, job, pods, variables, artifact.python, run)
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:

@@ -121,7 +121,6 @@ def runtime(
     plan: Plan,
     job: Job,
     pods: Mapping[str, Manifest],
-    settings: Settings,
     variables: Manifest,
     python: str,
     run: str,
@@ -132,7 +131,6 @@ def runtime(
         plan: The program to run, with its options.
         job: Name and place of the job.
         pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
-        settings: Time to live.
         variables: The result of :func:`config_map`.
         python: The interpreter in the image; "" if the framework needs none.
         run: Unique identifier of the submission.
