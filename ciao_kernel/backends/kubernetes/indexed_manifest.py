@@ -31,10 +31,10 @@ from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, JobManifest, Pla
 KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
 """The kind of every Indexed Job; its spec is made by :func:`spec`."""
 
-_PORT = 23456
+PORT = 23456
 """Port of every replica: each pod has an address of its own, so no other job uses the port."""
 _FOLDER, _FILE = "/ciao-replicas", "replicas.json"
-_LONGEST_LABEL = 63
+LONGEST_LABEL = 63
 """Characters of a label of a host name (RFC 1123)."""
 _MOST_BYTES = 1_000_000
 """Size of the variables; a ConfigMap holds 1 MiB."""
@@ -103,10 +103,10 @@ def check(plan: Plan, settings: Settings) -> None:
             directive="cleanPolicy",
         )
     longest = f"{plan.name or plan.framework.name + '-xxxxx'}-999-{len(spec.replicas()) - 1}"
-    if len(longest) > _LONGEST_LABEL:
+    if len(longest) > LONGEST_LABEL:
         raise SpecError(
             f"the host names of the replicas, such as {longest}, would have more than "
-            f"{_LONGEST_LABEL} characters.",
+            f"{LONGEST_LABEL} characters.",
             "Choose a shorter %name.",
             directive="name",
         )
@@ -143,22 +143,14 @@ def spec(
         variables: The result of :func:`config_map`.
         python: The interpreter in the image; "" if the framework needs none.
     """
-    cluster, count = plan.spec.cluster, len(job.replicas)
-    never = (cluster.restart_policy or RestartPolicy.NEVER) is RestartPolicy.NEVER
-    limit = _UNLIMITED if cluster.backoff_limit is None else cluster.backoff_limit
+    cluster = plan.spec.cluster
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
-    template = program_template(plan, pod, source, python, KIND.container, never=never)
+    template = program_template(plan, pod, source, python, KIND.container, never=never(plan))
     # By it and its index anybody can tell which replica a pod is.
     template["metadata"]["annotations"][replica_list.ANNOTATION] = replica_list.render(job.replicas)
     template["spec"]["subdomain"] = job.name
     found: Manifest = {
-        "completions": count,
-        "parallelism": count,
-        "completionMode": "Indexed",
-        # With Never any failure is for good, as with the operator.
-        "backoffLimit": 0 if never else limit,
-        # Two pods of one index at a time would have the same host name.
-        "podReplacementPolicy": "Failed",
+        **job_rules(plan, len(job.replicas)),
         "successPolicy": {"rules": [{"succeededIndexes": _deciding(plan, job.replicas)}]},
         "ttlSecondsAfterFinished": (cluster.ttl if cluster.ttl is not None else int(settings.ttl)),
         "template": template,
@@ -166,6 +158,26 @@ def spec(
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
     return found
+
+
+def never(plan: Plan) -> bool:
+    """Return whether a failed program is not started again."""
+    policy = plan.spec.cluster.restart_policy or RestartPolicy.NEVER
+    return policy is RestartPolicy.NEVER
+
+
+def job_rules(plan: Plan, count: int) -> Manifest:
+    """Return the rules of an Indexed Job of so many replicas; a TrainJob has one for each role."""
+    limit = plan.spec.cluster.backoff_limit
+    return {
+        "completions": count,
+        "parallelism": count,
+        "completionMode": "Indexed",
+        # With Never any failure is for good, as with the operator.
+        "backoffLimit": 0 if never(plan) else _UNLIMITED if limit is None else limit,
+        # Two pods of one index at a time would have the same host name.
+        "podReplacementPolicy": "Failed",
+    }
 
 
 def config_map(plan: Plan, job: str) -> Manifest:
@@ -223,8 +235,8 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
     """Return the address of each replica; a single one needs no name."""
     found = tuple(replicas)
     if len(found) == 1:
-        return {found[0]: Address("127.0.0.1", _PORT)}
-    return {one: Address(f"{job}-{index}.{job}", _PORT) for index, one in enumerate(found)}
+        return {found[0]: Address("127.0.0.1", PORT)}
+    return {one: Address(f"{job}-{index}.{job}", PORT) for index, one in enumerate(found)}
 
 
 def files(

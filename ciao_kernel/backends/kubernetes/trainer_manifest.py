@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes.apis.trainer import (
     RULES,
     RUNTIME,
 )
+from ciao_kernel.backends.kubernetes.indexed_manifest import LONGEST_LABEL, PORT, never
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
@@ -33,11 +34,6 @@ from ciao_kernel.plugins import JobManifest, Plan
 
 KIND = JobManifest(f"{TRAINER.group}/{TRAINER.version}", "TrainJob", "trainjobs", "node", {})
 """The kind of every TrainJob; its spec is made by :func:`spec`."""
-
-_LONGEST_LABEL = 63
-"""Characters of the name of a pod, which JobSet checks when Trainer creates it: too late."""
-_PORT = 23456
-_UNLIMITED = 2**31 - 1
 
 
 def check(plan: Plan, settings: Settings) -> None:
@@ -74,8 +70,9 @@ def check(plan: Plan, settings: Settings) -> None:
         )
     name = plan.name or f"{plan.framework.name}-xxxxx"
     ends = {group.role: f"-{group.role}-0-{group.count - 1}-xxxxx" for group in _groups(plan)}
-    # A second run of that name gets a number.
-    most = _LONGEST_LABEL - max(map(len, ends.values())) - len("-999")
+    # JobSet checks the names of pods when Trainer creates it: too late. A second run of that name
+    # gets a number.
+    most = LONGEST_LABEL - max(map(len, ends.values())) - len("-999")
     if len(name) > most:
         raise SpecError(
             f"the names of a TrainJob's pods, such as {name}{max(ends.values(), key=len)}, have "
@@ -98,7 +95,7 @@ def spec(runtime: Manifest) -> Manifest:
 
 def rules(plan: Plan) -> dict[str, str]:
     """Return the annotation of the TrainJob with the rules that only its runtime has."""
-    words = [] if _never(plan) else [RESTARTS]
+    words = [] if never(plan) else [RESTARTS]
     words += [ALL_WORKERS] if indexed_manifest.needs_all_workers(plan) else []
     return {RULES: " ".join(words)} if words else {}
 
@@ -168,17 +165,12 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
     """Return the address of each replica; a single one needs no name."""
     found = tuple(replicas)
     if len(found) == 1:
-        return {found[0]: Address("127.0.0.1", _PORT)}
-    return {one: Address(f"{job}-{one.role}-0-{one.index}.{job}", _PORT) for one in found}
+        return {found[0]: Address("127.0.0.1", PORT)}
+    return {one: Address(f"{job}-{one.role}-0-{one.index}.{job}", PORT) for one in found}
 
 
 def _groups(plan: Plan) -> list[ReplicaGroup]:
     return [group for group in plan.spec.groups if group.count]
-
-
-def _never(plan: Plan) -> bool:
-    policy = plan.spec.cluster.restart_policy or RestartPolicy.NEVER
-    return policy is RestartPolicy.NEVER
 
 
 def _deciding(plan: Plan) -> list[str]:
@@ -191,18 +183,9 @@ def _deciding(plan: Plan) -> list[str]:
 
 def _rules_of(plan: Plan, role: str, count: int) -> Manifest:
     """Return the rules of the Job of a role."""
-    cluster, decider = plan.spec.cluster, plan.framework.decider(plan.spec)
-    limit = _UNLIMITED if cluster.backoff_limit is None else cluster.backoff_limit
-    found: Manifest = {
-        "completions": count,
-        "parallelism": count,
-        "completionMode": "Indexed",
-        # With Never any failure is for good, as with the operator. The failure of a Job is the
-        # failure of its JobSet.
-        "backoffLimit": 0 if _never(plan) else limit,
-        # Two pods of one index at a time would have the same host name.
-        "podReplacementPolicy": "Failed",
-    }
+    decider = plan.framework.decider(plan.spec)
+    # The failure of a Job is the failure of its JobSet.
+    found = indexed_manifest.job_rules(plan, count)
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
     all_workers = indexed_manifest.needs_all_workers(plan) and role == "worker"
@@ -238,7 +221,7 @@ def _template(
     ]
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"], "items": items}}
     found = indexed_manifest.program_template(
-        plan, pods[role], source, python, KIND.container, never=_never(plan)
+        plan, pods[role], source, python, KIND.container, never=never(plan)
     )
     # The pod's owner is a Job of a JobSet: it does not tell whose pod it is.
     found["metadata"]["annotations"][job_metadata.RUN] = run
