@@ -24,6 +24,7 @@ from ciao_kernel.session.stopping import Lifetime
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
 from tests.helpers.jobs import Ended, Recorder
 
 T = TypeVar("T")
@@ -37,6 +38,24 @@ JOBS = RBAC / "jobs-role.yaml"
 """For Indexed Jobs, in place of ROLE."""
 TRAIN = RBAC / "trainer-role.yaml"
 """For TrainJobs, likewise."""
+
+
+def leftovers(team: Team, kinds: str) -> list[str]:
+    """What ciao and the cluster made of these kinds, and is still there."""
+    found = team.namespace.get(kinds)["items"]
+    names = sorted(f"{item['kind']}/{item['metadata']['name']}" for item in found)
+    return [name for name in names if not name.endswith("/kube-root-ca.crt")]
+
+
+def delete_only_job(team: Team, kinds: str) -> None:
+    """Delete the only job as a user does; nothing of these kinds may be left then."""
+
+    async def work(session: Session) -> None:
+        ((job, _),) = await session.jobs()
+        await session.backend("kubernetes").delete(job)
+
+    team._ask(work)
+    until(lambda: leftovers(team, kinds) == [], "everything to be gone", 60)
 
 
 def rules(file: Path = ROLE) -> list[Rule]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,10 @@ import yaml
 from ciao_kernel import background
 from ciao_kernel.errors import ClusterFault, JobFailed
 from ciao_kernel.model import Replica, State
-from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import JOBS, ROLE, Team, made, rules
+from tests.e2e.jobs.conftest import JOBS, ROLE, Team, delete_only_job, leftovers, made, rules
 from tests.e2e.jobs.test_rights import verbs
 from tests.helpers.jobs import Ended, Recorder
 
@@ -73,23 +73,9 @@ def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return made(namespace, tmp_path, monkeypatch, rules(JOBS))
 
 
-def left(team: Team) -> list[str]:
-    """What ciao made and is still there, with the kinds of an Indexed Job."""
-    kinds = "tfjobs,pytorchjobs,jobs,services,endpointslices,pods,configmaps"
-    found = team.namespace.get(kinds)["items"]
-    names = sorted(f"{item['kind']}/{item['metadata']['name']}" for item in found)
-    return [name for name in names if not name.endswith("/kube-root-ca.crt")]
-
-
-def delete(team: Team) -> None:
-    """Delete the only job as a user does, and wait until its objects are gone."""
-
-    async def work(session: Session) -> None:
-        ((job, _),) = await session.jobs()
-        await session.backend("kubernetes").delete(job)
-
-    team._ask(work)
-    until(lambda: left(team) == [], "everything to be gone", 60)
+KINDS = "tfjobs,pytorchjobs,jobs,services,endpointslices,pods,configmaps"
+left = partial(leftovers, kinds=KINDS)
+delete = partial(delete_only_job, kinds=KINDS)
 
 
 def test_the_role_has_the_rights_that_a_cell_asks_for_and_the_optional_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import EXEC, ROLE, TRAIN, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, ROLE, TRAIN, Team, delete_only_job, leftovers, made, rules
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
@@ -40,23 +41,9 @@ def team(
     return found
 
 
-def left(team: Team) -> list[str]:
-    """What ciao and Trainer made, and is still there."""
-    kinds = "trainjobs,trainingruntimes,jobsets,jobs,services,endpointslices,pods,configmaps"
-    found = team.namespace.get(kinds)["items"]
-    names = sorted(f"{item['kind']}/{item['metadata']['name']}" for item in found)
-    return [name for name in names if not name.endswith("/kube-root-ca.crt")]
-
-
-def delete(team: Team) -> None:
-    """Delete the only job as a user does; nothing may be left then."""
-
-    async def work(session: Session) -> None:
-        ((job, _),) = await session.jobs()
-        await session.backend("kubernetes").delete(job)
-
-    team._ask(work)
-    until(lambda: left(team) == [], "everything to be gone", 60)
+KINDS = "trainjobs,trainingruntimes,jobsets,jobs,services,endpointslices,pods,configmaps"
+left = partial(leftovers, kinds=KINDS)
+delete = partial(delete_only_job, kinds=KINDS)
 
 
 def test_workers_meet_their_ps_which_ends_with_the_job(team: Team) -> None:
