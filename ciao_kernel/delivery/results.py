@@ -90,7 +90,7 @@ def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
         found = Results(folder(job.files, replica))
         if found.arrived:
             return replica, found
-    return None, Results(Path())
+    return None, found
 
 
 def unpack(message: str, target: Path) -> bool:
