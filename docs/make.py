@@ -20,7 +20,7 @@ ROOT = DOCS.parent
 NAVIGATION = {
     "Start": ("first-steps", "tutorial", "frameworks", "recipes"),
     "Homes": ("jupyter", "sos", "gateway"),
-    "On a cluster": ("data", "packages", "admin", "security"),
+    "On a cluster": ("data", "queues", "packages", "admin", "security"),
     "Reference": ("magics", "commands", "settings", "troubleshooting", "coming-from"),
     "Developing": ("extending", "architecture", "cluster"),
 }

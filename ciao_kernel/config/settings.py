@@ -101,6 +101,7 @@ class Settings:
             "help": "Kind of object that runs a job on a cluster, for cells without %api.",
         },
     )
+    queue: str = _setting("", Text(), "Queue of Kueue for jobs of cells without %queue.")
     images: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"kind": Images(), "help": "Image of a framework's replicas on a cluster."},

@@ -228,5 +228,24 @@ def directives() -> list[Directive]:
                 "the first of these that the cluster serves.",
                 "%api=job", "the setting: auto", False,
             ),
+            (
+                "queue", "queue", Name(),
+                "Queue of Kueue that admits the job as a whole: a LocalQueue of the namespace.",
+                "%queue=team", "the setting, else the namespace's default queue", False,
+            ),
+            (
+                "priority", "queue_priority", Name(),
+                "Priority of the job in its queue: a WorkloadPriorityClass of Kueue.",
+                "%queue=team;%priority=high", "", False,
+            ),
+            (
+                "podPatch", "pod_patch",
+                value_types.Word(
+                    "a YAML file in the notebook's folder", value_types.Suggestions.FILES
+                ),
+                "YAML file with metadata and spec that is merged into each pod template, as "
+                "kubectl patch does it. A last resort, for fields without a directive.",
+                "%podPatch=patch.yaml", "", False,
+            ),
         )
     ]  # fmt: skip

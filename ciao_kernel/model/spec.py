@@ -118,6 +118,12 @@ class ClusterSpec:
     """Seconds after which a finished job is deleted."""
     success_policy: SuccessPolicy | None = None
     api: ApiName | None = None
+    queue: str | None = None
+    """Queue of Kueue that admits the job."""
+    queue_priority: str | None = None
+    """WorkloadPriorityClass of the job in its queue."""
+    pod_patch: str | None = None
+    """File with a patch of the pod templates, relative to the user's folder."""
 
 
 @dataclass(frozen=True, slots=True)

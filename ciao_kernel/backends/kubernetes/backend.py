@@ -17,6 +17,7 @@ from ciao_kernel.backends.kubernetes import (
     kernel_pod,
     logs,
     manifest,
+    queue_request,
     status,
     submit,
     template_holder,
@@ -108,6 +109,7 @@ class KubernetesBackend:
             plan, builder, target, self._settings, quiet, name, chosen.api
         )
         if asks:
+            await queue_request.check(plan.spec.cluster, target, self._settings)
             made = await validation.try_out(target, made, whole=True)
         texts = [
             yaml.safe_dump(item, sort_keys=False, allow_unicode=True, width=1000)

@@ -35,8 +35,8 @@ _SILENT = 3.0
 """Seconds of retries after which the user is told."""
 
 
-async def create(target: Target, made: Objects, emit: Emit) -> str:
-    """Create all objects of a job, and return the job's uid.
+async def create(target: Target, made: Objects, emit: Emit) -> Object:
+    """Create all objects of a job, and return the job as the server has it.
 
     Raises:
         Refused: The server refuses an object; all of them are removed.
@@ -86,12 +86,12 @@ async def _may_claim(target: Target, made: Objects) -> bool:
     return all(await rights.allowed(target.client, target.namespace, *rights.CLAIM))
 
 
-async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -> str:
+async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
     sources: list[tuple[str, str]] = []
     owner: Manifest = {}
     for item in made.beside:
         if stopped.is_set():
-            return ""
+            return {}
         if item["kind"] in _DEPENDENT:
             await client.create(job_metadata.collection(item), _owned(item, owner))
             continue
@@ -102,16 +102,16 @@ async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -
         owner = owner_reference(found, item)
         sources.append((f"{path}/{meta['name']}", owner["uid"]))
     if stopped.is_set():
-        return ""
+        return {}
     job = await client.create(made.path, made.job)
     for path, uid in sources:
         if stopped.is_set():
             break
         await claim(client, path, uid, owner_reference(job, made.job))
-    return str(job["metadata"]["uid"])
+    return job
 
 
-async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> str:
+async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
     job = await client.create(made.path, made.job)
     # The pods wait for their sources, and so find the Service when they start.
     for item in sorted(made.beside, key=lambda item: item["kind"] != _SERVICE):
@@ -119,7 +119,7 @@ async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> s
             break
         owned = _owned(item, owner_reference(job, made.job))
         await client.create(job_metadata.collection(item), owned)
-    return str(job["metadata"]["uid"])
+    return job
 
 
 def _owned(item: Manifest, owner: Manifest) -> Manifest:
@@ -143,7 +143,7 @@ def owner_reference(job: Object, kind: Manifest) -> Manifest:
 
 
 async def _undo(
-    target: Target, made: Objects, making: asyncio.Future[str], emit: Emit, *, source_first: bool
+    target: Target, made: Objects, making: asyncio.Future[Object], emit: Emit, *, source_first: bool
 ) -> None:
     """Delete what this submission may have created, and nothing of anybody else.
 

@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes import (
     apis,
     indexed_manifest,
     job_metadata,
+    queue_request,
     template_holder,
     trainer_manifest,
     volumes,
@@ -117,7 +118,11 @@ def objects(
     meta = {
         "name": job.name,
         "namespace": job.place,
-        "labels": {**dict(cluster.labels), **job_metadata.labels(job.name)},
+        "labels": {
+            **dict(cluster.labels),
+            **queue_request.labels(cluster, settings),
+            **job_metadata.labels(job.name),
+        },
         "annotations": {
             **dict(cluster.annotations),
             **job_metadata.notes(

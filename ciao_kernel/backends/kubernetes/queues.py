@@ -1,8 +1,7 @@
 """Jobs that wait in a queue of Kueue: what it says about them, and when it lets them run.
 
-Kueue keeps a job suspended until its queue has room for all replicas. The reason is in events of
-the job's Workload, an object of Kueue, whose name is in an event of the job: both can be read with
-the rights that a user of ciao has.
+Kueue keeps a job suspended until its queue has room for all replicas. Why a job waits is read by
+:mod:`.workloads`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, status
-from ciao_kernel.backends.kubernetes.pending_reasons import event_time
+from ciao_kernel.backends.kubernetes import apis, status, workloads
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.times import span
-from ciao_kernel.visible_text import short
 
 MANAGER = "kueue"
 """Kueue's name as a writer of objects."""
@@ -26,11 +23,9 @@ LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a job with its queue's name: the user's, or Kueue's for the namespace's default."""
 QUEUED = "Queued"
 """The reason in the status of a job that waits."""
-_CREATED = "CreatedWorkload"
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _SOON = 3.0
 """Seconds in which most jobs are admitted: of a shorter wait the cell says nothing."""
-_LONGEST = 300
 _DENIALS = 3
 """Refusals after which requests end: a single refusal may come from a server that just started."""
 
@@ -66,7 +61,9 @@ class QueueReasons:
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
         self._denied = 0
-        self._reason = self._workload = ""
+        self._workload = workloads.Workload(client, job)
+        self._now = client.clock.now
+        self._reason = ""
         self._since = 0.0
         """When the wait began; 0 while the job does not wait."""
         self._said = ""
@@ -102,6 +99,11 @@ class QueueReasons:
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask(uid))
         text = words(item, self._reason)
+        if workloads.waits_in_vain(self._reason) and not self._ran:
+            message = f"{self._job.name} can never run in queue {queue_of(item)}: {self._reason}"
+            return replace(
+                now, state=State.FAILED, since=self._now(), message=message, hopeless=True
+            )
         self._report(text)
         return replace(now, message=text)
 
@@ -118,39 +120,14 @@ class QueueReasons:
         self._said, self._notice = text, f"{self._job.name} {again}{text}."
 
     async def _ask(self, uid: str) -> None:
-        """Read the events of the job until they name its Workload, and then those of that."""
         try:
             async with asyncio.timeout(_ASK_FOR):
-                if not self._workload:
-                    events = await self._events(f"involvedObject.uid={uid}")
-                    self._workload = workload(events)
-                if not self._workload:
-                    return
-                name = f"involvedObject.name={self._workload}"
-                events = await self._events(f"involvedObject.kind=Workload,{name}")
+                told = await self._workload.why(uid)
         except Refused as error:
             self._denied += error.code == 403
             return
         except (ClusterFault, TimeoutError):
             return
-        if (told := reason(events)) != self._reason:
+        if told != self._reason:
             self._reason = told
             self._on_new_reason()
-
-    async def _events(self, selector: str) -> list[Object]:
-        path = f"/api/v1/namespaces/{self._job.place}/events"
-        return status.many(await self._client.get(path, fieldSelector=selector), "items")
-
-
-def workload(events: list[Object]) -> str:
-    """Return the name of a job's Workload, by the job's events; "" if none tells."""
-    told = [one for one in events if one.get("reason") == _CREATED]
-    last = max(told, key=event_time, default={})
-    return str(last.get("message", "")).rpartition("/")[2]
-
-
-def reason(events: list[Object]) -> str:
-    """Return why a Workload waits, by its own newest event; "" if none tells."""
-    last = max(events, key=event_time, default={})
-    words = " ".join(str(last.get("message", "")).split())
-    return short(words.rstrip("."), _LONGEST)

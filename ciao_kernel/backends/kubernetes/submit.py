@@ -21,7 +21,9 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     kernel_pod,
     manifest,
+    pod_patch,
     pod_template,
+    queue_request,
     validation,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
@@ -72,6 +74,8 @@ async def prepare(
             "Give the path in the image, such as /opt/venv/bin/python, or omit %python.",
             directive="python",
         )
+    file = plan.spec.cluster.pod_patch
+    patch = pod_patch.read(file, plan.folder) if file else {}
     # Not in parallel with the build, which may take long and must not outlive a refusal.
     version, ground, nodes, cpu = await asyncio.gather(
         choice.server_version(target),
@@ -113,6 +117,7 @@ async def prepare(
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
     made = manifest.objects(plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api)
+    made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
         if isinstance(plan.framework, Launching):
             raise SpecError(
@@ -152,6 +157,7 @@ async def submit(
     if chosen.notice:
         emit(Notice(chosen.notice))
     path = manifest.collection(manifest.kind_of(plan, chosen.api), target.namespace)
+    await queue_request.check(plan.spec.cluster, target, settings)
     await _lasts(plan, target, emit)
     owner = None if outlive else await kernel_pod.owner(target)
     for number in range(1, naming.MOST + 1):
@@ -175,12 +181,14 @@ async def submit(
             owned = {**made.job["metadata"], "ownerReferences": [owner]}
             made = replace(made, job={**made.job, "metadata": owned})
         try:
-            uid = await creation.create(target, made, emit)
+            item = await creation.create(target, made, emit)
         except Refused as error:
             if error.reason == "AlreadyExists":  # the name was taken since the check
                 continue
             raise checks.refusal(error, target) from error
-        return replace(job, created=time.time(), uid=uid)
+        if said := queue_request.ignored(item, plan.spec.cluster, settings):
+            emit(Notice(said))
+        return replace(job, created=time.time(), uid=str(item["metadata"]["uid"]))
     raise BackendError(
         f"there are already {naming.MOST} jobs named {plan.name}.",
         "`ciao delete --finished` removes finished jobs.",

@@ -62,12 +62,27 @@ def cluster_queue(name: str, flavor_name: str, memory: str) -> dict[str, Any]:
         "coveredResources": list(quotas),
         "flavors": [{"name": flavor_name, "resources": resources}],
     }
-    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    spec = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [group],
+    }
     return {
         "apiVersion": VERSION,
         "kind": "ClusterQueue",
         "metadata": {"name": name},
         "spec": spec,
+    }
+
+
+def priority(name: str, value: int) -> dict[str, Any]:
+    """A priority of jobs in queues."""
+    meta = {"name": name}
+    return {
+        "apiVersion": VERSION,
+        "kind": "WorkloadPriorityClass",
+        "metadata": meta,
+        "value": value,
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.errors import DirectiveError, JobFailed
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.xdist_group("policies"),
 ]
 PATIENCE = 120.0
-QUEUE = "%labels=kueue.x-k8s.io/queue-name=default"
+QUEUE = "%queue=default"
 LONG = """\
 import os, time
 print("here", flush=True)
@@ -40,7 +41,11 @@ while not os.path.exists("/tmp/end"):
 def queues(second_cluster: Cluster, with_kueue: None) -> Cluster:
     """A cluster with Kueue and the ClusterQueue that its administrator has made for the team."""
     kueue.start(second_cluster)
-    for one in (kueue.flavor("any-node"), kueue.cluster_queue("team-a", "any-node", "100Mi")):
+    for one in (
+        kueue.flavor("any-node"),
+        kueue.cluster_queue("team-a", "any-node", "100Mi"),
+        kueue.priority("high", 1000),
+    ):
         content = json.dumps(one)
         second_cluster.kubectl("apply", "--server-side", "-f", "-", text=content)
     return second_cluster
@@ -84,9 +89,9 @@ async def end(team: Team, pod: str) -> None:
     await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
 
 
-def running(team: Team, job: str) -> None:
+def running(team: Team, job: str, *directives: str) -> None:
     """Start a job that the cell does not follow, and see it run."""
-    ended = team.run(cell(job, "%detach"))
+    ended = team.run(cell(job, "%detach", QUEUE, *directives))
     assert ended.error is None, ended.error
     team.namespace.wait_for_pod(f"{job}-worker-0", "Running")
 
@@ -149,6 +154,62 @@ def test_a_waiting_job_that_is_stopped_leaves_nothing(team: Team) -> None:
     until(lambda: team.namespace.find("tfjob/second") is None, "the waiting job to go", 60)
     assert phases(team, "first") == ["Running"]
     delete(team)
+
+
+def test_a_job_of_higher_priority_takes_the_place_and_gives_it_back(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await wait(lambda: b"here" in display.data("worker-0"), PATIENCE)
+        await asyncio.to_thread(running, team, "high", "%priority=high")
+        await wait(lambda: "low has lost its place" in display.notices, PATIENCE)
+        await end(team, "high-worker-0")
+        await wait(lambda: "queue default admitted low after" in display.notices, PATIENCE)
+        await wait(lambda: display.data("worker-0").count(b"here") == 2, PATIENCE)
+        await end(team, "low-worker-0")
+
+    ended = team.run(cell("low", QUEUE), during=during)
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-0").count(b"here") == 2
+    delete(team)
+
+
+def test_a_job_that_the_queue_can_never_hold_ends_the_cell_and_is_removed(team: Team) -> None:
+    ended = team.run(cell("large", QUEUE, memory="200Mi"))
+    assert isinstance(ended.error, JobFailed)
+    assert "large can never run in queue default" in ended.error.message
+    assert "maximum capacity" in ended.error.message
+    assert team.left() == []
+
+
+@pytest.fixture
+def reader(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user who may read queues too."""
+    more = ("queue-role", "jobs-role")
+    own = [rule for name in more for rule in rules(DEPLOY / f"rbac/{name}.yaml")]
+    return made(namespace, tmp_path, monkeypatch, [*rules(), *own])
+
+
+def test_a_queue_that_does_not_exist_is_refused(reader: Team) -> None:
+    ended = reader.run(cell("lost", "%queue=nosuch"))
+    assert isinstance(ended.error, DirectiveError)
+    assert "has no queue nosuch" in ended.error.message
+    assert "It has default" in ended.error.hint
+    assert reader.left() == []
+
+
+def test_a_queue_that_goes_away_ends_the_cell(reader: Team) -> None:
+    """Its label is not checked by ciao: anybody may have written it."""
+    label = "%labels=kueue.x-k8s.io/queue-name=nosuch"
+    ended = reader.run(cell("lost", label))
+    assert isinstance(ended.error, JobFailed)
+    assert "can never run in queue nosuch: LocalQueue nosuch doesn't exist" in ended.error.message
+    assert reader.left() == []
+
+
+def test_a_kind_that_kueue_does_not_manage_says_that_it_runs_at_once(reader: Team) -> None:
+    ended = reader.run(f"%name=free;%framework=tensorflow\n%worker=1\n%api=job\n{QUEUE}\nprint(1)")
+    assert ended.error is None, ended.error
+    assert "queue default has no effect: Kueue does not manage Jobs" in ended.display.notices
+    delete(reader)
 
 
 def delete(team: Team) -> None:

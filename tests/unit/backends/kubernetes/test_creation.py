@@ -95,7 +95,7 @@ class Client:
 def created(client: Client, what: Objects, shown: list[Event] | None = None) -> str:
     target = Target(client, "team")  # type: ignore[arg-type]
     emit = (shown if shown is not None else []).append
-    return asyncio.run(creation.create(target, what, emit))
+    return str(asyncio.run(creation.create(target, what, emit))["metadata"]["uid"])
 
 
 def owned(server: ApiObjects) -> bool:

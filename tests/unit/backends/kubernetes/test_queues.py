@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_status, queues
+from ciao_kernel.backends.kubernetes import job_status, queues, workloads
 from ciao_kernel.backends.kubernetes.queues import QueueReasons
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
@@ -44,16 +44,41 @@ def status_of(item: Any) -> Status:
 
 
 class Server:
-    """Answers requests for events."""
+    """Answers requests for events, and for Workloads if it has some.
 
-    def __init__(self, answer: Callable[[str], list[Any]]) -> None:
-        self.answer = answer
+    Args:
+        answer: Returns events by their selector.
+        workloads: What users may list; None: they may not.
+    """
+
+    def __init__(
+        self, answer: Callable[[str], list[Any]], workloads: list[Any] | None = None
+    ) -> None:
+        self.answer, self.workloads = answer, workloads
         self.asked: list[str] = []
+        self.clock = Clock()
 
-    async def get(self, path: str, *, fieldSelector: str) -> Any:
+    async def known(self, path: str, body: Any = None) -> Any:
+        if path == "/apis/kueue.x-k8s.io":
+            return {"preferredVersion": {"version": "v1beta2"}}
+        assert path.endswith("selfsubjectrulesreviews")
+        rule = {"verbs": ["get", "list"], "apiGroups": ["*"], "resources": ["workloads"]}
+        rules = [rule] if self.workloads is not None else []
+        return {"status": {"incomplete": False, "resourceRules": rules}}
+
+    async def get(self, path: str, *, fieldSelector: str = "", labelSelector: str = "") -> Any:
+        if labelSelector:
+            assert path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
+            assert labelSelector == "kueue.x-k8s.io/job-uid=j"
+            return {"items": self.workloads}
         self.asked.append(fieldSelector)
         assert path == "/api/v1/namespaces/team/events"
         return {"items": self.answer(fieldSelector)}
+
+
+class Clock:
+    def now(self) -> float:
+        return 1000.0
 
 
 def events(selector: str) -> list[Any]:
@@ -147,3 +172,60 @@ def test_a_job_that_is_over_does_not_wait() -> None:
 def test_lists_name_the_queue_too_and_other_suspended_jobs_keep_their_words() -> None:
     assert status_of(WAITS).message == "waits in queue team"
     assert status_of(job(True, queue="")).message == "TFJob mnist is Suspended"
+
+
+def workload(message: str) -> Any:
+    return {"status": {"conditions": [
+        {"type": "Admitted", "status": "False", "message": "no"},
+        {"type": "QuotaReserved", "status": "False", "message": message},
+    ]}}  # fmt: skip
+
+
+def test_who_may_read_workloads_gets_the_reason_from_them() -> None:
+    server = Server(events, [workload("couldn't assign flavors:\n busy.")])
+    (_, then), _ = told(server, WAITS, WAITS)
+    assert then
+    assert then.message == "waits in queue team: couldn't assign flavors: busy"
+    assert server.asked == []
+
+
+def test_a_workload_that_does_not_tell_yet_leaves_the_events() -> None:
+    (_, then), _ = told(Server(events, [{"status": {}}]), WAITS, WAITS)
+    assert then
+    assert then.message == f"waits in queue team: {FULL}, 28Mi more needed"
+
+
+LARGE = (
+    "couldn't assign flavors to pod set worker: insufficient quota for memory in flavor any, "
+    "previously considered podsets requests (0) + current podset request (3Gi) > maximum capacity "
+    "(1Gi)"
+)
+
+
+@pytest.mark.parametrize(
+    ("why", "vain"),
+    [
+        ("", False),
+        (FULL, False),
+        (LARGE, True),
+        (f"{FULL}; {LARGE}", True),
+        (f"{LARGE}, insufficient unused quota for memory in flavor spot, 1Gi more needed", False),
+        ("LocalQueue nosuch doesn't exist", True),
+        ("ClusterQueue team is inactive", False),
+    ],
+)
+def test_some_reasons_never_go_away(why: str, vain: bool) -> None:
+    assert workloads.waits_in_vain(why) is vain
+
+
+def test_a_job_that_its_queue_can_never_hold_fails_and_is_to_be_removed() -> None:
+    (_, then), _ = told(Server(events, [workload(LARGE)]), WAITS, WAITS)
+    assert then
+    assert (then.state, then.hopeless, then.since) == (State.FAILED, True, 1000.0)
+    assert then.message == f"mnist can never run in queue team: {LARGE}"
+
+
+def test_a_job_that_ran_is_not_given_up() -> None:
+    found, _ = told(Server(events, [workload(LARGE)]), RUNS, WAITS, WAITS)
+    assert found[-1]
+    assert found[-1].state is State.PENDING
