@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ciao_kernel.magics.numeric_types import Cpus
 from ciao_kernel.magics.shell_words import quote, words
+from ciao_kernel.magics.surviving import CheckpointPlace
 from ciao_kernel.magics.value_types import Choice, Kind
 
 
@@ -201,6 +202,30 @@ class VolumeFolders:
     def render(self, value: Mapping[str, str]) -> str:
         """Return the pairs as text."""
         return " ".join(quote(f"{name}={folder}") for name, folder in value.items())
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSetting:
+    """A claim with an optional folder in it, a folder of this machine, or nothing."""
+
+    expected: str = "CLAIM, CLAIM/FOLDER, /FOLDER or ~/FOLDER of this machine, or nothing"
+
+    def parse(self, text: str) -> str:
+        """Return the place as it is written, after a check of its form."""
+        text = text.strip()
+        if text.startswith(("/", "~")):
+            if not text.isprintable():
+                raise ValueError(self.expected)
+            return text
+        try:
+            CheckpointPlace().parse(text)
+        except ValueError:
+            raise ValueError(self.expected) from None
+        return text
+
+    def render(self, value: str) -> str:
+        """Return the place unchanged."""
+        return value
 
 
 @dataclass(frozen=True, slots=True)

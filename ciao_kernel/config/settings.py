@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.config.setting_types import (
+    CheckpointSetting,
     CpuRequest,
     Folder,
     Hosts,
@@ -112,6 +113,12 @@ class Settings:
             "kind": VolumeFolders(),
             "help": "Folder of this machine for a claim or an NFS export of %volume.",
         },
+    )
+    checkpoint: str = _setting(
+        "",
+        CheckpointSetting(),
+        "Place of checkpoints for cells with %checkpoint alone: a claim, or a folder of this "
+        "machine; empty: on this machine a folder in the storage.",
     )
     cpu_request: str = _setting(
         "100m",

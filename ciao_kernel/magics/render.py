@@ -28,7 +28,7 @@ def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: b
         if value != field(default):
             hidden = isinstance(entry.kind, Pairs) and not secrets
             text = Pairs.mask(value) if hidden else entry.kind.render(value)
-            lines.append(f"%{entry.name}={text}")
+            lines.append(f"%{entry.name}={text}" if text else f"%{entry.name}")
     return "".join(f"{style.comment}{line}\n" for line in lines)
 
 

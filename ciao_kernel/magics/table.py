@@ -21,6 +21,7 @@ from ciao_kernel.magics import (
     numeric_types,
     outputs,
     plots,
+    surviving,
     value_types,
     volumes,
 )
@@ -190,6 +191,7 @@ def _entries(names: Names) -> list[Directive]:
         *inputs.directives(),
         *outputs.directives(),
         *volumes.directives(),
+        *surviving.directives(),
         Directive(
             "runner",
             "runner",

@@ -60,17 +60,27 @@ class Volumes:
                 raise ValueError(f"nfs://SERVER/PATH, not {what}")
             path = "/" + _inside(export) if export else "/"
             return Volume(VolumeKind.NFS, where, server, path, read_only=read_only)
-        claim, slash, folder = what.partition("/")
-        if not _CLAIM.fullmatch(claim) or (slash and not folder):
+        if (found := claim_and_folder(what)) is None:
             raise ValueError(self.expected)
-        path = _inside(folder) if folder else ""
-        return Volume(VolumeKind.CLAIM, where, claim, path, read_only=read_only)
+        return Volume(VolumeKind.CLAIM, where, *found, read_only=read_only)
 
     @staticmethod
     def _size(what: str, size: str) -> str:
         if what.endswith(":") or (not size and what == "memory"):
             raise ValueError(f"a size, such as {what.removesuffix(':')}:2Gi")
         return Memory("a size in Kubernetes' notation, such as 10Gi").parse(size) if size else ""
+
+
+def claim_and_folder(text: str) -> tuple[str, str] | None:
+    """Split ``CLAIM/FOLDER``, whose folder may be missing; None if the text has another form.
+
+    Raises:
+        ValueError: The folder is not one inside the claim.
+    """
+    claim, slash, folder = text.partition("/")
+    if not _CLAIM.fullmatch(claim) or (slash and not folder):
+        return None
+    return claim, _inside(folder) if folder else ""
 
 
 def check_apart(one: Volume, others: list[Volume]) -> None:

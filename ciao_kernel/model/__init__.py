@@ -11,6 +11,7 @@ these values.
 """
 
 from ciao_kernel.model.artifact import Artifact, Manifest
+from ciao_kernel.model.checkpoint import Checkpoint
 from ciao_kernel.model.events import Event, Notice, Output, Progress, Unit
 from ciao_kernel.model.job import Job, JobResult, Owner
 from ciao_kernel.model.replica import Address, Replica
@@ -39,6 +40,7 @@ __all__ = [
     "ApiName",
     "Artifact",
     "BuildSpec",
+    "Checkpoint",
     "CleanPolicy",
     "ClusterSpec",
     "DryRun",

@@ -28,6 +28,8 @@ class Job:
     """Metrics that displays draw (``%plot``)."""
     lines: int | None = None
     """First and last lines of each replica that displays keep (``%lines``); None: not given."""
+    grace: int | None = None
+    """Seconds that its replicas may take to end (``%grace``); None: the setting."""
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"

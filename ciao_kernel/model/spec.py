@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, fields
 
+from ciao_kernel.model.checkpoint import Checkpoint
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.volume import Volume
 
@@ -189,6 +190,10 @@ class JobSpec:
     """Variables of the program whose values come back at its end."""
     volumes: tuple[Volume, ...] = ()
     """Folders with data from outside."""
+    checkpoint: Checkpoint | None = None
+    """Place of a folder that outlives the job."""
+    grace: int | None = None
+    """Seconds from SIGTERM to SIGKILL; None: the setting."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
     slots: int | None = None

@@ -34,6 +34,7 @@ from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube import access, exec
 from ciao_kernel.model import (
@@ -85,6 +86,8 @@ class KubernetesBackend:
     async def check(self, plan: Plan) -> None:
         """Check that the cluster can run the job and that the user may run it."""
         volumes.check(plan)
+        checkpoints.check(plan)
+        checkpoints.on_cluster(plan.spec, self._settings, plan.name or "")
         target = await self._targets.of(plan.spec.cluster)
         api = (await choice.choose(plan, target, self._settings)).api
         await checks.check(target, manifest.kind_of(plan, api), api)

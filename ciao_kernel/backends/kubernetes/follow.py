@@ -251,7 +251,8 @@ class _Follower:
     @property
     def _grace(self) -> float:
         """Seconds after a job's end in which its pods end and their last lines arrive."""
-        return self._settings.linger + self._settings.stop_grace + _LAST_WORDS
+        own = self._job.grace if self._job.grace is not None else self._settings.stop_grace
+        return self._settings.linger + own + _LAST_WORDS
 
     def _wait_predicate(self, now: Status, waited: float) -> Callable[[Replica], bool]:
         """Return a test for replicas to wait for, so many seconds after the job's end.

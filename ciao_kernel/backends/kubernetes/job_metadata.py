@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ciao_kernel.backends.kubernetes import apis, replica_list
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.magics import cell_lines, plots
+from ciao_kernel.magics import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
@@ -112,6 +112,7 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         header=notes.get(_HEADER, ""),
         plot=plots.asked(notes.get(_HEADER, "")),
         lines=cell_lines.asked(notes.get(_HEADER, "")),
+        grace=surviving.grace_of(notes.get(_HEADER, "")),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import job_metadata, volumes
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import checkpoints, results
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -45,6 +45,11 @@ def pod_template(
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
     """
     cluster = plan.spec.cluster
+    mounted = (
+        *plan.spec.volumes,
+        *checkpoints.on_cluster(plan.spec, settings, job.name),
+    )
+    grace = plan.spec.grace if plan.spec.grace is not None else settings.stop_grace
     image = artifact.image or image_of(plan, settings)
     container: Manifest = {
         "image": image,
@@ -55,7 +60,7 @@ def pod_template(
         "volumeMounts": [
             *artifact.mounts,
             {"name": "shm", "mountPath": "/dev/shm"},
-            *volumes.mounts(plan.spec.volumes, artifact.workdir),
+            *volumes.mounts(mounted, artifact.workdir),
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -71,9 +76,9 @@ def pod_template(
             *artifact.volumes,
             # PyTorch's data loaders share tensors there; the default size is 64 MiB.
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
-            *volumes.sources(plan.spec.volumes),
+            *volumes.sources(mounted),
         ],
-        "terminationGracePeriodSeconds": max(1, round(settings.linger + settings.stop_grace)),
+        "terminationGracePeriodSeconds": max(1, round(settings.linger + grace)),
         "enableServiceLinks": False,
         # Otherwise the program is process 1, which SIGTERM does not end without a handler: each
         # stop, and each end of a PS, would take the whole grace period.
@@ -167,6 +172,7 @@ def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
 def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     """Return the variables that all replicas have."""
     own = {"CIAO_JOB": job.name, **ALWAYS, **UNLESS_SET, **dict(artifact.env)}
+    own |= checkpoints.variables(plan.spec, artifact.workdir)
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     told = dict(plan.spec.env)

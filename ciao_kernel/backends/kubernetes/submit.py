@@ -111,6 +111,7 @@ async def prepare(
         header=plan.header,
         plot=plan.spec.plot,
         lines=plan.spec.lines,
+        grace=plan.spec.grace,
         owner=plan.owner.label,
         detached=plan.spec.detach,
     )

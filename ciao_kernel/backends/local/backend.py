@@ -23,6 +23,7 @@ from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.backends.local.unused import unused
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -86,6 +87,8 @@ class LocalBackend:
                 directive=max(plan.spec.groups, key=lambda g: g.count).role,
             )
         volumes.check(plan, self._settings.volumes)
+        checkpoints.check(plan)
+        checkpoints.on_this_machine(plan.spec, self._settings, plan.name or "")
         if isinstance(plan.framework, AnyLanguage):
             executable.check(plan, plan.framework.executable(plan.spec))
         else:
@@ -113,11 +116,15 @@ class LocalBackend:
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return files, commands and variables, with ports and devices that are free now."""
+        kept = checkpoints.on_this_machine(plan.spec, self._settings, plan.name or "NAME")
         return preview.text(
             plan,
             await self._launcher.preview(plan),
             self.name,
-            volumes.described(plan.spec.volumes, self._settings.volumes),
+            [
+                *volumes.described(plan.spec.volumes, self._settings.volumes),
+                *([f"{checkpoints.WHERE}  {kept}"] if kept else []),
+            ],
         )
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:

@@ -38,7 +38,7 @@ from ciao_kernel.backends.local.replica_plan import (
     visible_devices,
 )
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import checkpoints, results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
@@ -121,6 +121,8 @@ class Launcher:
             artifact = await builder.build(ask, emit)
             work, folders = Path(artifact.workdir), self._settings.volumes
             await asyncio.to_thread(volumes.place, plan.spec.volumes, work, folders)
+            if kept := checkpoints.on_this_machine(plan.spec, self._settings, folder.path.name):
+                await asyncio.to_thread(volumes.keep, kept, work, self._own)
             for replica in plan.spec.replicas() if plan.spec.outputs else ():
                 results.folder(work, replica).mkdir(parents=True)
             devices = await self._present(plan)  # Slow, so not under the lock.
@@ -215,7 +217,8 @@ class Launcher:
             "deadline": spec.deadline,
             "restart": str(spec.cluster.restart_policy or RestartPolicy.NEVER),
             "backoff_limit": spec.restart_limit,
-            "grace": self._settings.stop_grace,
+            "grace": self._settings.stop_grace if spec.grace is None else float(spec.grace),
+            "saves": spec.grace is not None,
             "linger": self._settings.linger,
             "isolated": is_isolated(self._settings),
             "workdir": artifact.workdir,

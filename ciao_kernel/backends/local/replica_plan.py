@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import checkpoints, results
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Plan, replica_command
@@ -48,6 +48,7 @@ def replica_plans(
             **_loopback(),
             **plan.framework.environment(plan.spec, replica, addresses),
             **dict(artifact.env),
+            **checkpoints.variables(plan.spec, artifact.workdir),
             **({"CIAO_CELL": artifact.program} if any_language else {}),
         }
         if replica in shares:

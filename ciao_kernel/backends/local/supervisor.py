@@ -34,7 +34,7 @@ _OWNER_POLL = 0.25
 _HEARTBEAT_INTERVAL = 10.0
 """Seconds between two heartbeats, which show other machines that it is alive."""
 _ORPHAN_GRACE = 1.0
-"""Seconds from SIGTERM to SIGKILL after the owner is gone: no user waits for a checkpoint."""
+"""Seconds from SIGTERM to SIGKILL after the owner is gone, without ``%grace``: no user waits."""
 
 
 class Supervisor:
@@ -90,7 +90,8 @@ class Supervisor:
                 self._conclude("Failed", "DeadlineExceeded", text)
             elif self._owner_gone():
                 self._conclude("Stopped", "OwnerGone", "the process that started it ended")
-                self._stop(min(_ORPHAN_GRACE, self.job["grace"]))
+                saves = self.job.get("saves", False)
+                self._stop(self.job["grace"] if saves else min(_ORPHAN_GRACE, self.job["grace"]))
             self._restart(network, now)
             self._advance(now)
             self._save()

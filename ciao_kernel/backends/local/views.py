@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.magics import cell_lines, plots
+from ciao_kernel.magics import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 
@@ -35,6 +35,7 @@ def job(folder: Folder) -> Job:
         header=record["header"],
         plot=plots.asked(record["header"]),
         lines=cell_lines.asked(record["header"]),
+        grace=surviving.grace_of(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         uid=record["id"],

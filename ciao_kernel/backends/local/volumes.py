@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ciao_kernel import private_files
+from ciao_kernel.config.storage import OwnFolder
+from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model.volume import Volume, VolumeKind
 from ciao_kernel.plugins import Plan
@@ -83,6 +85,20 @@ def place(volumes: tuple[Volume, ...], work: Path, folders: Mapping[str, str]) -
             private_files.make_folders(target, work)
         else:
             target.symlink_to(folder, target_is_directory=True)
+
+
+def keep(folder: Path, work: Path, storage: OwnFolder) -> None:
+    """Create the folder of checkpoints, if it is missing, and its link in the job's folder.
+
+    Args:
+        folder: The folder, which outlives the job.
+        work: The program's folder.
+        storage: This user's storage; a folder in it is for this user alone.
+    """
+    if folder.is_relative_to(storage.path):
+        storage.prepare(*folder.relative_to(storage.path).parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    (work / checkpoints.WHERE).symlink_to(folder, target_is_directory=True)
 
 
 def _refused(message: str, hint: str) -> SpecError:

@@ -21,6 +21,7 @@ from ciao_kernel.model import (
     ALL_LINES,
     ApiName,
     BuildSpec,
+    Checkpoint,
     CleanPolicy,
     ClusterSpec,
     DryRun,
@@ -175,6 +176,10 @@ OTHERS = {
         unique=True,
     ).map(tuple),
     "volumes": VOLUMES,
+    "checkpoint": maybe(
+        st.sampled_from([Checkpoint(), Checkpoint("data"), Checkpoint("data", "x/y")])
+    ),
+    "grace": maybe(SECONDS),
     "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
     "slots": maybe(st.integers(1, 128)),
