@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.numeric_types import Duration
+from ciao_kernel.magics.numeric_types import Count, Duration
 from ciao_kernel.magics.shell_words import one_word
 from ciao_kernel.magics.volumes import claim_and_folder
 from ciao_kernel.model.checkpoint import Checkpoint
+
+MOST_RETRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,15 @@ def directives() -> list[Directive]:
             "%grace=60s",
             default="the setting stopGrace",
         ),
+        Directive(
+            "retries",
+            "retries",
+            Count(1, MOST_RETRIES),
+            "How often the job is started again after the loss of a replica: its pod was deleted "
+            "or evicted, or another process killed it. A program that fails is not started again.",
+            "%retries=3",
+            default="none",
+        ),
     ]
 
 
@@ -63,11 +74,20 @@ def grace_of(header: str) -> int | None:
     Args:
         header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
     """
+    return _stored(header, "%grace", Duration())
+
+
+def retries_of(header: str) -> int:
+    """Return ``%retries`` of a job's stored header, as :func:`grace_of` does; 0 if it has none."""
+    return _stored(header, "%retries", Count(1, MOST_RETRIES)) or 0
+
+
+def _stored(header: str, directive: str, kind: Count | Duration) -> int | None:
     for line in header.splitlines():
         name, _, value = line.partition("=")
-        if name == "%grace":
+        if name == directive:
             try:
-                return Duration().parse(value)
+                return kind.parse(value)
             except ValueError:
                 return None  # written by another version
     return None

@@ -30,6 +30,10 @@ class Job:
     """First and last lines of each replica that displays keep (``%lines``); None: not given."""
     grace: int | None = None
     """Seconds that its replicas may take to end (``%grace``); None: the setting."""
+    retries: int = 0
+    """How often it is started again after the loss of a replica (``%retries``)."""
+    tries: int = 1
+    """Number of this try: 2 if it was started again once."""
     owner: str = ""
     detached: bool = False
     kind_of_place: str = "folder"
@@ -39,6 +43,8 @@ class Job:
     """Resource name of the job in API paths, such as ``tfjobs``."""
     uid: str = ""
     """Distinguishes the job from a later job with the same name."""
+    first_uid: str = ""
+    """The same of its first try; "" if this is the first."""
     run: str = ""
     """Unique identifier of the submission, for pods that do not name the job's uid."""
     folder: str = ""

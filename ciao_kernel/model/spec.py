@@ -194,6 +194,8 @@ class JobSpec:
     """Place of a folder that outlives the job."""
     grace: int | None = None
     """Seconds from SIGTERM to SIGKILL; None: the setting."""
+    retries: int | None = None
+    """How often the job is started again after the loss of a replica."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
     slots: int | None = None

@@ -69,6 +69,8 @@ class Status:
     decided: bool = False
     """The job has failed, and all lines of the replicas that have ended were delivered. Its cell
     may end; lines of other replicas may follow."""
+    tries: int = 1
+    """Number of the job's try: 2 if the whole job was started again once."""
 
     @property
     def over(self) -> bool:

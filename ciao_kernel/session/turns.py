@@ -18,9 +18,13 @@ class Restarts:
 
     def __init__(self) -> None:
         self._last: dict[Replica, ReplicaStatus] = {}
+        self._tries = 1
 
     def sentences(self, status: Status) -> Iterator[str]:
         """Yield a sentence for each replica that was restarted since the last status."""
+        if status.tries != self._tries:  # the whole job, of which the backend has told
+            self._tries = status.tries
+            self._last = {one.replica: one for one in status.replicas}
         for new in status.replicas:
             old = self._last.get(new.replica, ReplicaStatus(new.replica))
             self._last[new.replica] = new

@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import (
     logs,
     manifest,
     queue_request,
+    retries,
     status,
     submit,
     template_holder,
@@ -28,8 +29,8 @@ from ciao_kernel.backends.kubernetes import (
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
 from ciao_kernel.backends.kubernetes.deletion import Deletions
-from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
+from ciao_kernel.backends.kubernetes.retries import Retries
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.background import start_background
@@ -72,6 +73,7 @@ class KubernetesBackend:
         self._places = Submissions(settings.own_storage)
         self._lookup = Lookup(self._targets, self._places)
         self._deletions = Deletions()
+        self._retries = Retries(self._deletions)
         self._settled: set[tuple[str, str]] = set()
         """Contexts and namespaces in which this process has settled unfinished submissions."""
 
@@ -108,7 +110,7 @@ class KubernetesBackend:
             else plan.name or f"{plan.framework.name}-name"
         )
         quiet: Emit = lambda _: None  # noqa: E731
-        _, made = await submit.prepare(
+        job, made = await submit.prepare(
             plan, builder, target, self._settings, quiet, name, chosen.api
         )
         if asks:
@@ -120,6 +122,8 @@ class KubernetesBackend:
         ]
         verdict = f"# The server of {target.client.access.source} would accept it.\n"
         notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
+        if plan.spec.retries:
+            notice += f"# {retries.resubmission_notice(job)}\n"
         return notice + "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
@@ -134,6 +138,8 @@ class KubernetesBackend:
             start_background(self._settle(here, target, user, emit))
         job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
+        if plan.spec.retries:
+            emit(Notice(retries.resubmission_notice(job)))
         return self._lookup.here(job)
 
     async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:
@@ -142,14 +148,15 @@ class KubernetesBackend:
             self._settled.discard(here)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
-        """See :func:`ciao_kernel.backends.kubernetes.follow.follow`."""
+        """Follow a job, and start it again after the loss of a replica (``%retries``)."""
+        job = self._retries.current(job)
         target = await self._target(job)
         path = job_metadata.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
             job = replace(job, resource=path.split("/")[-2])
         folder = self._places.folder(job)
-        events = follow(target.client, job, path, folder, self._settings, since=since)
+        events = self._retries.follow(target, job, path, folder, self._settings, since=since)
         async with contextlib.aclosing(events):
             async for event in events:
                 yield event
@@ -166,6 +173,7 @@ class KubernetesBackend:
         Raises:
             ClusterFault: Some of them still exist, or the API server does not answer.
         """
+        job = await self._retries.stop(job)
         target = await self._target(job)
         path = job_metadata.path(job.place, job.resource, job.name)
         await self._deletions.remove(target.client, job, path, stop_certain)
@@ -180,7 +188,7 @@ class KubernetesBackend:
 
     def describe_leftovers(self, job: Job) -> str:
         """Describe what is left of a job that was or is being stopped, as part of a sentence."""
-        if left := self._deletions.left(job):
+        if left := self._deletions.left(self._retries.current(job)):
             return left
         kept = self._places.folder(job)
         return f"it is deleted from {job.place}, and its logs up to now are in {kept}"
@@ -195,6 +203,7 @@ class KubernetesBackend:
 
     async def details(self, job: Job) -> Details:
         """Return details from the job's object, its pods and their events."""
+        job = self._retries.current(job)
         target = await self._target(job)
         _, item = await self._lookup.object(job.name, target, job.resource)
         pods = await self._pods(job, target)
@@ -220,6 +229,7 @@ class KubernetesBackend:
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
         """Return a replica's output so far: from its pod, otherwise from its saved log."""
+        job = self._retries.current(job)
         target = await self._target(job)
         kept = self._places.folder(job) / f"{replica}.log"
         return await logs.read(target.client, job, replica, options, kept)
@@ -232,6 +242,7 @@ class KubernetesBackend:
         Raises:
             BackendError: The container is not running, or the command cannot be run.
         """
+        job = self._retries.current(job)
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
         now = status.of_pod(pod, replica) if pod else None

@@ -19,6 +19,7 @@ from ciao_kernel.backends.kubernetes import (
 )
 from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.config import Settings
@@ -40,7 +41,14 @@ _DENIED = 20.0
 
 
 async def follow(
-    client: Client, job: Job, path: str, logs: Path, settings: Settings, *, since: float = 0.0
+    client: Client,
+    job: Job,
+    path: str,
+    logs: Path,
+    settings: Settings,
+    *,
+    since: float = 0.0,
+    losses: Losses | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Yield a job's output and states until it is settled.
 
@@ -51,12 +59,13 @@ async def follow(
         logs: Folder for one log file per replica, because displays may leave lines out.
         settings: Timeouts.
         since: Seconds since the epoch, by this machine's clock; older lines are left out.
+        losses: Learns which pods the job loses.
 
     Raises:
         ClusterFault: The server did not answer for too long; the job may still be running.
         Refused: The server refuses to answer, for example because the credentials ended.
     """
-    follower = _Follower(client, job, path, logs, settings, since)
+    follower = _Follower(client, job, path, logs, settings, since, losses or Losses())
     try:
         async for event in follower.events():
             yield status.at_local_time(event, client.clock) if isinstance(event, Status) else event
@@ -66,8 +75,16 @@ async def follow(
 
 class _Follower:
     def __init__(
-        self, client: Client, job: Job, path: str, logs: Path, settings: Settings, since: float
+        self,
+        client: Client,
+        job: Job,
+        path: str,
+        logs: Path,
+        settings: Settings,
+        since: float,
+        losses: Losses,
     ) -> None:
+        self._losses = losses
         self._client, self._job, self._settings = client, job, settings
         self._awake = asyncio.Event()
         collection, _, name = path.rpartition("/")
@@ -190,7 +207,7 @@ class _Follower:
         before, self._item = self._item, self._found()
         self._last = self._jobs.take().get(self._uid) or self._last
         self._members.renew(self._pods)
-        self._members.update(self._pods.take(), self._uid)
+        self._take_pods()
         if before is None or self._item is None or before is self._item:
             return []
         changes = spec_changes.between(before, self._item)
@@ -199,6 +216,15 @@ class _Follower:
             return []
         by = f" by {who}" if who else ""
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
+
+    def _take_pods(self) -> None:
+        touched = self._pods.take()
+        self._losses.look(
+            pod
+            for pod in touched.values()
+            if job_metadata.is_part_of(pod, self._uid, self._job.run)
+        )
+        self._members.update(touched, self._uid)
 
     def _found(self) -> Object | None:
         """Return the job's object; None after its deletion, even if another job has its name."""
@@ -231,7 +257,7 @@ class _Follower:
         """
         if self._renewed or (self._pods.away_since is None and self._members.succeeded()):
             return True
-        self._members.update(self._pods.take(), self._uid)
+        self._take_pods()
         self._tasks[-1].cancel()  # the pods' watch, which was started last
         self._renewed, self._pods = True, self._list_of_pods()
         self._start(self._watch_again(self._pods))

@@ -157,6 +157,10 @@ def spec(
     }
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
+    if plan.spec.retries and never(plan):
+        # The cluster starts a pod that it disrupts again, also if nobody follows the job.
+        lost = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+        found["podFailurePolicy"] = {"rules": [lost]}
     return found
 
 

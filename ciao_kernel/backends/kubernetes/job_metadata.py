@@ -19,6 +19,10 @@ RUN = "ciao-kernel/run"
 """Unique identifier of a submission: it identifies the objects if an answer gets lost."""
 UNOWNED = "ciao-kernel/unowned"
 """Label of an object that was created before its job, until the job owns it."""
+TRY = "ciao-kernel/try"
+"""Number of a job's try, from the second on."""
+FIRST_UID = "ciao-kernel/first-uid"
+"""Uid of a job's first try, from the second on: the logs of all tries are in one folder."""
 _OWNER = "ciao-kernel/owner"
 _FRAMEWORK = "ciao-kernel/framework"
 _DECIDER = "ciao-kernel/decider"
@@ -113,6 +117,9 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         plot=plots.asked(notes.get(_HEADER, "")),
         lines=cell_lines.asked(notes.get(_HEADER, "")),
         grace=surviving.grace_of(notes.get(_HEADER, "")),
+        retries=surviving.retries_of(notes.get(_HEADER, "")),
+        tries=int(notes.get(TRY, "1")),
+        first_uid=notes.get(FIRST_UID, ""),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )

@@ -111,7 +111,7 @@ def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> Rep
     ended = stamp(over.get("finishedAt")) or began
     if code == 0 or get(pod, "status", "phase") == "Succeeded":
         return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
-    if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= _termination_time(pod):
+    if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= termination_time(pod):
         return ReplicaStatus(replica, State.STOPPED, ended, None, disruption(pod) or DELETED)
     return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
 
@@ -130,7 +130,7 @@ def disruption(pod: Manifest | None, before: float = math.inf) -> str:
     return ""
 
 
-def _termination_time(pod: Manifest) -> float:
+def termination_time(pod: Manifest) -> float:
     """Return the time at which a pod was told to end; infinity if it was not."""
     at = stamp(get(pod, "metadata", "deletionTimestamp"))
     grace = get(pod, "metadata", "deletionGracePeriodSeconds")

@@ -112,6 +112,7 @@ async def prepare(
         plot=plan.spec.plot,
         lines=plan.spec.lines,
         grace=plan.spec.grace,
+        retries=plan.spec.retries or 0,
         owner=plan.owner.label,
         detached=plan.spec.detach,
     )

@@ -56,6 +56,12 @@ def check(plan: Plan, settings: Settings) -> None:
             "Leave out %min and %max; or use a cluster with the training operator.",
             directive="min" if plan.spec.min_workers is not None else "max",
         )
+    if plan.spec.retries:
+        raise SpecError(
+            "a TrainJob is not started again after the loss of a replica.",
+            "Leave out %retries; or write %api=v1 or %api=job where the cluster has it.",
+            directive="retries",
+        )
     if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
         raise SpecError(
             f"a TrainJob has no restart policy {cluster.restart_policy}.",

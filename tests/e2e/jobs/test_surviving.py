@@ -1,0 +1,196 @@
+"""Training that survives: pods are evicted or deleted while jobs train with a checkpoint.
+
+``CIAO_TEST_ROUNDS`` sets the number of losses of each job; the figures say what they cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.namespace import Namespace
+from tests.e2e.jobs.conftest import JOBS, ROLE, Team, made, rules
+from tests.helpers.jobs import Ended, Recorder, wait
+
+Figure = Callable[[str], None]
+ROUNDS = int(os.environ.get("CIAO_TEST_ROUNDS", "1"))
+INTERVAL = 5
+"""Steps between two checkpoints."""
+PER_ROUND = 40
+"""Steps that a job trains for each loss."""
+
+TRAINS = """
+import json, os, signal, sys, time
+steps, interval = int(sys.argv[1]), int(sys.argv[2])
+own = os.environ["CIAO_CHECKPOINT"] + "/" + os.environ["CIAO_REPLICA"]
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+step, total, tries = 0, 0, 0
+if os.path.exists(own):
+    with open(own) as file:
+        step, total, tries = json.load(file)
+lives = len([one for one in os.listdir(os.environ["CIAO_CHECKPOINT"])
+             if one.startswith(os.environ["CIAO_REPLICA"] + ".life")])
+written = open(f"{own}.life{lives}", "w")
+while step < steps:
+    step += 1
+    total = (total * 31 + step) % 1000003
+    line = f"life {lives} step {step}"
+    written.write(line + "\\n")
+    written.flush()
+    print(line, flush=True)
+    if step % interval == 0:
+        with open(own + ".new", "w") as file:
+            json.dump([step, total, tries], file)
+        os.replace(own + ".new", own)
+    if told:
+        sys.exit(143)
+    time.sleep(0.1)
+print("total", total, flush=True)
+"""
+"""Counts the lives of each replica, and keeps a copy of what it has printed on the claim."""
+
+
+def expected(steps: int) -> int:
+    """The result of a run that nothing disturbs."""
+    total = 0
+    for step in range(1, steps + 1):
+        total = (total * 31 + step) % 1000003
+    return total
+
+
+async def lose(team: Team, pod: str, how: str) -> None:
+    """Evict a pod as `kubectl drain` does, or delete it as a user does."""
+    namespace = team.namespace.name
+    if how == "delete":
+        await asyncio.to_thread(team.namespace.kubectl, "delete", "pod", pod, "--wait=false")
+        return
+    meta = {"name": pod, "namespace": namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+    argv = ("create", "--raw", path, "-f", "-")
+    await asyncio.to_thread(team.namespace.kubectl, *argv, text=json.dumps(body))
+
+
+def running_pods(team: Team) -> dict[str, str]:
+    """Uids and names of the pods that run and are not being deleted."""
+    return {
+        pod["metadata"]["uid"]: pod["metadata"]["name"]
+        for pod in team.namespace.get("pods")["items"]
+        if pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        and any("running" in one["state"] for one in pod["status"].get("containerStatuses", []))
+    }
+
+
+HEADERS = {
+    "tfjob": "%framework=tensorflow\n%api=v1\n%worker=2\n%successPolicy=allWorkers\n",
+    "pytorchjob": "%framework=pytorch\n%runner=python\n%master=1\n%worker=1\n",
+    "indexed": "%framework=python\n%api=job\n%worker=2\n",
+}
+
+
+@pytest.mark.second("trials")
+@pytest.mark.timeout(120 + 240 * ROUNDS)
+@pytest.mark.parametrize("kind", HEADERS)
+def test_training_goes_on_from_its_checkpoint_after_losses(
+    namespace: Namespace,
+    claim: str,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    figure: Figure,
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
+    steps = PER_ROUND * (ROUNDS + 1)
+    seed = os.environ.get("CIAO_TEST_SEED") or str(random.randrange(10**6))
+    dice = random.Random(seed)
+    lost = list[str]()
+
+    async def during(display: Recorder, work: asyncio.Task[object]) -> None:
+        seen = set[str]()
+        for number in range(ROUNDS):
+            before = dict[str, str]()
+
+            async def all_run() -> dict[str, str]:
+                pods = await asyncio.to_thread(running_pods, team)
+                return pods if len(pods) == 2 and not seen & set(pods) else {}
+
+            while not work.done() and not (before := await all_run()):
+                await asyncio.sleep(0.3)
+            target = f"step {PER_ROUND * number + 8 + dice.randrange(10)}"
+            replicas = (
+                ("worker-0", "worker-1") if kind != "pytorchjob" else ("master-0", "worker-0")
+            )
+            await wait(
+                lambda: (
+                    work.done()
+                    or all(_last_step(display, one) >= int(target.split()[1]) for one in replicas)
+                ),
+                120,
+            )
+            if work.done():
+                return
+            victim = dice.choice(sorted(before))
+            how = dice.choice(["evict", "delete"])
+            await lose(team, before[victim], how)
+            lost.append(f"{how} {before[victim]}")
+            seen.add(victim)
+            await wait(lambda: work.done() or victim not in running_pods(team), 60)
+
+    header = f"{HEADERS[kind]}%name=survives\n%checkpoint={claim}\n%grace=20s\n%retries={ROUNDS}\n"
+    ended = team.run(
+        f"{header}%image={namespace.cluster.image('python')}\n%args={steps} {INTERVAL}\n{TRAINS}",
+        during=during,
+    )
+    assert ended.error is None, (seed, lost, ended.error, ended.display.notices)
+    assert len(lost) == ROUNDS
+    kept = kept_lines(team, claim, HEADERS[kind].split("\n")[0], ended)
+    repeated, lines = 0, 0
+    for replica in ended.job.replicas:
+        shown = ended.display.data(str(replica)).decode().splitlines()
+        assert shown[-1] == f"total {expected(steps)}", (seed, lost)
+        lives = kept[str(replica)]
+        written = [line for life in lives for line in life]
+        assert shown[:-1] == written, (seed, lost)
+        again = len(written) - steps
+        assert again <= INTERVAL * (len(lives) - 1), (seed, lost)
+        repeated, lines = repeated + again, lines + len(written)
+    figure(
+        f"{kind}: {len(lost)} losses (seed {seed}), {lines} lines, 0 lost, 0 doubled; "
+        f"{repeated} steps trained again, at most {INTERVAL} each time; "
+        f"{ended.display.status.tries} tries"
+    )
+
+
+READS = """
+import json, os
+from pathlib import Path
+for path in Path("data").glob("*.life*"):
+    name, _, life = path.name.partition(".life")
+    print(json.dumps([name, int(life), path.read_text().splitlines()]))
+"""
+
+
+def kept_lines(team: Team, claim: str, framework: str, of: Ended) -> dict[str, list[list[str]]]:
+    """What each life of each replica has written to the claim, in order."""
+    read = team.run(f"{framework}\n%volume={claim}/survives:data\n{READS}")
+    assert read.error is None, read.error
+    (reader,) = read.display.replicas
+    found = [json.loads(line) for line in read.display.data(reader).splitlines()]
+    return {
+        str(one): [lines for name, _, lines in sorted(found) if name == str(one)]
+        for one in of.job.replicas
+    }
+
+
+def _last_step(display: Recorder, replica: str) -> int:
+    lines = display.data(replica).decode().split()
+    steps = [int(word) for before, word in zip(lines, lines[1:], strict=False) if before == "step"]
+    return steps[-1] if steps else 0
