@@ -217,6 +217,7 @@ class Launcher:
             "deadline": spec.deadline,
             "restart": str(spec.cluster.restart_policy or RestartPolicy.NEVER),
             "backoff_limit": spec.restart_limit,
+            "retries": spec.retries or 0,
             "grace": self._settings.stop_grace if spec.grace is None else float(spec.grace),
             "saves": spec.grace is not None,
             "linger": self._settings.linger,

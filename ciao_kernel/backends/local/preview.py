@@ -20,8 +20,8 @@ def text(
     """
     lines = [f"would run on {backend}:", "", "header:"]
     lines += [f"  {line}" for line in plan.header.splitlines()]
-    if restarts := _restarts(plan.spec):
-        lines += ["", "restarts:", f"  {restarts}"]
+    if restarts := [one for one in (_restarts(plan.spec), _retries(plan.spec)) if one]:
+        lines += ["", "restarts:", *(f"  {one}" for one in restarts)]
     lines += ["", "files:"]
     lines += [f"  {file.path}  {file.size:,} bytes" for file in plan.source.all()]
     if volumes:
@@ -50,3 +50,11 @@ def _restarts(spec: JobSpec) -> str:
         return ""
     count = f"instead of restart {max(1, limit)} the job fails" if limit is not None else "no limit"
     return f"a replica that ends {ends[policy]} is started again; {count}"
+
+
+def _retries(spec: JobSpec) -> str:
+    """Return when the whole job is started again; "" without ``%retries``."""
+    if not spec.retries:
+        return ""
+    times = "once" if spec.retries == 1 else f"{spec.retries} times at most"
+    return f"the job is started again, {times}, if another process kills a replica"

@@ -50,7 +50,7 @@ _TYPES: dict[str, Any] = {
     "birth": (str, type(None)), "state": str, "since": _NUMBER, "reason": str, "message": str,
     "decided_by": (str, type(None)), "settled": bool, "ended": bool,
     "exit_code": (int, type(None)), "last_exit": (int, type(None)), "restarts": int,
-    "restart": str, "backoff_limit": (int, type(None)),
+    "restart": str, "backoff_limit": (int, type(None)), "retries": int, "tries": int,
 }  # fmt: skip
 """Types of the fields of all records; a field has the same type wherever it is."""
 
@@ -88,6 +88,11 @@ class Folder:
         if not finished:
             with self.open_log(replica) as log:
                 log.write(b"\n")
+
+    def add_line(self, replica: str, text: str) -> None:
+        """Add a line of ciao to a replica's log. A full disk, or a foreign file, prevents that."""
+        with contextlib.suppress(OSError, Untrusted), self.open_log(replica) as log:
+            log.write(f"{text}\n".encode())
 
     def open_supervisor_log(self) -> BinaryIO:
         """Open the log file of the supervisor to append its output."""

@@ -26,6 +26,7 @@ from ciao_kernel.backends.local.guard import fork_under_guard
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
 from ciao_kernel.backends.local.restarts import Restarts
+from ciao_kernel.backends.local.retries import Retries, is_kill
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.local.private_network import Network
@@ -49,6 +50,7 @@ class Supervisor:
         self.job = folder.read_job()
         self.replicas = [ReplicaProcess(record) for record in self.job["replicas"]]
         self.restarts = Restarts.of(self.job)
+        self.retries = Retries.of(self.job)
         self.state = "Running"
         self.since = time.time()
         self.reason = ""
@@ -69,7 +71,7 @@ class Supervisor:
         network = self._create_network()
         for replica in self.replicas:
             self._start(replica, network)
-        if network and not self.restarts.possible:
+        if network and not self.restarts.possible and not self.retries.limit:
             network.close()
         self._save()
         deadline = self.job["deadline"]
@@ -93,6 +95,7 @@ class Supervisor:
                 saves = self.job.get("saves", False)
                 self._stop(self.job["grace"] if saves else min(_ORPHAN_GRACE, self.job["grace"]))
             self._restart(network, now)
+            self._try_again(network, now)
             self._advance(now)
             self._save()
             self._send_heartbeat(now)
@@ -132,11 +135,11 @@ class Supervisor:
             self._conclude("Failed", "StartError", f"{text} ({error.filename}).", replica.name)
 
     def _reap(self) -> None:
-        for replica in self.replicas:
-            if not replica.ended():
-                continue
+        ended = [replica for replica in self.replicas if replica.ended()]
+        self._plan_try(ended)
+        for replica in ended:
             self._unsaved = True
-            if self._stopping:
+            if self._stopping or self.retries.why:
                 replica.to("Stopped")
             elif self._plan_restart(replica):
                 continue
@@ -145,7 +148,7 @@ class Supervisor:
             else:
                 replica.to("Failed", "Error")
         parentage.reap_adopted([one.pid for one in self.replicas if one.running])
-        if self.state != "Running":
+        if self.state != "Running" or self.retries.why:
             return
         failed = next((r for r in self.replicas if r.state == "Failed"), None)
         decider = next((r for r in self.replicas if r.name == self.job["decider"]), None)
@@ -158,6 +161,40 @@ class Supervisor:
             finite = [one for one in self.replicas if not one.endless]
             if finite and all(one.state == "Succeeded" for one in finite):
                 self._conclude("Succeeded", "", "")
+
+    def _plan_try(self, ended: list[ReplicaProcess]) -> None:
+        """Begin to end all replicas if one was killed from outside and the job has a try left."""
+        if self.state != "Running" or self.asked_to_stop or not self.retries.left:
+            return
+        codes = {one.name: one.exit_code or 0 for one in ended}
+        if codes.get(self.job["decider"]) == 0:
+            return
+        for name, code in codes.items():
+            if is_kill(code) and not self.restarts.wants(code):
+                self.retries.plan(name, code, time.monotonic() + self.job["grace"])
+                self.restarts.drop()
+                self._signal(signal.SIGTERM)
+                return
+
+    def _try_again(self, network: Network | None, now: float) -> None:
+        """Start all replicas again once those of the last try have ended."""
+        if self.state != "Running":
+            self.retries.drop()
+        if not self.retries.why:
+            return
+        if any(replica.running for replica in self.replicas):
+            if now >= self.retries.kill_at:
+                self._signal(signal.SIGKILL)
+                self.retries.kill_at = now + 1.0
+            return
+        self.end_all()
+        text = self.retries.begin()
+        for replica in self.replicas:
+            replica.wait_for_restart(self.folder)
+            self.folder.add_line(replica.name, text)
+        for replica in self.replicas:
+            self._start(replica, network)
+        self._unsaved = True
 
     def _plan_restart(self, replica: ReplicaProcess) -> bool:
         """Return whether a replica that has ended is started again."""
@@ -260,6 +297,7 @@ class Supervisor:
             times.append(self._kill_at)
         elif self.state == "Running":
             times += [at for at in (ends_at, self.restarts.next_at) if at]
+            times += [self.retries.kill_at] if self.retries.why else []
         elif not self.settled:
             times.append(self._linger_until)
         if self._unsaved:
@@ -299,6 +337,7 @@ class Supervisor:
             "reason": self.reason,
             "message": self.message,
             "decided_by": self.decided_by,
+            "tries": self.retries.tries,
             "settled": self.settled,
             "ended": self.ended,
             "replicas": [replica.record() for replica in self.replicas],

@@ -36,6 +36,7 @@ def job(folder: Folder) -> Job:
         plot=plots.asked(record["header"]),
         lines=cell_lines.asked(record["header"]),
         grace=surviving.grace_of(record["header"]),
+        retries=surviving.retries_of(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         uid=record["id"],
@@ -66,6 +67,7 @@ def status(folder: Folder, record: Mapping[str, Any]) -> Status:
         message=record["message"],
         settled=record["settled"],
         decided_by=_replica(record["decided_by"]) if record["decided_by"] else None,
+        tries=record.get("tries", 1),
     )
 
 

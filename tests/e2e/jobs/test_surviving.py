@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import JOBS, ROLE, Team, made, rules
-from tests.helpers.jobs import Ended, Recorder, wait
+from tests.helpers.jobs import Ended, Recorder
 
 Figure = Callable[[str], None]
 ROUNDS = int(os.environ.get("CIAO_TEST_ROUNDS", "1"))
@@ -27,34 +28,50 @@ PER_ROUND = 40
 
 TRAINS = """
 import json, os, signal, sys, time
-steps, interval = int(sys.argv[1]), int(sys.argv[2])
-own = os.environ["CIAO_CHECKPOINT"] + "/" + os.environ["CIAO_REPLICA"]
-told = []
+steps, interval, peer = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+folder, me = os.environ["CIAO_CHECKPOINT"], os.environ["CIAO_REPLICA"]
+peer = folder + "/" + next(one for one in peer.split(",") if one != me)
+own, told = folder + "/" + me, []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))
-step, total, tries = 0, 0, 0
-if os.path.exists(own):
-    with open(own) as file:
-        step, total, tries = json.load(file)
-lives = len([one for one in os.listdir(os.environ["CIAO_CHECKPOINT"])
-             if one.startswith(os.environ["CIAO_REPLICA"] + ".life")])
-written = open(f"{own}.life{lives}", "w")
+
+def saved(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except OSError:
+        return [0, 0]
+
+def wait(least):
+    while saved(peer)[0] < least:
+        if told:
+            sys.exit(143)
+        time.sleep(0.1)
+
+step, total = saved(own)
+life = len([one for one in os.listdir(folder) if one.startswith(me + ".life")])
+written = open(f"{own}.life{life}", "w")
 while step < steps:
+    wait(step - 2 * interval)
     step += 1
     total = (total * 31 + step) % 1000003
-    line = f"life {lives} step {step}"
+    line = f"life {life} step {step}"
     written.write(line + "\\n")
     written.flush()
     print(line, flush=True)
     if step % interval == 0:
         with open(own + ".new", "w") as file:
-            json.dump([step, total, tries], file)
+            json.dump([step, total], file)
         os.replace(own + ".new", own)
     if told:
         sys.exit(143)
     time.sleep(0.1)
 print("total", total, flush=True)
+wait(steps)
+time.sleep(1)
 """
-"""Counts the lives of each replica, and keeps a copy of what it has printed on the claim."""
+"""Two replicas that wait for each other, and keep a copy of what they print on the claim.
+
+`told` ends them at the end of a step and not at once, so the copies are what was printed."""
 
 
 def expected(steps: int) -> int:
@@ -89,6 +106,25 @@ def running_pods(team: Team) -> dict[str, str]:
     }
 
 
+async def trains(
+    team: Team, display: Recorder, work: asyncio.Task[Ended], step: int
+) -> dict[str, str]:
+    """Wait until both replicas run and have trained so far; {} if the job has ended."""
+    while not work.done():
+        pods = await asyncio.to_thread(running_pods, team)
+        steps = [_last_step(display, replica) for replica in display.replicas]
+        if len(pods) == len(steps) == 2 and min(steps) > step:
+            return pods
+        await asyncio.sleep(0.3)
+    return {}
+
+
+async def leaves(team: Team, work: asyncio.Task[Ended], uid: str) -> None:
+    """Wait until a pod does not run any more."""
+    while not work.done() and uid in await asyncio.to_thread(running_pods, team):
+        await asyncio.sleep(0.3)
+
+
 HEADERS = {
     "tfjob": "%framework=tensorflow\n%api=v1\n%worker=2\n%successPolicy=allWorkers\n",
     "pytorchjob": "%framework=pytorch\n%runner=python\n%master=1\n%worker=1\n",
@@ -110,48 +146,26 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
     team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
     steps = PER_ROUND * (ROUNDS + 1)
     seed = os.environ.get("CIAO_TEST_SEED") or str(random.randrange(10**6))
-    dice = random.Random(seed)
-    lost = list[str]()
+    dice, lost = random.Random(seed), list[str]()
 
-    async def during(display: Recorder, work: asyncio.Task[object]) -> None:
-        seen = set[str]()
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         for number in range(ROUNDS):
-            before = dict[str, str]()
+            if victim := await trains(team, display, work, PER_ROUND * number + dice.randrange(18)):
+                how = dice.choice(["evict", "delete"])
+                name = dice.choice(sorted(victim.values()))
+                await lose(team, name, how)
+                lost.append(f"{how} {name}")
+                gone = next(uid for uid in victim if victim[uid] == name)
+                await leaves(team, work, gone)
 
-            async def all_run() -> dict[str, str]:
-                pods = await asyncio.to_thread(running_pods, team)
-                return pods if len(pods) == 2 and not seen & set(pods) else {}
-
-            while not work.done() and not (before := await all_run()):
-                await asyncio.sleep(0.3)
-            target = f"step {PER_ROUND * number + 8 + dice.randrange(10)}"
-            replicas = (
-                ("worker-0", "worker-1") if kind != "pytorchjob" else ("master-0", "worker-0")
-            )
-            await wait(
-                lambda: (
-                    work.done()
-                    or all(_last_step(display, one) >= int(target.split()[1]) for one in replicas)
-                ),
-                120,
-            )
-            if work.done():
-                return
-            victim = dice.choice(sorted(before))
-            how = dice.choice(["evict", "delete"])
-            await lose(team, before[victim], how)
-            lost.append(f"{how} {before[victim]}")
-            seen.add(victim)
-            await wait(lambda: work.done() or victim not in running_pods(team), 60)
-
-    header = f"{HEADERS[kind]}%name=survives\n%checkpoint={claim}\n%grace=20s\n%retries={ROUNDS}\n"
-    ended = team.run(
-        f"{header}%image={namespace.cluster.image('python')}\n%args={steps} {INTERVAL}\n{TRAINS}",
-        during=during,
-    )
+    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    image = f"%image={namespace.cluster.image('python')}\n"
+    header = f"{HEADERS[kind]}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
+    asked = f"%retries={ROUNDS}\n%args={steps} {INTERVAL} {peers}\n"
+    ended = team.run(f"{header}{asked}{TRAINS}", during=during)
     assert ended.error is None, (seed, lost, ended.error, ended.display.notices)
     assert len(lost) == ROUNDS
-    kept = kept_lines(team, claim, HEADERS[kind].split("\n")[0], ended)
+    kept = kept_lines(team, claim, HEADERS[kind] + image, ended)
     repeated, lines = 0, 0
     for replica in ended.job.replicas:
         shown = ended.display.data(str(replica)).decode().splitlines()
@@ -178,11 +192,11 @@ for path in Path("data").glob("*.life*"):
 """
 
 
-def kept_lines(team: Team, claim: str, framework: str, of: Ended) -> dict[str, list[list[str]]]:
+def kept_lines(team: Team, claim: str, header: str, of: Ended) -> dict[str, list[list[str]]]:
     """What each life of each replica has written to the claim, in order."""
-    read = team.run(f"{framework}\n%volume={claim}/survives:data\n{READS}")
+    read = team.run(f"{header}%volume={claim}/survives:data\n{READS}")
     assert read.error is None, read.error
-    (reader,) = read.display.replicas
+    reader = read.display.replicas[0]
     found = [json.loads(line) for line in read.display.data(reader).splitlines()]
     return {
         str(one): [lines for name, _, lines in sorted(found) if name == str(one)]
@@ -192,5 +206,5 @@ def kept_lines(team: Team, claim: str, framework: str, of: Ended) -> dict[str, l
 
 def _last_step(display: Recorder, replica: str) -> int:
     lines = display.data(replica).decode().split()
-    steps = [int(word) for before, word in zip(lines, lines[1:], strict=False) if before == "step"]
+    steps = [int(word) for before, word in itertools.pairwise(lines) if before == "step"]
     return steps[-1] if steps else 0

@@ -31,7 +31,13 @@ ONLY_LOOKED_AT = {
 """Drawings, a synopsis, cells whose code is the reader's, and cells for libraries that the tests do
 not have: how many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
-LONG = {"docs/index.md", "docs/first-steps.md", "docs/gateway.md", "docs/sos.md"}
+LONG = {
+    "docs/index.md",
+    "docs/first-steps.md",
+    "docs/gateway.md",
+    "docs/sos.md",
+    "docs/surviving.md",
+}
 """Pages that train or install for a minute. README.md has the same first steps."""
 STANDS_FOR_THE_OTHERS = "docs/tutorial.md"
 """The page that represents those on the cluster: jobs, commands and files, in a kernel."""

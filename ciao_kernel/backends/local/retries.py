@@ -1,0 +1,59 @@
+"""When a local job is started again as a whole: after another process has killed a replica.
+
+On a cluster the loss of a pod does that. A replica that its restart policy restarts alone is none.
+Standard library only, as in :mod:`.supervisor`.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+_KILLS = (signal.SIGKILL, signal.SIGTERM)
+
+
+class Retries:
+    """Counts the tries of a job.
+
+    Args:
+        limit: How often the job is started again.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.tries = 1
+        self.why = ""
+        """The loss after which the replicas are being ended, as a sentence; "" if there is none."""
+        self.kill_at = 0.0
+        """The time at which those that still run then are killed."""
+
+    @classmethod
+    def of(cls, job: dict[str, Any]) -> Retries:
+        """Return the tries that a job's record asks for; an old record asks for one."""
+        return cls(job.get("retries", 0))
+
+    @property
+    def left(self) -> bool:
+        """Return whether a loss now starts the job again."""
+        return not self.why and self.tries <= self.limit
+
+    def plan(self, name: str, exit_code: int, kill_at: float) -> None:
+        """Note a loss."""
+        self.why = f"{name} was killed by {signal.Signals(-exit_code).name}"
+        self.kill_at = kill_at
+
+    def drop(self) -> None:
+        """Forget a loss: the job is decided."""
+        self.why = ""
+
+    def begin(self) -> str:
+        """Begin the next try; return a line for the logs."""
+        self.tries += 1
+        text = f"ciao: {self.why}; try {self.tries} of {self.limit + 1}"
+        self.why = ""
+        return text
+
+
+def is_kill(exit_code: int) -> bool:
+    """Return whether a replica was killed by a signal with which others end processes."""
+    return -exit_code in _KILLS

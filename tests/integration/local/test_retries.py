@@ -1,0 +1,87 @@
+"""Local jobs that are started again after another process has killed a replica (%retries)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from ciao_kernel.errors import JobFailed
+from ciao_kernel.model import State
+from tests.helpers.jobs import Ended, Place, Recorder, wait
+
+TRAINS = """
+import os, sys, time
+own = os.environ["CIAO_CHECKPOINT"] + "/" + os.environ["CIAO_REPLICA"]
+lives = os.path.getsize(own) if os.path.exists(own) else 0
+open(own, "a").write("x")
+print("life", lives, os.getpid(), flush=True)
+while lives < 1:
+    time.sleep(0.05)
+"""
+
+
+def run(jobs: Place, retries: str, kill: signal.Signals, lives: int = 1) -> Ended:
+    async def main() -> Ended:
+        session, display = jobs.session(), Recorder()
+        head = f"%framework=tensorflow\n%worker=2\n%checkpoint\n{retries}\n"
+        text = head + TRAINS.replace("< 1", f"< {lives}")
+        cell = asyncio.ensure_future(jobs.ended(text, session, display))
+        await display.until("life 0")
+        await display.until("life 0", replica="worker-1")
+        os.kill(int(display.data("worker-1").split()[2]), kill)
+        return await cell
+
+    return asyncio.run(main())
+
+
+@pytest.mark.stands_for("trials")
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+def test_the_job_is_started_again_after_a_kill(jobs: Place, kill: signal.Signals) -> None:
+    ended = run(jobs, "%retries=2", kill)
+    assert ended.error is None
+    for replica in ("worker-0", "worker-1"):
+        first, told, second = ended.display.data(replica).decode().splitlines()
+        assert first.startswith("life 0")
+        assert told == f"ciao: worker-1 was killed by {kill.name}; try 2 of 3"
+        assert second.startswith("life 1")
+        assert ended.log(replica) == ended.display.data(replica)
+    assert ended.display.status.tries == 2
+    assert [one.restarts for one in ended.display.status.replicas] == [1, 1]
+    assert "was restarted" not in ended.display.notices
+
+
+def test_without_a_try_left_the_job_fails(jobs: Place) -> None:
+    ended = run(jobs, "", signal.SIGKILL)
+    assert isinstance(ended.error, JobFailed)
+    assert ended.display.status.state is State.FAILED
+    assert ended.display.status.tries == 1
+
+
+@pytest.mark.parametrize("end", ["sys.exit(1)", "sys.exit(137)", "1 / 0"])
+def test_a_program_that_fails_is_not_started_again(jobs: Place, end: str) -> None:
+    ended = jobs.run(f"%framework=tensorflow\n%worker=1\n%retries=3\nimport sys\n{end}")
+    assert isinstance(ended.error, JobFailed)
+    assert ended.display.status.tries == 1
+
+
+def test_a_stop_ends_a_job_whose_replicas_are_being_ended(jobs: Place) -> None:
+    stays = "import signal\nsignal.signal(15, lambda *_: 0)" + TRAINS
+
+    async def main() -> None:
+        session, display = jobs.session(stop_grace=2.0), Recorder()
+        head = "%framework=tensorflow\n%worker=2\n%checkpoint\n%retries=2\n"
+        cell = asyncio.ensure_future(jobs.ended(head + stays, session, display))
+        await display.until("life 0")
+        await display.until("life 0", replica="worker-1")
+        os.kill(int(display.data("worker-1").split()[2]), signal.SIGKILL)
+        await wait(lambda: display.state("worker-1") is State.STOPPED)
+        ((job, _),) = await session.jobs()
+        await session.backend("local").stop(job, "test")
+        await cell
+        assert display.status.state is State.STOPPED
+        assert display.status.tries == 1
+
+    asyncio.run(main())

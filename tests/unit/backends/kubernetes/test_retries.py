@@ -1,0 +1,75 @@
+"""The objects of a job's next try: those of the last one, without what the server added."""
+
+from __future__ import annotations
+
+import copy
+
+from ciao_kernel.backends.kubernetes import job_metadata, retries
+from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.model import Job, Manifest
+from tests.unit.backends.kubernetes import test_indexed_manifest as indexed
+from tests.unit.backends.kubernetes.test_manifest import objects
+
+HEAD = "%framework=tensorflow\n%worker=2\n%retries=3\n"
+
+
+def on_server(item: Manifest) -> Manifest:
+    """An object as the server returns it."""
+    found = copy.deepcopy(item)
+    found["metadata"] |= {
+        "uid": "1",
+        "resourceVersion": "5",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [{}],
+    }
+    found["status"] = {"conditions": []}
+    if item["kind"] == "Job":
+        found["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}}
+        found["spec"]["template"]["metadata"]["labels"]["controller-uid"] = "1"
+    if item["kind"] == "ConfigMap":
+        found["metadata"]["ownerReferences"] = [{"uid": "1"}]
+    return found
+
+
+def again(made: Objects) -> Objects:
+    resource = made.path.rpartition("/")[2]
+    place = made.path.split("/")[-2]
+    job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
+    beside = [on_server(one) for one in made.beside]
+    return retries.next_try(on_server(made.job), beside, job, "run-2")
+
+
+def without_times(made: Objects) -> list[Manifest]:
+    """The objects without what a try may change."""
+    items = copy.deepcopy([made.job, *made.beside])
+    for item in items:
+        notes = item["metadata"]["annotations"]
+        for name in (job_metadata.RUN, job_metadata.TRY, job_metadata.FIRST_UID):
+            notes.pop(name, None)
+    return items
+
+
+def test_a_try_of_the_operators_kind_is_the_same_job() -> None:
+    first = objects(HEAD)
+    second = again(first)
+    assert without_times(second) == without_times(first)
+    assert second.path == first.path
+    notes = second.job["metadata"]["annotations"]
+    assert notes[job_metadata.RUN] == "run-2"
+    assert (notes[job_metadata.TRY], notes[job_metadata.FIRST_UID]) == ("2", "1")
+
+
+def test_a_try_of_an_indexed_job_is_the_same_job() -> None:
+    first = indexed.objects(HEAD)
+    assert without_times(again(first)) == without_times(first)
+    rules = first.job["spec"]["podFailurePolicy"]["rules"]
+    assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+
+
+def test_a_further_try_is_found_with_its_number_and_its_first_uid() -> None:
+    second = again(objects(HEAD))
+    item = on_server(second.job)
+    item["metadata"]["uid"] = "2"
+    item["metadata"]["annotations"]["ciao-kernel/header"] = HEAD
+    job = job_metadata.job(item, 0.0)
+    assert (job.retries, job.tries, job.uid, job.first_uid) == (3, 2, "2", "1")
