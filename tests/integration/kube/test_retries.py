@@ -1,0 +1,202 @@
+"""Jobs that are started again after the loss of a pod; the cluster is on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.errors import CiaoError, JobFailed
+from ciao_kernel.model import State
+from ciao_kernel.session.session import Session
+from tests.helpers.api_pods import Pod
+from tests.helpers.api_server import ApiServer
+from tests.helpers.api_user import Here, run
+from tests.helpers.jobs import Recorder, wait
+
+JOB = "%framework=tensorflow\n%name=mine\n%worker=2\n%retries=2\npass"
+Work = Callable[[Session, KubernetesBackend], Coroutine[Any, Any, Any]]
+
+
+class Training:
+    """A program that trains on until its pod is told to end, and ends in the last of its lives.
+
+    Args:
+        lives: After so many lives of a replica it succeeds.
+        ends: Exit code of the others when they have written two lines, None if they go on.
+        slowly: Seconds from SIGTERM to the end.
+    """
+
+    def __init__(self, lives: int, ends: int | None = None, slowly: float = 0.1) -> None:
+        self.lives, self.ends, self.slowly = lives, ends, slowly
+        self.count: dict[str, int] = {}
+
+    async def __call__(self, pod: Pod) -> int:
+        life = self.count[pod.name] = self.count.get(pod.name, 0) + 1
+        try:
+            pod.print(f"life {life} begins", "trains")
+            if life == self.lives:
+                return 0
+            if self.ends is not None and pod.number == 0:
+                return self.ends
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(self.slowly)
+            pod.print(f"life {life} ends")
+        return 143
+
+
+def on_cluster(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: Training, work: Work
+) -> tuple[Any, list[str]]:
+    """Return what the work returned, and what is left on the cluster."""
+    with ApiServer(folder, program) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+        here = Here(server, folder)
+        here.server = server
+        program.server = server  # type: ignore[attr-defined]
+        return here.do(work), server.left()
+
+
+async def evict(program: Training, display: Recorder, life: int = 1, replica: int = 1) -> None:
+    """Evict a replica when both have begun a life."""
+    for number in (0, 1):
+        await display.until(f"life {life} begins", replica=f"worker-{number}")
+    server: ApiServer = program.server  # type: ignore[attr-defined]
+    await asyncio.to_thread(server.evict, f"mine-worker-{replica}")
+
+
+@pytest.mark.stands_for("trials")
+def test_a_job_is_one_job_over_its_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, display = Training(3), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> tuple[CiaoError | None, Path]:
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        await evict(program, display)
+        await evict(program, display, life=2, replica=0)
+        error = await cell
+        assert session.last is not None
+        ((job, status),) = await session.jobs()
+        assert (job.name, job.tries, status.state) == ("mine", 3, State.SUCCEEDED)
+        assert job.files == session.last.job.files
+        return error, session.last.folder
+
+    (error, folder), _ = on_cluster(tmp_path, monkeypatch, program, work)
+    assert error is None
+    one, two = (f"life {life} begins\ntrains\nlife {life} ends\n" for life in (1, 2))
+    last = "life 3 begins\ntrains\n"
+    for replica in ("worker-0", "worker-1"):
+        assert display.data(replica).decode() == one + two + last
+        tries = (f"{replica}.try-1.log", f"{replica}.try-2.log", f"{replica}.log")
+        assert [(folder / name).read_text() for name in tries] == [one, two, last]
+    told = [line for line in display.notices.splitlines() if "started again" in line]
+    why = "was evicted, as when its node is drained; mine is started again"
+    assert told == [
+        f"worker-1 {why}, try 2 of 3 (%retries=2).",
+        f"worker-0 {why}, try 3 of 3 (%retries=2).",
+    ]
+    assert display.status.tries == 3
+    assert [one.restarts for one in display.status.replicas] == [2, 2]
+    assert "was restarted" not in display.notices
+
+
+def test_the_last_try_fails_with_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, display = Training(9), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        text = JOB.replace("retries=2", "retries=1")
+        cell = asyncio.ensure_future(run(session, text, display, tmp_path))
+        await evict(program, display)
+        await evict(program, display, life=2)
+        return await cell
+
+    error, _ = on_cluster(tmp_path, monkeypatch, program, work)
+    assert isinstance(error, JobFailed)
+    assert "the pod of worker-1 was evicted" in error.message
+    assert display.status.tries == 2
+
+
+def test_a_program_that_fails_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        return await run(session, JOB, display, tmp_path)
+
+    error, _ = on_cluster(tmp_path, monkeypatch, Training(9, ends=143), work)
+    assert isinstance(error, JobFailed)
+    assert display.status.tries == 1
+
+
+@pytest.mark.parametrize("when", ["ending", "running"])
+def test_a_stop_between_and_in_tries_leaves_nothing(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(9, slowly=1.0), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        await evict(program, display)
+        if when == "running":
+            await display.until("life 2 begins")
+        else:
+            await wait(lambda: "started again" in display.notices)
+        cell.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cell
+
+    _, left = on_cluster(tmp_path, monkeypatch, program, work)
+    assert left == []
+    assert display.status.state is State.STOPPED
+
+
+def test_attach_starts_a_job_again_that_nobody_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(2), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        await run(session, f"%detach\n{JOB}", Recorder(), tmp_path)
+        await wait(lambda: len(program.count) == 2)
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        await asyncio.to_thread(server.evict, "mine-worker-1")
+        while (await session.find("mine"))[2].state is not State.FAILED:
+            await asyncio.sleep(0.1)
+        await session.attach("mine", display)
+
+    on_cluster(tmp_path, monkeypatch, program, work)
+    assert display.status.state is State.SUCCEEDED
+    assert display.data("worker-0").decode().endswith("life 2 begins\ntrains\n")
+
+
+def test_two_followers_make_one_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, display, other = Training(2), Recorder(), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+
+        async def follow(session: Session, _: KubernetesBackend) -> None:
+            await session.attach("mine", other)
+
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        beside = asyncio.ensure_future(
+            asyncio.to_thread(Here(server, tmp_path / "other").do, follow)
+        )
+        await other.until("life 1 begins", replica="worker-1")
+        await evict(program, display)
+        await beside
+        return await cell
+
+    error, _ = on_cluster(tmp_path, monkeypatch, program, work)
+    assert error is None
+    assert set(program.count.values()) == {2}
+    assert display.status.state is other.status.state is State.SUCCEEDED
+    for replica in ("worker-0", "worker-1"):
+        assert display.data(replica) == other.data(replica)
