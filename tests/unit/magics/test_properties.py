@@ -180,6 +180,7 @@ OTHERS = {
         st.sampled_from([Checkpoint(), Checkpoint("data"), Checkpoint("data", "x/y")])
     ),
     "grace": maybe(SECONDS),
+    "retries": maybe(st.integers(1, 100)),
     "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
     "slots": maybe(st.integers(1, 128)),
