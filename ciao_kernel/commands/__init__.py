@@ -29,6 +29,8 @@ VERBS = {
     "logs": "show the output of a job's replicas; -f follows it to the end of the job",
     "attach": "follow a job from its first line to its end; an interrupt leaves it running",
     "delete": "stop jobs, and remove their folders with all files in them",
+    "suspend": "take the pods of a job away for a while; it keeps its name and its source",
+    "resume": "start a suspended job again",
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "config": "show all settings, or change some: ciao config key=value",
     "doctor": "check Python, packages, kernelspec, settings and access to a cluster",

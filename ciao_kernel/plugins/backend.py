@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -28,6 +28,22 @@ class Plan:
     owner: Owner
     written: Mapping[str, str] = field(default_factory=dict)
     """Directives as the user finds them, ``%image (line 3)``, by field (``cluster.image``)."""
+
+
+@runtime_checkable
+class Suspending(Protocol):
+    """A backend that can take the replicas of a job away for a while."""
+
+    async def set_suspended(self, job: Job, *, suspended: bool) -> None:
+        """End all replicas of a job, or start them again from the beginning.
+
+        Args:
+            job: The job, which is not over; it keeps its name.
+            suspended: What it is to be.
+
+        Raises:
+            BackendError: It is so already, or the user may not do that.
+        """
 
 
 class Backend(Protocol):

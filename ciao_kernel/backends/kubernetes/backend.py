@@ -21,6 +21,7 @@ from ciao_kernel.backends.kubernetes import (
     retries,
     status,
     submit,
+    suspension,
     template_holder,
     unfinished,
     validation,
@@ -177,6 +178,13 @@ class KubernetesBackend:
         target = await self._target(job)
         path = job_metadata.path(job.place, job.resource, job.name)
         await self._deletions.remove(target.client, job, path, stop_certain)
+
+    async def set_suspended(self, job: Job, *, suspended: bool) -> None:
+        """Suspend or resume a job; see :mod:`.suspension`."""
+        job = self._retries.current(job)
+        target = await self._target(job)
+        _, item = await self._lookup.object(job.name, target, job.resource)
+        await suspension.set_suspended(target, job, item, suspended=suspended)
 
     async def delete(self, job: Job) -> None:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""

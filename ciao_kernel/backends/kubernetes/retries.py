@@ -142,12 +142,13 @@ class Retries:
             if first in self._stopped:
                 return None
             try:
-                uid = await creation.create(target, made, emit)
+                created = await creation.create(target, made, emit)
             except Refused as error:
                 if error.reason != "AlreadyExists":
                     raise
                 found = await client.find(path)  # another follower of the job was faster
                 return self._found(found, job) if found else None
+            uid = str(created["metadata"]["uid"])
             again = replace(
                 job, uid=uid, run=run, tries=job.tries + 1, first_uid=first, created=time.time()
             )

@@ -50,7 +50,7 @@ class Workload:
             Refused, ClusterFault: From the client.
         """
         may = all(await allowed(self._client, self._job.place, *READ))
-        if may and (told := condition(await self._find(uid))):
+        if may and (told := condition(await of_job(self._client, self._job.place, uid))):
             return told
         if not self._name:
             self._name = name(await self._events(f"involvedObject.uid={uid}"))
@@ -58,12 +58,6 @@ class Workload:
             return ""
         by_name = f"involvedObject.name={self._name}"
         return newest(await self._events(f"involvedObject.kind=Workload,{by_name}"))
-
-    async def _find(self, uid: str) -> Object:
-        version = await served_version(self._client)
-        path = f"/apis/{GROUP}/{version}/namespaces/{self._job.place}/workloads"
-        found = await self._client.get(path, labelSelector=f"{_JOB_UID}={uid}")
-        return next(iter(status.many(found, "items")), {})
 
     async def _events(self, selector: str) -> list[Object]:
         path = f"/api/v1/namespaces/{self._job.place}/events"
@@ -83,6 +77,22 @@ async def served_version(client: Client) -> str:
             raise
         return ""
     return str(status.get(found, "preferredVersion", "version") or "")
+
+
+async def of_job(client: Client, namespace: str, uid: str) -> Object:
+    """Return the Workload of a job; ``{}`` if Kueue has made none.
+
+    Args:
+        client: The API server.
+        namespace: The job's namespace.
+        uid: The job's uid.
+
+    Raises:
+        Refused, ClusterFault: From the client.
+    """
+    path = f"/apis/{GROUP}/{await served_version(client)}/namespaces/{namespace}/workloads"
+    found = await client.get(path, labelSelector=f"{_JOB_UID}={uid}")
+    return next(iter(status.many(found, "items")), {})
 
 
 def condition(item: Object) -> str:

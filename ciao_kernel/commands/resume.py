@@ -1,0 +1,21 @@
+"""``ciao resume NAME``: start a suspended job again."""
+
+from __future__ import annotations
+
+import argparse
+
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared_arguments import add_job
+from ciao_kernel.commands.suspend import changed
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the job."""
+    verb.epilog = "A job in a queue waits there again until it is admitted."
+    add_job(verb, help="the job")
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Resume the job."""
+    job = await changed(args, face, suspended=False)
+    face.write(f"{job.name} is resumed: `ciao attach {job.reference}` follows it.\n")
