@@ -229,6 +229,9 @@ CLUSTER = {
     "restart_policy": maybe(st.sampled_from(RestartPolicy)),
     "backoff_limit": maybe(st.integers(0, 1000)),
     "ttl": maybe(SECONDS),
+    "queue": maybe(NAMES),
+    "queue_priority": maybe(NAMES),
+    "pod_patch": maybe(NAMES),
     "success_policy": maybe(st.sampled_from(SuccessPolicy)),
     "api": maybe(st.sampled_from(ApiName)),
 }
