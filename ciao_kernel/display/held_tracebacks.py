@@ -2,16 +2,18 @@
 
 Text that a cell shows cannot be taken back. These lines therefore wait until the job has failed, or
 until the program has clearly gone on; an output that is updated shows them meanwhile. One line
-stands for a traceback that the error repeats. All other lines become text, as they were written.
+stands for a traceback that the error repeats, and one for what torchrun reports about a process
+that has failed. All other lines become text, as they were written.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Output, Replica, Status
 
 _HEAD = re.compile(rb"^.*Traceback \(most recent call last\):[ \t]*\r?$", re.MULTILINE)
@@ -97,7 +99,7 @@ class HeldTracebacks:
 
     def newest(self) -> list[Output]:
         """Return the held lines."""
-        return [_output(who, one.data) for who, held in self._held.items() for one in held]
+        return [output for who, held in self._held.items() for output in _folded(who, held)]
 
     def close(self, repeats: Mapping[Replica, Mapping[int, bytes]]) -> tuple[list[Output], int]:
         """Return the held lines, and the number of lines left out; nothing is held any more.
@@ -110,7 +112,7 @@ class HeldTracebacks:
         found, left_out = [], 0
         for replica, sections in held.items():
             lines = [line for one in sections for line in _lines(one.data)]
-            kept = _fold(lines, repeats.get(replica, {}))
+            kept = _without_reports(_fold(lines, repeats.get(replica, {})))
             left_out += len(lines) - len(kept)
             found.append(_output(replica, b"".join(line + b"\n" for line in kept)))
         return found, left_out
@@ -118,12 +120,11 @@ class HeldTracebacks:
     def _release(self, replica: Replica, count: int) -> list[Output]:
         """Return the oldest sections of a replica; they are no longer held."""
         held = self._held[replica]
-        free = [_output(replica, one.data) for one in held[:count]]
-        del held[:count]
+        free, held[:] = held[:count], held[count:]
         self.count += len(free)
         if not held:
             del self._held[replica]
-        return free
+        return _folded(replica, free)
 
     def _excess(self, held: list[_Section]) -> int:
         """Return the number of oldest sections that are more than may be held."""
@@ -138,9 +139,10 @@ class HeldTracebacks:
 
 def _sections(data: bytes) -> list[bytes]:
     """Cut lines before each traceback; the first part, maybe empty, is before all of them."""
-    if _SIGN not in data:  # the usual case, a hundred times as fast
+    if _SIGN not in data and torchrun_report.SIGN not in data:  # the usual case, much faster
         return [data]
-    starts = [match.start() for match in _HEAD.finditer(data)]
+    heads = (_HEAD, torchrun_report.START)
+    starts = sorted(match.start() for head in heads for match in head.finditer(data))
     ends = [*starts, len(data)]
     return [data[start:end] for start, end in zip([0, *starts], ends, strict=True)]
 
@@ -182,3 +184,28 @@ def _fold(lines: list[bytes], repeated: Mapping[int, bytes]) -> list[bytes]:
 def _stand_in(lines: int) -> bytes:
     number = "1 line" if lines == 1 else f"{lines} lines"
     return f"… {number} of the traceback shown below …".encode()
+
+
+def _folded(replica: Replica, sections: Sequence[_Section]) -> list[Output]:
+    """Return lines of one replica, with one line for each report of torchrun."""
+    if not any(torchrun_report.SIGN in one.data for one in sections):
+        return [_output(replica, one.data) for one in sections]
+    lines = [line for one in sections for line in _lines(one.data)]
+    return [_output(replica, b"".join(line + b"\n" for line in _without_reports(lines)))]
+
+
+def _without_reports(lines: list[bytes]) -> list[bytes]:
+    """Return lines with one line in place of each report of torchrun."""
+    found = torchrun_report.reports(lines)
+    left_out = frozenset[int]().union(*(one.places for one in found))
+    stand_ins = {one.last: _report_stand_in(one) for one in found}
+    return [
+        stand_ins.get(number, line)
+        for number, line in enumerate(lines)
+        if number not in left_out or number in stand_ins
+    ]
+
+
+def _report_stand_in(report: torchrun_report.Report) -> bytes:
+    said = f": {report.summary}" if report.summary else ""
+    return f"… {len(report.places)} lines of torchrun's own report{said} …".encode()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ciao_kernel.delivery.imports import CELL, TEXT, entry_name
 from ciao_kernel.errors import JobFailed
+from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.session.failure import hints, tracebacks
 from ciao_kernel.session.failure.image_hint import image_hint
@@ -50,13 +51,13 @@ def explain(
     if replica is None or replica not in ended:
         return JobFailed(status.message or "the job failed.", job=job.name)
     trace, lines = found.get(replica), texts.get(replica, [])
-    message = status.message or f"{replica} {_how(ended[replica])}{_after(ended[replica])}" + (
-        f": {_short(trace.error)}" if trace else "."
-    )
+    own, rank = _without_torchrun(lines)
+    why = f": {_short(trace.error)}" if trace else f": {rank}." if rank else "."
+    message = status.message or f"{replica} {_how(ended[replica])}{_after(ended[replica])}{why}"
     if trace:
         shown = [_short(_show_user_file(line, job)) for line in _cut_middle(trace.lines)]
     else:
-        shown = [f"[{replica}] {_short(line)}" for line in hints.last(lines)]
+        shown = [f"[{replica}] {_short(line)}" for line in hints.last(own)]
     same = [other for other in found if other != replica and found[other].same_as(trace)]
     repeats = {}
     if trace and shown == [_show_user_file(line, job) for line in trace.lines]:
@@ -92,6 +93,12 @@ def is_consequence(status: Status, tails: Mapping[Replica, bytes]) -> bool:
     }
     replica = _failing_replica(status, found)
     return replica in found and found[replica].consequence
+
+
+def _without_torchrun(lines: list[str]) -> tuple[list[str], str]:
+    """Return lines without torchrun's reports, and which process they name, or ""."""
+    kept, summary = torchrun_report.without_reports([line.encode() for line in lines])
+    return [line.decode() for line in kept], summary
 
 
 def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:

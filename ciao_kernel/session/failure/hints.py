@@ -29,6 +29,8 @@ _NETWORK = re.compile(
 )
 _NAME = re.compile(r"NameError: (?:global )?name '([^'\n]+)' is not defined")
 _KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
+_KILLED_PROCESS = re.compile(r"^  exitcode +: -9\b", re.MULTILINE)
+"""What torchrun reports of a process that was killed."""
 _LINES = 200
 _LAST_LINES = 10
 _LINES_BEFORE = 20
@@ -164,7 +166,7 @@ def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
     if "CUDA out of memory" in text:
         return "The GPU ran out of memory: a smaller batch may fit."
     killed = one.exit_code == -signal.SIGKILL and not (job.on_cluster and one.reason)
-    killed = killed or one.reason == "OOMKilled"
+    killed = killed or one.reason == "OOMKilled" or _KILLED_PROCESS.search(text) is not None
     if not killed and "MemoryError" not in text:
         return ""
     if not job.on_cluster:

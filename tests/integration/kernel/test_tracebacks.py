@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from tests.helpers.kernels import Place
 
 BODY = """\
@@ -42,3 +44,22 @@ def test_the_error_of_a_cell_repeats_no_line_of_its_output(kernel: Any, place: P
     again = kernel.run("%ciao attach broken")
     assert again.error == "JobFailed"
     assert re.sub(r"\x1b\[[0-9;]*m", "", again.text).splitlines()[-1] == lines[-1]
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+def test_the_report_of_the_real_torchrun_is_one_line(kernel: Any, place: Place) -> None:
+    done = kernel.run(
+        "%framework=pytorch\n%name=torn\nimport os\nprint('go')\nos.kill(os.getpid(), 9)"
+    )
+    assert done.error == "JobFailed"
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", done.text).splitlines()
+    assert lines[-2] == "[master-0] go"
+    end = "lines of torchrun's own report: rank 0 was killed by SIGKILL …"
+    assert re.fullmatch(rf"\[master-0\] … \d+ {re.escape(end)}", lines[-1])
+    error = "\n".join(done.of("error")[0]["traceback"])
+    assert "rank 0 was killed by SIGKILL" in error
+    assert "====" not in error
+    (log,) = place.job_folders()[-1].glob("logs/master-0.log")
+    assert "ChildFailedError" in log.read_text()

@@ -20,6 +20,7 @@ from ciao_kernel.model import Job, Notice, Output, Replica, ReplicaStatus, State
 from ciao_kernel.session.failure import judge
 from ciao_kernel.session.following import Tails
 from tests.helpers.growth import is_linear
+from tests.helpers.torchrun_report import KILLED, STOPPED, report
 
 ONE, TWO = REPLICAS = (Replica("worker", 0), Replica("worker", 1))
 JOB = Job("mnist", "local", "tensorflow", REPLICAS, 0.0, "/jobs/mnist/work")
@@ -145,6 +146,24 @@ def test_lines_of_another_process_within_a_traceback_stay() -> None:
         "[worker-0]  50%|##  | Traceback (most recent call last):",
         "[worker-0] … 2 lines of the traceback shown below …",
     ]
+
+
+def test_one_line_stands_for_the_report_of_torchrun_in_each_replica() -> None:
+    """A process that was killed has written no traceback; torchrun's report begins by itself."""
+    said = report(0)
+    count = said.count("\n")
+    text = shown((ONE, "go\n"), (ONE, f"{BAD}{said}"), (TWO, f"go\n{STOPPED}"))
+    assert text == (
+        f"[worker-0] go\n[worker-1] go\n{FOLDED.format(ONE)}"
+        f"[worker-0] … {count} lines of torchrun's own report: rank 0 ended with exit code 1 …\n"
+        f"[worker-1] … {STOPPED.count(chr(10))} lines of torchrun's own report …\n"
+    )
+    first, rest = KILLED.split("\n", 1)
+    text = shown((ONE, f"go\n{first}\n"), (ONE, rest))
+    assert text == (
+        f"[worker-0] go\n"
+        f"[worker-0] … {count} lines of torchrun's own report: rank 0 was killed by SIGKILL …\n"
+    )
 
 
 def test_a_traceback_that_the_error_cuts_stays_whole() -> None:

@@ -23,6 +23,7 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_t
 from ciao_kernel.session.failure import judge, tracebacks
 from ciao_kernel.session.failure.explanation import explain
 from tests.helpers.growth import is_linear
+from tests.helpers.torchrun_report import KILLED
 
 PLACE = "/jobs/mnist/work"
 NAMES = ("worker-0", "worker-1", "ps-0")
@@ -448,6 +449,13 @@ def test_torchruns_wrapper_is_not_the_cause() -> None:
         '    raise ValueError("mine")',
         "ValueError: mine",
     )
+
+
+def test_torchruns_report_is_not_what_a_killed_process_wrote_last() -> None:
+    error = failed({"worker-0": f"step 1\n{KILLED}"})
+    assert error.message == "worker-0 ended with exit code 1: rank 0 was killed by SIGKILL."
+    assert error.traceback == ("[worker-0] step 1",)
+    assert "memory" in error.hint
 
 
 KERAS = """ValueError: Exception encountered when calling Dense.call().
