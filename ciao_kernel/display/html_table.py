@@ -6,7 +6,7 @@ that is too long is cut with an ellipsis; its tooltip has all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Protocol
 
@@ -27,32 +27,49 @@ _STATE_COLORS = {
     }.items()
 }
 _NEUTRAL = "color-mix(in srgb, currentColor 75%, transparent)"
+# Columns go in two steps where the cell is narrow: the last line keeps some room. The width of the
+# cell counts, which a list of files beside it changes, and not that of the page.
+_NARROW = (
+    ".ciao :is(th,td):nth-last-child(3),"  # lines/s
+    ".ciao>.nodes :is(th,td):nth-child(4){display:none}"
+    ".ciao>table{min-width:var(--fewer)}"
+)
+_NARROWER = (
+    ".ciao :is(th,td):nth-last-child(2),"  # log
+    ".ciao>.nodes :is(th,td):nth-child(5){display:none}"  # restarts
+    ".ciao>table{min-width:var(--least)}"
+)
 # A style sheet, since styles in each cell would double the size of each redraw. Front ends that
 # remove it, as for a notebook that is not trusted, show a plain table.
 # The repeated class outranks the rules of the page.
 _STYLE = (
-    "<style>.ciao{overflow-x:auto}"
+    "<style>.ciao{overflow-x:auto;container-type:inline-size;contain-intrinsic-inline-size:60em}"
     ".ciao>*,.ciao.ciao.ciao :is(th,td,td>code)"
     "{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
     ".ciao>*{display:block}"
     ".ciao>div>code{user-select:all}"
-    ".ciao>table{display:table;table-layout:fixed;width:100%}"
+    ".ciao>table{display:table;table-layout:fixed;width:100%;min-width:var(--all)}"
     ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
     ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
     ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
-    "@media(max-width:800px){.ciao :is(th,td):nth-last-child(3),"  # lines/s
-    ".ciao>.nodes :is(th,td):nth-child(4){display:none}}"
+    f"@container(max-width:76em){{{_NARROW}}}"
+    f"@container(max-width:50em){{{_NARROWER}}}"
+    # Browsers without container queries (before 2023) know only the width of the page.
+    "@supports not (container-type:inline-size)"
+    f"{{@media(max-width:1100px){{{_NARROW}}}@media(max-width:800px){{{_NARROWER}}}}}"
     "</style>"
 )
 _WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
 """Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
-_WIDE_PAGES = ("node", "lines/s")
-"""Columns that a narrow page does not show."""
+_WIDE = ("node", "lines/s")
+"""Columns that a narrow cell does not show."""
+_LESS_WIDE = ("restarts", "log")
+"""Columns that an even narrower cell does not show either. The folder of the logs is below."""
 _STATE_FITS = 20
 """Letters of a state that its column shows: ``Failed (exit code 1)``."""
 _LONGEST_NAME = 30
-_LAST_LINE = 8
-"""Minimum width of the last line; a narrower page scrolls the table."""
+_LAST_LINE = 12
+"""Minimum width of the last line; a narrower cell scrolls the table."""
 _SURE_TO_FIT = 9
 """A text up to this length is never cut, so it needs no tooltip."""
 
@@ -91,9 +108,10 @@ def table_html(table: Table, links: Links | None = None) -> str:
         else f"<th>{heading}</th>"
         for heading in headings
     )
-    shown = [width for heading, width in widths.items() if heading not in _WIDE_PAGES]
-    # The padding of a column is one em.
-    least = f"calc({sum(shown) + _LAST_LINE}ch + {len(shown) + 1}em)"
+    least = ";".join(
+        f"--{name}:{_least(widths, without)}"
+        for name, without in (("all", ()), ("fewer", _WIDE), ("least", _WIDE + _LESS_WIDE))
+    )
     nodes = ' class="nodes"' if "node" in headings else ""
     body = "".join(_row(row, headings, links) for row in rows)
     places = "".join(
@@ -106,7 +124,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
     return (
         f'{_STYLE}<div class="ciao">'
         f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>{sums}'
-        f'<table{nodes} style="min-width:{least}"><thead><tr>{heads}</tr></thead>'
+        f'<table{nodes} style="{least}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"
     )
@@ -120,11 +138,18 @@ def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
     return {heading: widths[heading] for heading in headings if heading in widths}
 
 
+def _least(widths: Mapping[str, int], without: Sequence[str]) -> str:
+    """Return the minimum width of a table without some columns."""
+    shown = [width for heading, width in widths.items() if heading not in without]
+    # The padding of a column is one em.
+    return f"calc({sum(shown) + _LAST_LINE}ch + {len(shown) + 1}em)"
+
+
 def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
-    if row.who is None:  # the sums have the room of all columns before the rate
+    if row.who is None:  # the sums have the room of the empty cells behind them
         text = escape(row.detail)
-        sums = f'<td colspan="{len(headings) - 4}" title="{text}"><span>{text}</span></td>'
-        return f"<tr><td>{escape(row.replica)}</td>{sums}{'<td></td>' * 3}</tr>"
+        sums = f'<td style="overflow:visible" title="{text}"><span>{text}</span></td>'
+        return f"<tr><td>{escape(row.replica)}</td>{sums}{'<td></td>' * (len(headings) - 2)}</tr>"
     cells = zip(headings, row.cells(headings), strict=True)
     return "<tr>" + "".join(_cell(heading, text, row, links) for heading, text in cells) + "</tr>"
 
