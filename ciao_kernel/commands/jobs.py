@@ -23,7 +23,7 @@ from ciao_kernel.private_files import opened_file
 _RECENT = 86_400
 """Seconds for which a list shows a job that has ended."""
 _END_OF_LOG = 4096
-"""Bytes of a log that are read for its newest number."""
+"""Bytes of a log that are read for its newest metric."""
 _NONE = "–"
 
 
@@ -119,18 +119,19 @@ def _row(job: Job, status: Status) -> tuple[str, ...]:
         _replicas(status),
         age(time.time() - job.created),
         span((status.since if status.state.over else time.time()) - job.created),
-        _newest_number(status),
+        _newest_metric(job, status),
         job.owner + (", detached" if job.detached else ""),
     )
 
 
-def _newest_number(status: Status) -> str:
+def _newest_metric(job: Job, status: Status) -> str:
     """Return the newest metric in the first log on this machine that has one: ``loss 0.31``."""
     for one in status.replicas:
         # A log that others may have replaced by a link or a pipe is not read.
         with contextlib.suppress(OSError, ValueError), opened_file(Path(one.log)) as file:
             size = os.fstat(file).st_size
-            if found := newest_metric(os.pread(file, _END_OF_LOG, max(0, size - _END_OF_LOG))):
+            end = os.pread(file, _END_OF_LOG, max(0, size - _END_OF_LOG))
+            if found := newest_metric(end, job.plot):
                 return found
     return _NONE
 

@@ -94,12 +94,13 @@ def metric_name(name: str) -> str:
     return log_curves.normalize(name)
 
 
-def newest_metric(data: bytes) -> str:
-    """Return the newest number in the end of a log with its name, the loss if possible, or "".
+def newest_metric(data: bytes, wishes: tuple[str, ...] = ()) -> str:
+    """Return the newest metric in the end of a log with its name, the loss if possible, or "".
 
     Args:
         data: The last lines of a log; the first of them may be cut.
+        wishes: Metrics that the user asked for, which come before the loss.
     """
     from ciao_kernel.display.plot import log_curves
 
-    return log_curves.newest(data)
+    return log_curves.newest(data, wishes)

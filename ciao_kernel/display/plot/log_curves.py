@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ciao_kernel.display.plot.log_line import normalize_name, read
+from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.series import Series
 from ciao_kernel.model import Replica
@@ -17,6 +17,16 @@ _LAST_LINES = 4000
 _PIECE = 1 << 20
 """Bytes that are read at a time."""
 _LOSS = re.compile("loss")
+_KNOWN = re.compile(
+    r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
+    r"rouge|precision|recall|m?iou|dice|map|psnr|fid|reward|return|score|entropy|elbo)(?![a-z])"
+)
+"""Names that always are a metric."""
+_NO_METRIC = re.compile(
+    r"(?<![a-z])(?:time|times|sec|secs|seconds|ms|s|eta|elapsed|lr|learning_rate|rate|seed|port|pid|rank|"
+    r"size|n|in|of|samples|examples|tokens|rows|workers|memory|gb|mb|exitcode)(?![a-z])"
+)
+"""Words of names that are no metric, also in the line of a step."""
 
 
 def read_all(data: bytes) -> dict[str, Series]:
@@ -49,12 +59,35 @@ def normalize(name: str) -> str:
     return normalize_name(name)
 
 
-def newest(data: bytes) -> str:
-    """Return the newest number in the end of a log: ``loss 0.31``; "" if there is none."""
+def newest(data: bytes, wishes: tuple[str, ...] = ()) -> str:
+    """Return the newest metric in the end of a log: ``loss 0.31``; "" if there is none.
+
+    Args:
+        data: The last lines of a log.
+        wishes: Names of metrics that the user asked for.
+    """
+    wanted = tuple(map(normalize_name, wishes))
     _, _, whole = data.partition(b"\n") if data.count(b"\n") > 1 else (b"", b"", data)
     for line in reversed(re.split(r"[\r\n]+", whole.decode("utf-8", "replace"))):
         found = read(line)
-        if found.values and (found.marked or found.step is not None or found.epoch is not None):
-            names = [*filter(_LOSS.search, found.values), *found.values]
-            return f"{names[0]} {found.values[names[0]]:.4g}"
+        if names := [name for name in found.values if _is_metric(name, found, wanted)]:
+            best = [
+                *(name for name in wanted if name in names),
+                *filter(_LOSS.search, names),
+                *filter(_KNOWN.search, names),
+                *names,
+            ]
+            return f"{best[0]} {found.values[best[0]]:.4g}"
     return ""
+
+
+def _is_metric(name: str, found: Reading, wanted: tuple[str, ...]) -> bool:
+    """Return whether a number measures the training; ports, seeds and times do not.
+
+    A name that says nothing counts with a mark in the line of a step or an epoch:
+    ``step 3: ndcg=0.7``.
+    """
+    placed = found.step is not None or found.epoch is not None
+    if name in wanted or _KNOWN.search(name):
+        return found.marked or placed
+    return found.marked and placed and not _NO_METRIC.search(name)

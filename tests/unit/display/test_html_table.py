@@ -103,9 +103,7 @@ def test_a_narrow_cell_needs_no_room_for_the_columns_that_it_hides() -> None:
         html = table_html(table(State.RUNNING, job=job))
         found = {
             name: (int(letters), int(columns))
-            for name, letters, columns in re.findall(
-                r"--(\w+):calc\((\d+)ch \+ (\d+)em\)", html
-            )
+            for name, letters, columns in re.findall(r"--(\w+):calc\((\d+)ch \+ (\d+)em\)", html)
         }
         letters, columns = found["all"]
         for name, widths in hidden.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from ciao_kernel.display.plotting import newest_metric, read_curves
 
 
@@ -37,3 +39,27 @@ def test_the_newest_number_is_the_loss_if_there_is_one() -> None:
     )
     assert newest_metric(b"step 2 acc: 1\n") == "acc 1"
     assert newest_metric(b"hello\n") == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "listening on port: 29500",
+        "seed=42",
+        "rank      : 0 (local_rank: 0)",
+        "  exitcode  : 1 (pid: 18359)",
+        "Epoch 1 started in 12.3 s",
+        "step 3: elapsed=12.3 samples: 600",
+        "workers: 3",
+    ],
+)
+def test_a_number_that_measures_nothing_is_no_metric(line: str) -> None:
+    assert newest_metric(f"cut\nstep 1 loss 0.5\n{line}\n".encode()) == "loss 0.5"
+
+
+def test_a_metric_by_another_name_is_one_where_the_cell_or_the_line_says_so() -> None:
+    assert newest_metric(b"step 3: ndcg=0.7 seconds=3\n") == "ndcg 0.7"
+    assert newest_metric(b"ndcg: 0.7\n") == ""
+    assert newest_metric(b"ndcg: 0.7 loss: 1\n", ("NDCG",)) == "ndcg 0.7"
+    assert newest_metric(b"Test accuracy: 0.91\n") == "test_accuracy 0.91"
+    assert newest_metric(b"[9]\ttrain-mlogloss:0.25\n") == "train_mlogloss 0.25"
