@@ -96,7 +96,7 @@ class Stopper:
         stopping = start_background(self._stop(following, reason, wait, delete, stop_certain))
         if wait is not None and not isinstance(self._lifetime, NoShutdown):
             text = (
-                f"stopping {job.name}, unless the kernel is being shut down: then it keeps running."
+                f"stopping {job.name}; if the kernel is being shut down, it keeps running instead."
             )
             display.show(Notice(text))
         try:

@@ -199,7 +199,7 @@ class KubernetesBackend:
         if left := self._deletions.left(self._retries.current(job)):
             return left
         kept = self._places.folder(job)
-        return f"it is deleted from {job.place}, and its logs up to now are in {kept}"
+        return f"nothing of it is left in {job.place}, and its logs are in {kept}"
 
     async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
         """Return all jobs of ciao in a place, oldest first."""

@@ -161,7 +161,7 @@ class Deletions:
             if not left:
                 return
             text = ", ".join(left)
-            self._tell(job, f"it is deleted; still ending: {text}")
+            self._tell(job, f"it is deleted, and Kubernetes is removing {text}")
             named()
             graces = [status.get(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
             grace = max([grace, *(one for one in graces if isinstance(one, int))])

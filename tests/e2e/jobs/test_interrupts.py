@@ -147,11 +147,11 @@ def test_what_is_still_ending_is_named(team: Team, monkeypatch: pytest.MonkeyPat
         await interrupted(work)
         assert display.job
         name = display.job.name
-        assert f"{name} is stopping: it is deleted; still ending: pod {name}-worker-0" in (
+        assert f"{name} is stopping: it is deleted, and Kubernetes is removing pod {name}-worker-0" in (
             display.notices
         )
         await go_on(team, name)
-        await said(display, f"{name} is stopped; it is deleted from")
+        await said(display, f"{name} is stopped; nothing of it is left in")
         await registry.close()
         return display
 
@@ -187,7 +187,7 @@ def test_what_a_replica_writes_while_it_ends_is_shown_and_kept(team: Team, figur
         assert session.last.state is State.STOPPED
         await wrote(display, "saving", "worker-0", "worker-1")
         await go_on(team, name)
-        await said(display, f"{name} is stopped; it is deleted from")
+        await said(display, f"{name} is stopped; nothing of it is left in")
         kept = [session.last.folder / f"worker-{number}.log" for number in (0, 1)]
         for number, log in enumerate(kept):
             assert display.data(f"worker-{number}").endswith(b"saving\nsaved at step 812\n")
@@ -216,7 +216,7 @@ def test_a_cell_that_runs_again_at_once_has_its_name_again(
         second, began = Recorder(), time.monotonic()
         again = session.run(SHORT.replace(HEAD, HEAD + named), second, team.folder)
         work = asyncio.ensure_future(again)
-        await said(display, "again is stopped; it is deleted from")
+        await said(display, "again is stopped; nothing of it is left in")
         figure(f"its name was free after {time.monotonic() - began:.1f} s")
         await work
         assert second.job
@@ -244,7 +244,7 @@ def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
         assert f"`%ciao delete {name}` asks again" in display.notices
         assert f"TFJob/{name}" in team.left()
         proxy.pass_on()
-        await said(display, f"{name} is stopped; it is deleted from")
+        await said(display, f"{name} is stopped; nothing of it is left in")
         await registry.close()
 
     asyncio.run(main())
@@ -271,7 +271,7 @@ def test_without_an_api_server_while_the_job_is_made(
         if "may exist" in display.notices:
             await said(display, "is removed.")
         elif "has not answered yet" in display.notices:
-            await said(display, "is stopped; it is deleted from")
+            await said(display, "is stopped; nothing of it is left in")
         await asyncio.to_thread(until, lambda: not team.left(), "everything to be gone", 60)
         await registry.close()
 
@@ -340,14 +340,14 @@ def test_a_second_press_ends_the_cell_at_once(team: Team) -> None:
         work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
         await wrote(display, "here", "worker-0")
         work.cancel()
-        await said(display, "unless the kernel is being shut down")
+        await said(display, "if the kernel is being shut down")
         assert display.job
         name = display.job.name
         await interrupted(work)
         assert f"{name} is stopped" not in display.notices
         assert f"TFJob/{name}" in team.left()
         lifetime.decided.set()
-        await said(display, f"{name} is stopped; it is deleted from")
+        await said(display, f"{name} is stopped; nothing of it is left in")
         await registry.close()
 
     asyncio.run(main())

@@ -62,7 +62,7 @@ def removed(*, slow: bool) -> list[str]:
 def test_the_end_is_certain_when_it_is_known_what_still_ends() -> None:
     assert job_metadata.is_part_of({"metadata": {"ownerReferences": [OWNER]}}, "u1")
     first, *_, last = removed(slow=False)
-    assert first == "it is deleted; still ending: pod mine-worker-0"
+    assert first == "it is deleted, and Kubernetes is removing pod mine-worker-0"
     assert last == ""
 
 
@@ -97,7 +97,7 @@ def test_a_finalizer_that_keeps_a_deleted_job_is_named(monkeypatch: pytest.Monke
     left = "mine itself (kept by the finalizer example.com/hold), pod mine-worker-0"
     with pytest.raises(ClusterFault) as caught:
         asyncio.run(main())
-    assert said[0] == f"it is deleted; still ending: {left}"
+    assert said[0] == f"it is deleted, and Kubernetes is removing {left}"
     assert caught.value.message == f"it is deleted, but these objects still exist: {left}."
     assert "whoever set the finalizer" in caught.value.hint
 
@@ -139,7 +139,7 @@ def test_the_service_of_an_indexed_job_is_waited_for(run: str, looks: int) -> No
 
     asyncio.run(main())
     assert server.asked == looks
-    named = "it is deleted; still ending: Service mine"
+    named = "it is deleted, and Kubernetes is removing Service mine"
     assert (named in said) is (run == "run-1")
 
 
@@ -186,5 +186,5 @@ def test_the_runtime_of_a_train_job_and_trainers_copy_are_waited_for() -> None:
     asyncio.run(main())
     assert server.looks == 6
     both = "ConfigMap mine-runtime-snapshot, TrainingRuntime mine-x"
-    assert f"it is deleted; still ending: {both}" in said
-    assert "it is deleted; still ending: ConfigMap mine-runtime-snapshot" in said
+    assert f"it is deleted, and Kubernetes is removing {both}" in said
+    assert "it is deleted, and Kubernetes is removing ConfigMap mine-runtime-snapshot" in said
