@@ -221,8 +221,9 @@ class JobFailed(JobError):
         hint: What may fix it.
         job: Name of the job.
         traceback: Lines of the replica's Python traceback, without line breaks.
-        repeats: Lines of logs that ``traceback`` repeats in full: for each replica, lines as it
-            wrote them by their place counted from the end of its log (1 is the last line).
+        repeats: Lines of logs that ``traceback`` repeats, or cuts if a log file has them: for each
+            replica, lines as it wrote them by their place counted from the end of its log (1 is
+            the last line).
     """
 
     def __init__(

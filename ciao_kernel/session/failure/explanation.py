@@ -60,8 +60,8 @@ def explain(
         shown = [f"[{replica}] {_short(line)}" for line in hints.last(own)]
     same = [other for other in found if other != replica and found[other].same_as(trace)]
     repeats = {}
-    if trace and shown == [_show_user_file(line, job) for line in trace.lines]:
-        # Without log files, what differs in an address would be lost.
+    # Without log files, what the error cuts and what differs in an address would be lost.
+    if trace and (job.logs_kept or _is_whole(shown, trace, job)):
         equal = [one for one in same if job.logs_kept or found[one].lines == trace.lines]
         repeats = {one: tracebacks.written(tails[one], found[one]) for one in (replica, *equal)}
     others = ""
@@ -159,6 +159,10 @@ def _users_name(entry: str) -> str:
     """Return the user's name of a program: ``queue.py`` is delivered as ``ciao_queue.py``."""
     name = entry.removeprefix("ciao_")
     return name if entry_name(Path(name)) == entry else entry
+
+
+def _is_whole(shown: list[str], trace: Trace, job: Job) -> bool:
+    return shown == [_show_user_file(line, job) for line in trace.lines]
 
 
 def _short(line: str) -> str:

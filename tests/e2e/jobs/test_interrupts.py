@@ -147,8 +147,9 @@ def test_what_is_still_ending_is_named(team: Team, monkeypatch: pytest.MonkeyPat
         await interrupted(work)
         assert display.job
         name = display.job.name
-        assert f"{name} is stopping: it is deleted, and Kubernetes is removing pod {name}-worker-0" in (
-            display.notices
+        assert (
+            f"{name} is stopping: it is deleted, and Kubernetes is removing pod {name}-worker-0"
+            in (display.notices)
         )
         await go_on(team, name)
         await said(display, f"{name} is stopped; nothing of it is left in")

@@ -166,11 +166,17 @@ def test_one_line_stands_for_the_report_of_torchrun_in_each_replica() -> None:
     )
 
 
-def test_a_traceback_that_the_error_cuts_stays_whole() -> None:
+def test_a_traceback_that_the_error_cuts_is_folded_if_the_log_files_have_it() -> None:
     deep = BAD.replace("  File", '  File "y.py", line 1, in f\n' * 120 + "  File")
-    assert shown((ONE, deep)) == prefixed(ONE, deep)
     wide = TRACE.format("ValueError: " + "x" * 2000)
-    assert shown((ONE, wide)) == prefixed(ONE, wide)
+    sizes = "".join(f"\tsize mismatch for layer.{n}: torch.Size([{n}])\n" for n in range(150))
+    long = TRACE.format(f"RuntimeError: Error(s) in loading state_dict for Net:\n{sizes}".rstrip())
+    gone = Job("mnist", "local", "tensorflow", REPLICAS, 0.0, "/w", logs_kept=False)
+    for text in (deep, wide, long):
+        lines = text.rstrip("\n").count("\n") + 1
+        folded = f"[worker-0] … {lines} lines of the traceback shown below …"
+        assert shown((ONE, text)) == f"{folded}\n"
+        assert shown((ONE, text), job=gone) == prefixed(ONE, text)
 
 
 def test_a_long_log_is_shortened_and_its_traceback_folded() -> None:
