@@ -27,17 +27,41 @@ _SOON = 2.0
 
 
 class JobHandle:
-    """A job, from its submission until it is deleted. Made by the kernel and by :mod:`.api`.
+    """A job as an object: ``_job`` is the last one of this notebook.
 
-    Attributes that may change ask this machine or the cluster until the job is over. They then
-    raise a :class:`~ciao_kernel.errors.CiaoError` if there is no answer or no such job.
+    It is what a cell with ``%framework`` has run, or what ``ciao_kernel.job("NAME")`` finds::
 
-    Args:
-        job: The job.
-        status: Its last known status.
-        client: Asks for newer ones.
+        state                 Pending, Running, Succeeded, Failed, Stopped or Lost, asked now
+        wait(timeout=None)    wait until it is over; raises the error that its cell would raise
+        stop()                stop all replicas; its folder and its logs stay
+        logs("worker-0")      output of one replica, or of all; tail=20: the last lines
+        metrics               numbers of its logs, by name and replica; .last, .to_frame()
+        result                values of the program that %output names
+        replicas              state, exit code, restarts and log file of each replica
+        folder, place         its files on this machine; where it runs
+        duration, created     seconds that it took; the time of its submission
+        name, header          for %ciao attach NAME; the directives of its cell
+
+    Attributes that may change ask this machine or the cluster until the job is over. They raise a
+    :class:`~ciao_kernel.errors.CiaoError` if there is no answer or no such job.
+
+    Examples:
+        The last loss of a replica, and the curve as a table::
+
+            _job.metrics["loss"]["worker-0"].last
+            _job.metrics.to_frame()
+
+        A job that runs in the background (``%detach``), stopped if it takes too long::
+
+            try:
+                _job.wait(timeout=600)
+            except TimeoutError:
+                print(_job.logs("worker-0", tail=20))
+                _job.stop()
     """
 
+    # Made by the kernel and by the package `api`: a job, its last known status, and the client
+    # that asks for newer ones.
     def __init__(self, job: Job, status: Status, client: Client) -> None:
         self._job, self._status, self._client = job, status, client
         self._following: Future[JobResult] | None = None

@@ -211,5 +211,20 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
 
 
 def help_text() -> str:
-    """Return the text that Shift-Tab on ``%ciao`` shows."""
-    return parser(prog="%ciao").format_help()
+    """Return the text of ``%ciao?`` and of Shift-Tab on ``%ciao``, with a line for each verb."""
+    width = max(map(len, VERBS))
+    return "\n".join(
+        (
+            "A command about jobs: %ciao VERB. A job is a cell with directives such as",
+            "%framework=tensorflow at its top (in other kernels below %%ciao).",
+            "",
+            *(f"  %ciao {name:<{width}}  {text}" for name, text in VERBS.items()),
+            "",
+            "Examples:",
+            "  %ciao jobs --running",
+            "  %ciao logs mnist --replica worker-0 --tail 20",
+            "",
+            _IN_NOTEBOOK,
+            "`%ciao magics` lists the directives. `_job?` explains the last job as an object.",
+        )
+    )

@@ -50,6 +50,8 @@ def register(shell: InteractiveShell) -> None:
             cells.hide_frames(error)
             raise
 
+    # Not a docstring, whose verbs would be imported at each start.
+    ciao.getdoc = _help  # type: ignore[attr-defined]
     # IPython wraps this method in a way that mypy does not understand.
     shell.register_magic_function(ciao, "line_cell", "ciao")  # type: ignore[arg-type]
     kernel = _kernel(shell)
@@ -58,6 +60,13 @@ def register(shell: InteractiveShell) -> None:
     _complete_directives(shell)
     if kernel is not None:
         _watch_shutdown(kernel)
+
+
+def _help() -> str:
+    """Return what IPython shows for ``%ciao?``."""
+    from ciao_kernel.commands import help_text
+
+    return help_text()
 
 
 def _kernel(shell: InteractiveShell) -> Any:

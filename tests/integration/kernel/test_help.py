@@ -131,6 +131,14 @@ def test_completion_elsewhere_in_another_ipython_is_its_own(python3: Kernel) -> 
     assert "%%ciao" in complete(python3, "%%ci|")["matches"]
 
 
+def test_a_question_mark_behind_ciao_lists_the_verbs(kernel: Kernel, python3: Kernel) -> None:
+    for one in (kernel, python3):
+        reply = one.ask("execute_request", {"code": "%ciao?", "silent": False})
+        (page,) = reply["payload"]
+        lines = page["data"]["text/plain"].splitlines()
+        assert "  %ciao jobs       list all jobs, oldest first" in lines
+
+
 def shift_tab(kernel: Kernel, marked: str) -> str | None:
     cursor = marked.index("|")
     content = {"code": marked.replace("|", "", 1), "cursor_pos": cursor, "detail_level": 0}

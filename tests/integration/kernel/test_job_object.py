@@ -39,6 +39,11 @@ def test_a_detached_job_is_followed_from_python(kernel: Any, place: Place) -> No
     assert "<table" in shown["text/html"]
     assert "worker-1" in shown["text/html"]
     asked = "[_job.duration, [str(one.state) for one in _job.replicas]]"
+    helped = kernel.ask("inspect_request", {"code": "_job", "cursor_pos": 4, "detail_level": 0})
+    text = helped["data"]["text/plain"]
+    members = ("wait(timeout=None)", "stop()", 'logs("worker-0")', "metrics", "result")
+    assert [one for one in members if f"\n    {one} " not in text] == []
+    assert "_job.wait(timeout=600)" in text
     duration, states = json.loads(kernel.run(f"import json; print(json.dumps({asked}))").text)
     assert states == ["Succeeded", "Succeeded"]
     assert kernel.run("print(_job.duration)").text == f"{duration}\n"  # of the job, not until now
