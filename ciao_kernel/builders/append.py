@@ -164,7 +164,7 @@ def _packed_layer(folder: Path, check: Callable[[], None]) -> Layer:
     try:
         # Two kernels may pack at once.
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            layer = pack(files, Path(temporary) / "layer", on_progress=check)
+            layer = pack(files, Path(temporary) / "layer", on_progress=lambda _: check())
             cached = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
             (Path(temporary) / "record").write_text(json.dumps(cached))
             for name in ("layer", "record"):

@@ -277,7 +277,9 @@ def pack_context(files: Iterable[File], folder: Path, check: Callable[[], None])
     chosen = tuple(files)
     try:
         size = sum(map(_size, chosen))
-        return pack(chosen, folder / KEY if size > _IN_MEMORY else None, on_progress=check)
+        return pack(
+            chosen, folder / KEY if size > _IN_MEMORY else None, on_progress=lambda _: check()
+        )
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(

@@ -105,7 +105,7 @@ class Executor:
                 step.at(stages.done, stages.total, Unit.STEPS)
             work.emit(shown)
 
-        with work.step(f"building {target.name}:{tag}") as step:
+        with work.step("building the image") as step:
             result = await ask.build_cluster.run(build_pod, [config_map], show)
             if result.code != 0:
                 raise build_errors.fault(

@@ -159,8 +159,13 @@ class ImageBuild:
             RegistryFault: A request to a registry fails.
         """
         ask = self.ask
-        with self.step("packing files"):
-            layers = await self.thread(lambda: packed(ask.source, ask.folder, self.check))
+        with self.step("packing files") as step:
+
+            def note(done: int, total: int) -> None:
+                self.check()
+                step.at(done, total)
+
+            layers = await self.thread(lambda: packed(ask.source, ask.folder, note))
         made = await self.append(base, layers, Change(workdir=WORKDIR))
         self.emit(Notice(f"image {made.image}{' (unchanged)' if made.unchanged else ''}"))
         return Artifact(

@@ -22,13 +22,16 @@ _IN_MEMORY = 16 << 20
 """Total size of files, in bytes, above which their layer is packed on disk."""
 
 
-def packed(source: Source, folder: Path, on_progress: Callable[[], None]) -> tuple[Layer, ...]:
+def packed(
+    source: Source, folder: Path, on_progress: Callable[[int, int], None]
+) -> tuple[Layer, ...]:
     """Pack the layers of a cell: ``%files`` come first, as they rarely change between edits.
 
     Args:
         source: The cell.
         folder: Folder for layers that are too large for memory.
-        on_progress: Called for each piece that is packed; an exception of it ends the work.
+        on_progress: Called for each piece with the bytes that are packed and those of all files;
+            an exception of it ends the work.
 
     Raises:
         SourceError: A file cannot be read.
@@ -38,10 +41,20 @@ def packed(source: Source, folder: Path, on_progress: Callable[[], None]) -> tup
     mine = {file.path for file in code}
     below = [file for file in source.files if file.path not in mine]
     named = (("files", below), ("code", code)) if below else (("code", code),)
-    return tuple(_layer(files, folder / f"{name}.tar.gz", on_progress) for name, files in named)
+    total = sum(file.size for _, files in named for file in files)
+    before, layers = 0, []
+    for name, files in named:
+        start = before
+
+        def note(done: int, start: int = start) -> None:
+            on_progress(min(start + done, total), total)  # names and gaps in an archive count too
+
+        layers.append(_layer(files, folder / f"{name}.tar.gz", note))
+        before += sum(file.size for file in files)
+    return tuple(layers)
 
 
-def _layer(files: Sequence[SourceFile], place: Path, on_progress: Callable[[], None]) -> Layer:
+def _layer(files: Sequence[SourceFile], place: Path, on_progress: Callable[[int], None]) -> Layer:
     large = sum(file.size for file in files) > _IN_MEMORY
     try:
         taken = []

@@ -17,7 +17,7 @@ _BAR = "width:12em;height:.8em;vertical-align:middle;margin-right:.6em"
 
 
 def line(event: Progress) -> str:
-    """Return the line of a step: ``pushing to host/cells: 12.3 of 126.0 MB, 14s``."""
+    """Return the line of a step: ``pushing to host/cells: 12.3 of 126.0 MB, 14s (a layer)``."""
     return _joined(event, "")
 
 
@@ -47,8 +47,9 @@ def _joined(event: Progress, bar: str) -> str:
         words = f"{amount or 'done'} in {took}"
     else:
         words = f"{bar}{amount}, {took}" if amount else took
-    detail = f"{short(visible(event.detail))}: " if event.detail and not event.over else ""
-    return f"{visible(event.step)}: {detail}{words}"
+    # Last, because a narrow place cuts the end of the line.
+    detail = f" ({short(visible(event.detail))})" if event.detail and not event.over else ""
+    return f"{visible(event.step)}: {words}{detail}"
 
 
 def _amount(event: Progress) -> str:

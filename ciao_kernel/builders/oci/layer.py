@@ -63,7 +63,7 @@ def pack(
     files: Iterable[File],
     place: Path | None = None,
     writable: Iterable[str] = (),
-    on_progress: Callable[[], None] = lambda: None,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Layer:
     """Pack files and their parent folders into a layer.
 
@@ -71,7 +71,8 @@ def pack(
         files: The files, in any order; if two have the same path, the last one counts.
         place: File for the layer; None keeps it in memory.
         writable: Folders that every user may write to, since the image's user is not known.
-        on_progress: Called for each packed piece; an exception that it raises ends the work.
+        on_progress: Called with the bytes so far for each packed piece; an exception that it
+            raises ends the work.
 
     Raises:
         UsageError: A path is not valid in an image.
@@ -150,7 +151,7 @@ def _add(tar: Any, member: Any, file: File) -> None:
 class _HashingWriter:
     """A file for writing that computes the digest and the size of its data."""
 
-    def __init__(self, file: Any, on_progress: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, file: Any, on_progress: Callable[[int], None] = lambda done: None) -> None:
         self._file = file
         self._on_progress = on_progress
         self._hash = hashlib.sha256()
@@ -161,7 +162,7 @@ class _HashingWriter:
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
-        self._on_progress()
+        self._on_progress(self.size)
         self._hash.update(data)
         self.size += len(data)
         self._file.write(data)

@@ -209,7 +209,7 @@ def test_the_instructions_of_a_build(serve: Serve, tmp_path: Path, code: int) ->
     else:
         build()
     first, *_, last = one.progress
-    assert first.step.startswith(f"building {fake.host}/team/cells:ciao-env-")
+    assert first.step == "building the image"
     assert first.unit is Unit.STEPS
     assert first.done == first.total - 1 > 0
     assert (last.over, last.failed) == (True, bool(code))

@@ -47,7 +47,7 @@ class Recorder:
     [
         (HALF, "pushing to host/cells: 63.0 of 126.0 MB, 14s"),
         (replace(HALF, done=0), "pushing to host/cells: 0.0 of 126.0 MB, 14s"),
-        (replace(HALF, detail="a layer"), "pushing to host/cells: a layer: 63.0 of 126.0 MB, 14s"),
+        (replace(HALF, detail="a layer"), "pushing to host/cells: 63.0 of 126.0 MB, 14s (a layer)"),
         (replace(HALF, done=126_000_000, over=True), "pushing to host/cells: 126.0 MB in 14s"),
         (replace(HALF, total=0), "pushing to host/cells: 63.0 MB, 14s"),
         (Progress("x", 90.0, 512, 900), "x: 512 of 900 bytes, 1m 30s"),

@@ -186,7 +186,7 @@ def test_a_file_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data.bin"
     data.write_bytes(os.urandom(1 << 20))
 
-    def shrink() -> None:
+    def shrink(_: int) -> None:
         os.truncate(data, 100)
 
     with pytest.raises(OSError, match="it became shorter while it was read") as raised:
