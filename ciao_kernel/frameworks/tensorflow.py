@@ -24,6 +24,18 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.plugins import JobManifest
 
+_SERVER = """\
+import json, os
+import tensorflow as tf
+
+config = json.loads(os.environ["TF_CONFIG"])
+task = config["task"]
+tf.distribute.Server(
+    config["cluster"], job_name=task["type"], task_index=task["index"], protocol="grpc").join()
+"""
+"""The standard server of TensorFlow, which runs the parts of the graph that others place in it
+(https://www.tensorflow.org/api_docs/python/tf/distribute/Server)."""
+
 
 class TensorFlow:
     """``%framework=tensorflow``."""
@@ -34,12 +46,14 @@ class TensorFlow:
     package = "tensorflow"
     requirement = "tensorflow"
     image = "tensorflow/tensorflow:2.21.0"
+    servers = ("ps", "worker")
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles; a header without roles means one worker."""
         refusals.check_launcher(spec, "a TensorFlow job")
         if not spec.groups:
             return replace(spec, groups=(ReplicaGroup("worker", 1),))
+        spec = self._with_coordinator(spec)
         for role in ("chief", "master"):
             if spec.count(role) > 1:
                 raise SpecError(
@@ -65,6 +79,27 @@ class TensorFlow:
             )
         return replace(spec, groups=tuple(group for group in spec.groups if group.count))
 
+    def _with_coordinator(self, spec: JobSpec) -> JobSpec:
+        """Add the chief that runs the cell if the workers only serve.
+
+        Raises:
+            SpecError: The job would have to wait for workers that never end.
+        """
+        if "worker" not in spec.serve:
+            return spec
+        if spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS:
+            raise SpecError(
+                "workers that only serve never end: the chief's success is the success of the job.",
+                "Leave out %successPolicy.",
+                directive="successPolicy",
+            )
+        if spec.count("chief") or spec.count("master"):
+            return spec
+        groups = (*(one for one in spec.groups if one.count), ReplicaGroup("chief", 1))
+        return replace(
+            spec, groups=tuple(sorted(groups, key=lambda one: self.roles.index(one.role)))
+        )
+
     def decider(self, spec: JobSpec) -> Replica:
         """Return chief or master if there is one, else worker-0; a PS never decides."""
         for role in ("chief", "master"):
@@ -73,12 +108,16 @@ class TensorFlow:
         return Replica("worker", 0)
 
     def needs_package(self, spec: JobSpec) -> bool:
-        """Return False: Python starts the program, which need not import TensorFlow."""
-        return False
+        """Return whether replicas only serve: the program itself need not import TensorFlow."""
+        return bool(spec.serve)
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others."""
         return python_command(spec, artifact)
+
+    def server_command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """Return the command of a replica that only serves, until the end of the job stops it."""
+        return (artifact.python, "-u", "-c", _SERVER)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

@@ -197,6 +197,10 @@ def _values(
     found: Iterable[str] = ()
     if offer is Suggestions.REPLICAS:
         found = (name for name in _replicas(head, table) if name.startswith(word.typed))
+    elif offer is Suggestions.ROLES:
+        others, comma, typed = word.typed.rpartition(",")
+        roles = (name for name in _replicas(head, table) if "-" not in name)
+        found = (others + comma + name for name in roles if name.startswith(typed))
     elif offer is Suggestions.FILES:
         found = _paths(word.typed, folder, secret)
     elif offer is Suggestions.INTERPRETERS:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Resources
-from ciao_kernel.plugins import AnyLanguage, Framework
+from ciao_kernel.plugins import AnyLanguage, Framework, Serving
 
 _Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
 
@@ -40,6 +40,36 @@ def check_command(spec: JobSpec, framework: Framework) -> None:
             "Leave out %command (%args has the arguments of the cell), or write %framework=custom.",
             directive="command",
         )
+
+
+def check_serve(spec: JobSpec, framework: Framework) -> None:
+    """Check that the roles of ``%serve`` are in the job, and that the framework has a server.
+
+    Raises:
+        SpecError: A role cannot only serve.
+    """
+    if not spec.serve:
+        return
+    if not isinstance(framework, Serving):
+        raise SpecError(
+            f"{framework.name} has no server that a replica could run instead of the cell.",
+            "Leave out %serve: every replica then runs the cell.",
+            directive="serve",
+        )
+    known = framework.servers
+    for role in spec.serve:
+        if role not in known:
+            raise SpecError(
+                f"replicas of the role {role} cannot only serve.",
+                f"%serve takes {' and '.join(known)}.",
+                directive="serve",
+            )
+        if not spec.count(role):
+            raise SpecError(
+                f"this job has no {role} that could serve.",
+                f"Add %{role}=1, or leave {role} out of %serve.",
+                directive="serve",
+            )
 
 
 def merge(spec: JobSpec, options: JobSpec, given: Collection[str]) -> JobSpec:

@@ -22,6 +22,7 @@ from ciao_kernel.magics import (
     outputs,
     plots,
     surviving,
+    serving,
     value_types,
     volumes,
 )
@@ -192,6 +193,7 @@ def _entries(names: Names) -> list[Directive]:
         *outputs.directives(),
         *volumes.directives(),
         *surviving.directives(),
+        *serving.directives(),
         Directive(
             "runner",
             "runner",

@@ -25,6 +25,7 @@ class Suggestions(enum.Enum):
     NOTHING = enum.auto()
     FILES = enum.auto()
     REPLICAS = enum.auto()
+    ROLES = enum.auto()
     INTERPRETERS = enum.auto()
     METRICS = enum.auto()
 

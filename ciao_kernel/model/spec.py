@@ -196,6 +196,8 @@ class JobSpec:
     """Seconds from SIGTERM to SIGKILL; None: the setting."""
     retries: int | None = None
     """How often the job is started again after the loss of a replica."""
+    serve: tuple[str, ...] = ()
+    """Roles that run the framework's own server instead of the cell."""
     runner: Runner | None = None
     nproc_per_node: int | None = None
     slots: int | None = None

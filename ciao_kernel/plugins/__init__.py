@@ -15,6 +15,8 @@ from ciao_kernel.plugins.framework import (
     JobManifest,
     Launching,
     OperatorKind,
+    Serving,
+    endless_roles,
     replica_command,
 )
 from ciao_kernel.plugins.step import Step
@@ -34,7 +36,9 @@ __all__ = [
     "OperatorKind",
     "Plan",
     "PodResult",
+    "Serving",
     "Step",
     "Suspending",
+    "endless_roles",
     "replica_command",
 ]

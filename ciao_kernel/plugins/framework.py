@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -22,7 +22,7 @@ class Framework(Protocol):
     roles: tuple[str, ...]
     """Roles, in the order in which replicas are started and shown."""
     endless: frozenset[str]
-    """Roles that never end by themselves."""
+    """Roles that never end by themselves, whatever the spec: see :func:`endless_roles`."""
     package: str
     """The module that a program of this framework imports."""
     requirement: str
@@ -118,6 +118,20 @@ class AnyLanguage(Protocol):
         """
 
 
+@runtime_checkable
+class Serving(Protocol):
+    """The optional part of a :class:`Framework` that has a server of its own for some roles.
+
+    ``%serve`` starts that server in these roles, instead of the cell.
+    """
+
+    servers: tuple[str, ...]
+    """Roles in which the server can run."""
+
+    def server_command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """Return the command of a replica that only serves, as an argument vector."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobManifest:
     """A framework's description of a cluster job; the backend adds metadata and run policy."""
@@ -147,4 +161,16 @@ def replica_command(
     """
     if isinstance(framework, Launching):
         return framework.replica_command(spec, artifact, role)
+    if role in spec.serve and isinstance(framework, Serving):
+        return framework.server_command(spec, artifact)
     return framework.command(spec, artifact)
+
+
+def endless_roles(framework: Framework, serve: Iterable[str]) -> frozenset[str]:
+    """Return the roles of a job that never end by themselves.
+
+    Args:
+        framework: The framework of the job.
+        serve: The roles that only serve: ``spec.serve``.
+    """
+    return framework.endless | frozenset(serve)

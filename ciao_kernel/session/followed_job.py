@@ -13,7 +13,9 @@ from collections.abc import Callable
 
 from ciao_kernel import log
 from ciao_kernel.errors import BackendError, JobError, PluginError
+from ciao_kernel.magics import serving
 from ciao_kernel.model import Job, JobResult, Notice, State, Status
+from ciao_kernel.plugins import endless_roles
 from ciao_kernel.session import returned_values
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.plugin_registry import Registry
@@ -168,10 +170,11 @@ class FollowedJob:
         self._set_result(result)
         _log.info("%s: %s", self._job.name, status.state.value)
         try:
-            endless = self._registry.framework(self._job.framework).endless
+            framework = self._registry.framework(self._job.framework)
+            roles = endless_roles(framework, serving.asked(self._job.header))
         except PluginError:  # attached here, where its plug-in is not installed
-            endless = frozenset()
-        if text := stopped_by_success(self._job, status, endless):
+            roles = frozenset()
+        if text := stopped_by_success(self._job, status, roles):
             self._display.show(Notice(text))
         for text in returned_values.sentences(self._job, status):
             self._display.show(Notice(text))

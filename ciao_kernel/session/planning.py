@@ -15,7 +15,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import build_spec, parse, render
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.overrides import check_command, check_roles, merge
+from ciao_kernel.magics.overrides import check_command, check_roles, check_serve, merge
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
@@ -73,6 +73,7 @@ def parse_cell(
     try:
         check_roles(spec, framework)
         check_command(spec, framework)
+        check_serve(spec, framework)
         spec = framework.complete(spec)
     except SpecError as error:
         raise parsed.locate(error) from None

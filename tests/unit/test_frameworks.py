@@ -19,7 +19,7 @@ from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.frameworks.xgboost import XGBoost
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Address, Artifact, JobSpec, Replica, Source, SourceFile
-from ciao_kernel.plugins import Framework
+from ciao_kernel.plugins import Framework, endless_roles, replica_command
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -108,6 +108,38 @@ def test_tensorflow_jobs(header: str, replicas: str, decider: str) -> None:
     assert " ".join(map(str, job.replicas())) == replicas
     assert all(group.count for group in job.groups)
     assert str(framework.decider(job)) == decider
+
+
+@pytest.mark.parametrize(
+    ("header", "replicas", "decider"),
+    [
+        ("%worker=2 %ps=1 %serve=ps,worker", "ps-0 chief-0 worker-0 worker-1", "chief-0"),
+        ("%worker=1 %chief=0 %serve=worker", "chief-0 worker-0", "chief-0"),
+        ("%worker=1 %master=1 %serve=worker", "master-0 worker-0", "master-0"),
+        ("%worker=1 %ps=1 %serve=ps", "ps-0 worker-0", "worker-0"),
+    ],
+)
+def test_a_chief_runs_the_cell_if_the_workers_only_serve(
+    header: str, replicas: str, decider: str
+) -> None:
+    framework, job = spec(f"%framework=tensorflow {header}")
+    assert " ".join(map(str, job.replicas())) == replicas
+    assert str(framework.decider(job)) == decider
+    assert framework.needs_package(job)
+
+
+def test_roles_that_serve_run_the_server_and_never_end() -> None:
+    framework, job = spec("%framework=tensorflow %ps=1 %worker=1 %serve=worker %args=--x")
+    of = {role: replica_command(framework, job, ARTIFACT, role) for role in framework.roles}
+    assert "tf.distribute.Server(" in of["worker"][-1]
+    assert of["ps"] == of["chief"] == ("/env/bin/python", "-u", "/job/cell.py", "--x")
+    assert endless_roles(framework, job.serve) == {"ps", "worker"}
+    assert endless_roles(framework, ()) == {"ps"}
+
+
+def test_workers_that_serve_cannot_all_succeed() -> None:
+    with pytest.raises(SpecError, match="never end"):
+        spec("%framework=tensorflow %worker=1 %serve=worker %successPolicy=allWorkers")
 
 
 # ---------------------------------------------------------------------------------- PyTorch

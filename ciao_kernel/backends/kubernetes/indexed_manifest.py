@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import replica_list, shell_start
 from ciao_kernel.backends.kubernetes.apis import JOB
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pod_template import literal
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
@@ -26,7 +27,7 @@ from ciao_kernel.model import (
     RestartPolicy,
     SuccessPolicy,
 )
-from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, JobManifest, Plan
+from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, JobManifest, Plan, endless_roles
 
 KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
 """The kind of every Indexed Job; its spec is made by :func:`spec`."""
@@ -44,25 +45,37 @@ _PATIENCE = 600
 _SHORT_PATIENCE = 60
 """The same in a job that may outlive its first replica: the name ends with that replica's pod, so a
 replica that starts or restarts after it would wait in vain."""
-START = f"""\
+_TAKE_VARIABLES = f"""\
 import json, os, socket, sys, time
 index = int(os.environ["JOB_COMPLETION_INDEX"])
 with open("{_FOLDER}/{_FILE}") as file:
     told = json.load(file)
 os.environ.update(told["replicas"][index])
-until = time.monotonic() + told["patience"]
+"""
+_BECOME = "os.execvp(sys.argv[1], sys.argv[1:])\n"
+_ENTER = f"""\
+{_TAKE_VARIABLES}try:
+    {_BECOME}except OSError as error:
+    print(sys.argv[1], "cannot be run:", error.strerror, file=sys.stderr)
+    sys.exit(127)
+"""
+"""Runs in a replica before a command of ``ciao exec``."""
+START = f"""\
+{_TAKE_VARIABLES}until = time.monotonic() + told["patience"]
 while told["first"] and time.monotonic() < until:
     try:
         socket.getaddrinfo(told["first"], None)
         break
     except OSError:
         time.sleep(0.2)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
+{_BECOME}"""
 """Runs in the replica before the framework's command. The Job controller sets the index.
 
 The name of the first replica exists as soon as its pod has an address. Programs that connect to it
 at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
+
+_ISOLATED = ("-I", "-S", "-c")
+"""Options of Python. Neither packages nor variables of the program can affect those few lines."""
 
 
 def check(plan: Plan, settings: Settings) -> None:
@@ -290,7 +303,8 @@ def _deciding(plan: Plan, replicas: tuple[Replica, ...]) -> str:
     """Return the indexes whose success is the success of the job: ``1`` or ``1-3``."""
     decider = plan.framework.decider(plan.spec)
     if decider is None:
-        ends = [replica.role not in plan.framework.endless for replica in replicas]
+        roles = endless_roles(plan.framework, plan.spec.serve)
+        ends = [replica.role not in roles for replica in replicas]
         return ",".join(str(index) for index, one in enumerate(ends) if one)
     first = last = replicas.index(decider)
     if needs_all_workers(plan) and decider.role == "worker":
@@ -317,13 +331,12 @@ def program_template(
         never: Whether a failed program is not started again.
     """
     container, *others = pod["spec"]["containers"]
-    start: tuple[str, ...] = (python, "-I", "-S", "-c", START)
+    start: tuple[str, ...] = (python, *_ISOLATED, START)
     if isinstance(plan.framework, AnyLanguage):
         start = shell_start.command(_FOLDER)
     program = {
         "name": name,
         **container,
-        # Neither the packages nor the variables of the program can affect these few lines.
         "command": [*map(literal, start), *container["command"]],
         "volumeMounts": [
             *container["volumeMounts"],
@@ -340,3 +353,19 @@ def program_template(
             "restartPolicy": "Never" if never else "OnFailure",
         },
     }
+
+
+def enter(container: Manifest, command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command for a running replica that has the variables of its program.
+
+    Args:
+        container: The program's container, from its pod.
+        command: The command; unchanged if the container was not made by :func:`program_template`.
+    """
+    mounts = many(container, "volumeMounts")
+    if not any(mount.get("mountPath") == _FOLDER for mount in mounts):
+        return tuple(command)
+    start = get(container, "command")
+    if not isinstance(start, list) or not start or tuple(start[1:4]) != _ISOLATED:
+        return (*shell_start.command(_FOLDER), *command)
+    return (str(start[0]).replace("$$", "$"), *_ISOLATED, _ENTER, *command)

@@ -21,7 +21,7 @@ from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api,
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
-from ciao_kernel.plugins import JobManifest, OperatorKind, Plan
+from ciao_kernel.plugins import JobManifest, OperatorKind, Plan, endless_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,10 @@ def objects(
         "annotations": {
             **dict(cluster.annotations),
             **job_metadata.notes(
-                job, run, plan.framework.decider(plan.spec), plan.framework.endless
+                job,
+                run,
+                plan.framework.decider(plan.spec),
+                endless_roles(plan.framework, plan.spec.serve),
             ),
             **rules,
         },

@@ -30,7 +30,7 @@ from ciao_kernel.model import (
     ReplicaGroup,
     RestartPolicy,
 )
-from ciao_kernel.plugins import JobManifest, Plan
+from ciao_kernel.plugins import JobManifest, Plan, endless_roles
 
 KIND = JobManifest(f"{TRAINER.group}/{TRAINER.version}", "TrainJob", "trainjobs", "node", {})
 """The kind of every TrainJob; its spec is made by :func:`spec`."""
@@ -184,7 +184,8 @@ def _deciding(plan: Plan) -> list[str]:
     decider = plan.framework.decider(plan.spec)
     if decider is not None:
         return [decider.role]
-    return [one.role for one in _groups(plan) if one.role not in plan.framework.endless]
+    roles = endless_roles(plan.framework, plan.spec.serve)
+    return [one.role for one in _groups(plan) if one.role not in roles]
 
 
 def _rules_of(plan: Plan, role: str, count: int) -> Manifest:

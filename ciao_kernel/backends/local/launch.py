@@ -42,7 +42,7 @@ from ciao_kernel.delivery import checkpoints, results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
-from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan
+from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan, endless_roles
 
 
 class Launcher:
@@ -202,6 +202,7 @@ class Launcher:
         pid = plan.owner.pid
         owner = None if outlive or pid is None else {"pid": pid, "birth": processes.birth(pid)}
         spec, framework = plan.spec, plan.framework
+        never_end = endless_roles(framework, spec.serve)
         return {
             "id": f"{name}-{secrets.token_hex(8)}",
             "name": name,
@@ -231,7 +232,7 @@ class Launcher:
                     "index": one.replica.index,
                     "command": list(one.command),
                     "env": dict(one.env),
-                    "endless": one.replica.role in framework.endless,
+                    "endless": one.replica.role in never_end,
                 }
                 for one in replicas
             ],

@@ -178,6 +178,8 @@ def test_files_in_comments() -> None:
         (TF + "%ps=1;%worker=2\n%follow=ps-0 wor|", ("worker", "worker-0", "worker-1")),
         (TF + "%ps=0;%worker=1\n%follow=|", ("worker", "worker-0")),
         (PT + "%follow=|", ("master", "worker")),
+        (TF + "%ps=1;%worker=2\n%serve=|", ("ps", "worker")),
+        (TF + "%ps=1;%worker=2\n%serve=ps,w|", ("ps,worker",)),
         (TF + "%plot=ac|", ("accuracy",)),
         (TF + "%plot=loss,val_|", ("loss,val_loss", "loss,val_accuracy")),
         (TF + "%plot=loss val_l|", ("val_loss",)),

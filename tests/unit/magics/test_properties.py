@@ -181,6 +181,7 @@ OTHERS = {
     ),
     "grace": maybe(SECONDS),
     "retries": maybe(st.integers(1, 100)),
+    "serve": st.lists(st.sampled_from(["ps", "worker"]), max_size=2, unique=True).map(tuple),
     "runner": maybe(st.sampled_from(Runner)),
     "nproc_per_node": maybe(st.integers(1, 128)),
     "slots": maybe(st.integers(1, 128)),
