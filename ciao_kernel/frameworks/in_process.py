@@ -8,9 +8,18 @@ from __future__ import annotations
 
 RUN = """\
 def run_module(name, *rest):
-    import runpy
-    sys.argv[1:] = rest
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    from importlib import util
+    spec = util.find_spec(name)
+    if spec and spec.submodule_search_locations is not None:  # a package
+        spec = util.find_spec(name + ".__main__")
+    if spec is None:
+        sys.exit("there is no module " + name)
+    main = types.ModuleType("__main__")
+    main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
+    main.__file__, main.__builtins__ = spec.origin, __builtins__
+    sys.modules["__main__"] = main
+    sys.argv[:] = [spec.origin, *rest]
+    exec(spec.loader.get_code(spec.name), main.__dict__)
 
 def run_file():
     main = types.ModuleType("__main__")
@@ -26,4 +35,5 @@ def run_file():
 """
 """Needs ``program`` and ``arguments``: the path of the program, or ``-m``, and the words behind it.
 
-A file becomes the module ``__main__``, as Python does it; a module of a package is run by runpy."""
+Both become the module ``__main__``, as Python does it, and stay it until the process ends: what
+runs then finds the values of the program there. runpy would put the old module back."""

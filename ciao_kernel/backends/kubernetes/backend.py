@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes import (
     checks,
     choice,
     details,
+    indexed_manifest,
     job_metadata,
     kernel_pod,
     logs,
@@ -261,9 +262,12 @@ class KubernetesBackend:
                 f"`%ciao describe {job.reference}` shows its status.",
             )
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-        return await exec.execute(
-            target.client, path, job_metadata.container(pod), command, streams
-        )
+        name = job_metadata.container(pod)
+        containers = status.many(pod, "spec", "containers")
+        own = next((one for one in containers if one.get("name") == name), {})
+        # The operator's variables are in the container; those of other APIs are in a file.
+        words = indexed_manifest.enter(own, command)
+        return await exec.execute(target.client, path, name, words, streams)
 
     # ----------------------------------------------------------------------------- parts
 

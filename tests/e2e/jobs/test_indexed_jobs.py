@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from ciao_kernel.model import Replica, State
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import JOBS, ROLE, Team, delete_only_job, leftovers, made, rules
+from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, Team, delete_only_job, leftovers, made, rules
 from tests.e2e.jobs.test_rights import verbs
+from tests.e2e.jobs.test_verbs import ciao
 from tests.helpers.jobs import Ended, Recorder
 
 TF = "%framework=tensorflow\n%api=job\n%ps=1\n%worker=2\n"
@@ -151,6 +153,10 @@ def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
     assert dict(details.facts)["kind"] == "Job"
     assert {group.role: group.replicas for group in details.groups} == {"ps": 1, "worker": 2}
     assert details.pods[Replica("worker", 1)].startswith("mine-2-")
+    team.user.allow(*rules(EXEC))
+    words = ("sh", "-c", "echo $CIAO_REPLICA $TF_CONFIG")
+    said = ciao(team, "exec", "mine/worker-1", "--", *words).split()
+    assert (said[0], json.loads(said[1])["task"]["index"]) == ("worker-1", 1)
     delete(team)
 
 

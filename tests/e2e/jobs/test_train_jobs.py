@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,8 @@ def test_a_running_job_is_attached_to_read_and_entered(team: Team) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         ciao(team, "attach", "two", during=look)
-    said = ciao(team, "exec", "two/worker-1", "--", "sh", "-c", "hostname; ls")
-    assert said.splitlines() == ["two-worker-0-1", "ciao_cell.py"]
+    said = ciao(team, "exec", "two/worker-1", "--", "sh", "-c", "hostname; ls; echo $TF_CONFIG")
+    host, program, config = said.splitlines()
+    assert (host, program) == ("two-worker-0-1", "ciao_cell.py")
+    assert json.loads(config)["task"] == {"type": "worker", "index": 1}
     delete(team)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,36 @@ def test_the_command_of_the_framework_follows_the_start() -> None:
     assert job_metadata.container(pod(made, 0)) == container["name"]
     assert made.job["spec"]["activeDeadlineSeconds"] == 3600
     assert made.job["spec"]["ttlSecondsAfterFinished"] == 300
+
+
+@pytest.mark.parametrize("text", [TF, "%framework=custom\n%worker=3\n%image=i\n%command=prog\n"])
+def test_a_command_in_a_running_replica_has_its_variables(tmp_path: Path, text: str) -> None:
+    made = objects(text)
+    (container,) = made.job["spec"]["template"]["spec"]["containers"]
+    for item in made.beside:
+        for name, content in item.get("data", {}).items():
+            (tmp_path / name).write_text(content)
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        words = indexed_manifest.enter(container, command)
+        here = [word.replace("/ciao-replicas", str(tmp_path)) for word in words]
+        env = {"JOB_COMPLETION_INDEX": "2", "PATH": os.environ["PATH"]}
+        return subprocess.run(here, env=env, capture_output=True, text=True, check=False)
+
+    shows = run("sh", "-c", 'echo "$CIAO_REPLICA $1 $TF_CONFIG$RANK"', "sh", "$(a) b")
+    replica = "worker-1" if text == TF else "worker-2"
+    assert shows.stdout.startswith(f"{replica} $(a) b "), shows
+    assert len(shows.stdout.split()) == 4
+    missing = run("no-such-program")
+    assert missing.returncode == 127
+    assert "no-such-program" in missing.stderr
+    assert "Traceback" not in missing.stderr
+
+
+def test_a_command_in_another_pod_is_left_as_it_is() -> None:
+    container = {"command": ["python3", "-I", "-S", "-c", "x"], "volumeMounts": [{"name": "a"}]}
+    assert indexed_manifest.enter(container, ["ls", "$x"]) == ("ls", "$x")
+    assert indexed_manifest.enter({}, ["ls"]) == ("ls",)
 
 
 def test_a_job_with_restarts_has_no_limit_unless_the_cell_names_one() -> None:
