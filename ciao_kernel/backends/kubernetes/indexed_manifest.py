@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ciao_kernel.backends.kubernetes import replica_list, shell_start
 from ciao_kernel.backends.kubernetes.apis import JOB
@@ -20,6 +21,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
     Address,
+    Artifact,
     CleanPolicy,
     Job,
     Manifest,
@@ -27,7 +29,14 @@ from ciao_kernel.model import (
     RestartPolicy,
     SuccessPolicy,
 )
-from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, JobManifest, Plan, endless_roles
+from ciao_kernel.plugins import (
+    DEFAULT_CONTAINER,
+    AnyLanguage,
+    JobManifest,
+    Plan,
+    endless_roles,
+    replica_command,
+)
 
 KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
 """The kind of every Indexed Job; its spec is made by :func:`spec`."""
@@ -52,23 +61,25 @@ with open("{_FOLDER}/{_FILE}") as file:
     told = json.load(file)
 os.environ.update(told["replicas"][index])
 """
-_BECOME = "os.execvp(sys.argv[1], sys.argv[1:])\n"
 _ENTER = f"""\
 {_TAKE_VARIABLES}try:
-    {_BECOME}except OSError as error:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
     print(sys.argv[1], "cannot be run:", error.strerror, file=sys.stderr)
     sys.exit(127)
 """
 """Runs in a replica before a command of ``ciao exec``."""
 START = f"""\
-{_TAKE_VARIABLES}until = time.monotonic() + told["patience"]
+{_TAKE_VARIABLES}command = told["commands"].get(str(index)) or sys.argv[1:]
+until = time.monotonic() + told["patience"]
 while told["first"] and time.monotonic() < until:
     try:
         socket.getaddrinfo(told["first"], None)
         break
     except OSError:
         time.sleep(0.2)
-{_BECOME}"""
+os.execvp(command[0], command)
+"""
 """Runs in the replica before the framework's command. The Job controller sets the index.
 
 The name of the first replica exists as soon as its pod has an address. Programs that connect to it
@@ -197,14 +208,25 @@ def job_rules(plan: Plan, count: int) -> Manifest:
     }
 
 
-def config_map(plan: Plan, job: str) -> Manifest:
+def config_map(plan: Plan, job: str, artifact: Artifact) -> Manifest:
     """Return the ConfigMap with the variables of all replicas; metadata has only its name.
+
+    Args:
+        plan: The program to run, with its options.
+        job: Name of the job.
+        artifact: What the builder has delivered.
 
     Raises:
         SpecError: They are too large.
     """
     replicas = plan.spec.replicas()
-    return variables(job, files(plan, replicas, addresses(job, replicas)))
+    # The only template has the command of the cell.
+    others = {
+        index: replica_command(plan.framework, plan.spec, artifact, one.role)
+        for index, one in enumerate(replicas)
+        if one.role in plan.spec.serve
+    }
+    return variables(job, files(plan, replicas, addresses(job, replicas), others))
 
 
 def variables(job: str, data: Mapping[str, str]) -> Manifest:
@@ -257,7 +279,10 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
 
 
 def files(
-    plan: Plan, replicas: Iterable[Replica], known: Mapping[Replica, Address]
+    plan: Plan,
+    replicas: Iterable[Replica],
+    known: Mapping[Replica, Address],
+    commands: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return the variables as files: for a shell if the image need not have Python.
 
@@ -265,6 +290,7 @@ def files(
         plan: The program to run, with its options.
         replicas: The replicas of the pods, in the order of their indexes.
         known: The address of each replica of the job.
+        commands: Commands of pods that run another one than their template's, by index.
     """
     if isinstance(plan.framework, AnyLanguage):
         return shell_start.files(_own(plan, one, known) for one in replicas)
@@ -274,6 +300,7 @@ def files(
         "first": known[decider or next(iter(known))].host if len(known) > 1 else "",
         "patience": _SHORT_PATIENCE if outlives else _PATIENCE,
         "replicas": [_own(plan, one, known) for one in replicas],
+        "commands": dict(commands),
     }
     return {_FILE: json.dumps(told)}
 

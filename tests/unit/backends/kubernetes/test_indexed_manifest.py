@@ -165,6 +165,18 @@ def test_a_command_in_another_pod_is_left_as_it_is() -> None:
     assert indexed_manifest.enter({}, ["ls"]) == ("ls",)
 
 
+def test_replicas_that_serve_have_a_command_of_their_own() -> None:
+    made = objects(TF + "%serve=ps,worker\n")
+    (container,) = made.job["spec"]["template"]["spec"]["containers"]
+    assert container["command"][5:] == ["python3", "-u", "/ciao/ciao_cell.py"]  # of the chief
+    commands = told(made)["commands"]
+    assert sorted(commands) == ["0", "2", "3"]
+    assert all("tf.distribute.Server(" in one[-1] for one in commands.values())
+    assert made.job["spec"]["successPolicy"] == {"rules": [{"succeededIndexes": "1"}]}
+    assert made.job["metadata"]["annotations"]["ciao-kernel/endless"] == "ps worker"
+    assert told(objects(TF))["commands"] == {}
+
+
 def test_a_job_with_restarts_has_no_limit_unless_the_cell_names_one() -> None:
     spec = objects(TF + "%restartPolicy=OnFailure\n").job["spec"]
     assert spec["backoffLimit"] == 2**31 - 1
