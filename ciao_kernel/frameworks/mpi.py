@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.frameworks import mpi_rank, mpirun, refusals
+from ciao_kernel.frameworks import mpi_rank, mpi_ssh, mpirun, refusals
 from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
 from ciao_kernel.model import (
     Address,
@@ -51,14 +51,15 @@ _LOCAL = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": "slot:oversubscribe",
 }
+_FOLDER = "/dev/shm/ciao-mpi"
 _IN_PODS = {
     **_COMMON,
-    "CIAO_MPI": "/dev/shm/ciao-mpi",
-    "CIAO_MPI_AGENT": _AGENT,
-    "PRTE_MCA_plm_ssh_agent": _AGENT,
+    "CIAO_MPI": _FOLDER,
     "PRTE_MCA_prte_default_hostfile": _HOSTS,
     "PRTE_MCA_rmaps_default_mapping_policy": "slot",
 }
+_BY_EXEC = {**_IN_PODS, "CIAO_MPI_AGENT": _AGENT, "PRTE_MCA_plm_ssh_agent": _AGENT}
+_BY_SSH = {**_IN_PODS, **mpi_ssh.variables(_FOLDER)}
 
 
 class Mpi:
@@ -137,18 +138,33 @@ class Mpi:
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
         """Return an MPIJob, whose pods end by themselves."""
-        own = {role: _prepared(role, pod) for role, pod in pods.items()}
-        titles = {"worker": "Worker", "launcher": "Launcher"}
-        body: Manifest = {
-            "slotsPerWorker": spec.slots or 1,
-            "mpiReplicaSpecs": replica_specs(spec, own, titles, "mpi"),
-        }
-        return JobManifest("kubeflow.org/v1", "MPIJob", "mpijobs", "mpi", body, ends_pods=True)
+        own = {role: _prepared(role, pod, _BY_EXEC) for role, pod in pods.items()}
+        # The operator makes an account for each launcher, which may run commands in its workers.
+        own["launcher"]["spec"]["automountServiceAccountToken"] = True
+        return _kind("v1", _body(spec, own))
+
+    def ssh_manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """Return an MPIJob of mpi-operator: the same pods, but ssh between them."""
+        own = {role: _prepared(role, pod, _BY_SSH) for role, pod in pods.items()}
+        how: Manifest = {"sshAuthMountPath": mpi_ssh.KEYS, "mpiImplementation": "OpenMPI"}
+        return _kind("v2beta1", {**_body(spec, own), **how})
 
 
-def _prepared(role: str, pod: Manifest) -> Manifest:
+def _body(spec: JobSpec, pods: Mapping[str, Manifest]) -> Manifest:
+    titles = {"worker": "Worker", "launcher": "Launcher"}
+    return {
+        "slotsPerWorker": spec.slots or 1,
+        "mpiReplicaSpecs": replica_specs(spec, pods, titles, "mpi"),
+    }
+
+
+def _kind(version: str, body: Manifest) -> JobManifest:
+    return JobManifest(f"kubeflow.org/{version}", "MPIJob", "mpijobs", "mpi", body, ends_pods=True)
+
+
+def _prepared(role: str, pod: Manifest, variables: Mapping[str, str]) -> Manifest:
     """Return the pod of a role with the variables of MPI."""
-    found = with_variables(pod, _IN_PODS)
+    found = with_variables(pod, variables)
     if role == "worker":
         # Ranks write into the log of the container's first process.
         return {**found, "spec": {**found["spec"], "shareProcessNamespace": False}}
@@ -159,6 +175,4 @@ def _prepared(role: str, pod: Manifest) -> Manifest:
         for one in first["env"]
     ]
     containers = [{**first, "env": env}, *others]
-    # The operator makes an account for each launcher, which may run commands in its workers.
-    more = {"containers": containers, "automountServiceAccountToken": True}
-    return {**found, "spec": {**found["spec"], **more}}
+    return {**found, "spec": {**found["spec"], "containers": containers}}

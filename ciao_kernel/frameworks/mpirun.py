@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_WAIT = """\
-own=$CIAO_MPI/$CIAO_REPLICA
-mkdir -p "$own"
+from ciao_kernel.frameworks import mpi_ssh
+
+_LOOP = """\
 exec 2>/dev/null  # the shell would say how its child ended
 if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then echo "$CUDA_VISIBLE_DEVICES" >"$own/gpus"; fi
 runs() {
@@ -33,9 +33,31 @@ end() {
 }
 trap end TERM
 echo $$ >"$own/pid"
-while :; do sleep 3600 & wait $!; done
+alone() {
+    for one in /proc/[0-9]*; do
+        case ${one#/proc/} in $$ | $server) ;; *) return 1 ;; esac
+    done
+}
+quiet=0
+while :; do
+    sleep 5 & wait $!
+    quiet=$((quiet + 1))
+    alone || quiet=0
+    if [ $quiet = 12 ] && [ -e "$own/began" ]; then
+        echo "$CIAO_REPLICA ends: the launcher, or its connection, is lost."
+        exit 143
+    fi
+done
 """
-"""The program of a worker. A stop lets its ranks end first: mpirun passes SIGTERM on to them."""
+_WAIT = f"""\
+own=$CIAO_MPI/$CIAO_REPLICA
+mkdir -p "$own"
+{mpi_ssh.SERVE}\
+{_LOOP}"""
+"""The program of a worker. A stop lets its ranks end first: mpirun passes SIGTERM on to them.
+
+The helper of mpirun in a worker ends with mpirun. So a worker in a pod whose ranks had begun, and
+where no process but this one has been for a minute, has lost its launcher, and ends."""
 
 WAIT = ("sh", "-c", _WAIT)
 
@@ -55,6 +77,7 @@ fi
 CIAO_REPLICA=${own##*/}
 export CIAO_REPLICA
 echo $$ >"$own/rank-$rank"
+: >"$own/began"
 trap stopped=1 TERM  # mpirun asks the whole group to end, and the program may take its time
 (exec "$@") 2>&1
 code=$?
@@ -73,7 +96,7 @@ workers, slots, *program = sys.argv[1:]
 names = ["worker-%d" % number for number in range(int(workers))]
 folder, agent = os.environ["CIAO_MPI"], os.environ.get("CIAO_MPI_AGENT")
 pool = ThreadPoolExecutor(16)
-stopped = False
+{mpi_ssh.MAKE_AGENT}stopped = False
 
 def shell(worker, text):
     where = [agent, os.environ["CIAO_JOB"] + "-" + worker] if agent else ["sh", "-c"]

@@ -16,6 +16,7 @@ from ciao_kernel.plugins.framework import (
     Launching,
     OperatorKind,
     Serving,
+    StartedBySsh,
     endless_roles,
     replica_command,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "Plan",
     "PodResult",
     "Serving",
+    "StartedBySsh",
     "Step",
     "Suspending",
     "endless_roles",

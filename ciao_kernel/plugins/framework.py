@@ -103,6 +103,14 @@ class Launching(Protocol):
 
 
 @runtime_checkable
+class StartedBySsh(Protocol):
+    """The optional part of a :class:`Launching` framework that mpi-operator can run too."""
+
+    def ssh_manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """Return the job in the format of mpi-operator; as :meth:`OperatorKind.manifest`."""
+
+
+@runtime_checkable
 class AnyLanguage(Protocol):
     """The optional part of a :class:`Framework` whose programs need not be Python.
 

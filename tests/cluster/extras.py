@@ -65,6 +65,7 @@ EXTRAS: Mapping[str, Extra] = {
     "kueue": Extra(programs=("kueue",), slice="operators"),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
     "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slice="operators"),
+    "mpi_operator": Extra(images=(recipes.MPI_OPERATOR, recipes.MPI_SSH_IMAGE), slice="operators"),
     "s2i": Extra(programs=("s2i",)),
     "kernel": Extra(layers=(recipes.KERNEL,)),
     "enterprise_gateway": Extra(layers=(recipes.KERNEL, recipes.GATEWAY)),

@@ -97,11 +97,11 @@ def layout(name: str = "main") -> Layout:
     """Return the cluster of that name.
 
     `scratch` is the one that tests raise and lower; in `policies` NetworkPolicies have an effect,
-    and jobs wait in queues.
+    and jobs wait in queues; in `mpi` MPIJobs are those of mpi-operator.
     """
     return Layout(name=name, number=_NUMBERS[name], folder=cache() / "run" / name)
 
 
-_NUMBERS = {"main": 0, "scratch": 1, "build": 2, "policies": 3}
-NAMES = ("main", "scratch", "policies")
+_NUMBERS = {"main": 0, "scratch": 1, "build": 2, "policies": 3, "mpi": 4}
+NAMES = ("main", "scratch", "policies", "mpi")
 """Those that one may raise by hand; the other one builds what is unpacked on nodes."""

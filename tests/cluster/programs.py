@@ -41,6 +41,7 @@ _PACKAGES = {
         "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
         "sigs.k8s.io/jobset",
     ),
+    "mpi-operator": ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
     "stern": ("github.com/stern/stern",),
     "crane": ("github.com/google/go-containerregistry/cmd/crane",),
 }
@@ -49,6 +50,7 @@ _EXTRA = {
     "operator": (("github.com/kubeflow/training-operator", "manifests"),),
     "older-operator": (("github.com/kubeflow/training-operator", "manifests"),),
     "trainer": (("github.com/kubeflow/trainer/v2", "manifests"), ("sigs.k8s.io/jobset", "config")),
+    "mpi-operator": (("github.com/kubeflow/mpi-operator", "manifests"),),
     "kueue": (("sigs.k8s.io/kueue", "config"),),
 }
 

@@ -71,6 +71,8 @@ XGBOOST = Layer("xgboost", SCIENCE.stack, pip=(pins.XGBOOST,))
 JAX = Layer("jax", SCIENCE.stack, pip=(pins.JAX,))
 PADDLE = Layer("paddle", SCIENCE.stack, pip=pins.PADDLE)
 MPI = Layer("mpi", PYTHON.stack, packages=("openmpi-bin", "python3-mpi4py", "python3-numpy"))
+# mpi-operator's MPIJobs start ranks by ssh.
+MPI_SSH = Layer("mpi-ssh", PYTHON.stack, packages=(*MPI.packages, "openssh-server"))
 S2I = Layer(
     "s2i",
     PYTHON.stack,
@@ -193,6 +195,12 @@ XGBOOST_IMAGE = Image("xgboost:3.4", XGBOOST, config=_config(["python3"]))
 JAX_IMAGE = Image("jax:0.12", JAX, config=_config(["python3"]))
 PADDLE_IMAGE = Image("paddle:3.3", PADDLE, config=_config(["python3"]))
 MPI_IMAGE = Image("mpi:1", MPI, config=_config(["/bin/sh"]))
+MPI_SSH_IMAGE = Image("mpi-ssh:1", MPI_SSH, config=_config(["/bin/sh"]))
+MPI_OPERATOR = Image(
+    f"mpi-operator:{pins.MPI_OPERATOR.removeprefix('v')}",
+    programs=(("mpi-operator", "mpi-operator", "opt/mpi-operator"),),
+    config={"Entrypoint": ["/opt/mpi-operator"], "Env": [_PATH]},
+)
 KANIKO = Image(
     "kaniko:1",
     programs=(("kaniko", "executor", "kaniko/executor"),),

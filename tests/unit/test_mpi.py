@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_status
-from ciao_kernel.frameworks import mpirun
+from ciao_kernel.backends.kubernetes import job_metadata, job_status
+from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, of_item, of_resource, resource_of
+from ciao_kernel.frameworks import mpi_ssh, mpirun
 from ciao_kernel.model import Gpu, Replica, Resources
 from ciao_kernel.plugins import replica_command
 from tests.unit.backends.kubernetes.test_manifest import objects
@@ -72,6 +74,48 @@ def test_an_mpijob() -> None:
         assert env["PRTE_MCA_plm_ssh_agent"] == "/etc/mpi/kubexec.sh"
         assert env["PRTE_MCA_prte_default_hostfile"] == "/etc/mpi/hostfile"
     assert {"name": "CIAO_INDEX", "value": "0"} in first["l"]["env"]
+
+
+def test_an_mpijob_of_mpi_operator() -> None:
+    made = objects("%framework=mpi\n%image=i\n%worker=2\n%slots=3\n", api=MPI_OPERATOR)
+    assert made.path == "/apis/kubeflow.org/v2beta1/namespaces/team/mpijobs"
+    assert resource_of(made.path) == "mpijobs.v2beta1.kubeflow.org"
+    assert of_item(made.job) is of_resource(resource_of(made.path)) is MPI_OPERATOR
+    one = job_metadata.path("team", resource_of(made.path), "mnist")
+    assert one == f"{made.path}/mnist"
+    spec = made.job["spec"]
+    assert spec["slotsPerWorker"] == 3
+    assert spec["runPolicy"]["backoffLimit"] == 0  # the launcher's Job would start again
+    assert spec["runPolicy"]["cleanPodPolicy"] == "None"
+    for role, one in spec["mpiReplicaSpecs"].items():
+        meta, pod = one["template"]["metadata"], one["template"]["spec"]
+        # The operator tells the role by another label, and a Job owns the launcher.
+        assert meta["labels"]["training.kubeflow.org/replica-type"] == role.lower()
+        assert meta["annotations"]["ciao-kernel/run"] == job_metadata.run(made.job)
+        assert pod["automountServiceAccountToken"] is False
+        env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+        assert env["CIAO_MPI_SSH"] == spec["sshAuthMountPath"]
+        assert env["PRTE_MCA_plm_ssh_agent"] == env["CIAO_MPI_AGENT"]
+
+
+def test_the_launchers_pod_is_of_the_job_whose_submission_it_names() -> None:
+    labels = {
+        "training.kubeflow.org/operator-name": "mpi-operator",
+        "training.kubeflow.org/job-name": "mnist",
+        "training.kubeflow.org/replica-type": "launcher",
+    }
+    notes = {"ciao-kernel/run": "run-1"}
+    owners = [{"uid": "that of a Job"}]
+    pod = {"metadata": {"labels": labels, "annotations": notes, "ownerReferences": owners}}
+    assert job_metadata.replica(pod) == LAUNCHER
+    assert job_metadata.job_name(pod) == "mnist"
+    assert job_metadata.is_part_of(pod, "uid", "run-1")
+    assert not job_metadata.is_part_of(pod, "uid", "run-2")
+
+
+def test_a_program_of_ssh_is_a_shells() -> None:
+    for text in (mpirun.WAIT[2], mpi_ssh.SERVE):
+        subprocess.run(["sh", "-n", "-c", text], check=True)
 
 
 def test_the_pods_of_an_mpijob_do_not_run_on() -> None:

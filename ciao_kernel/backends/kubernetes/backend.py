@@ -292,8 +292,10 @@ class KubernetesBackend:
     ) -> list[Manifest]:
         path = f"/api/v1/namespaces/{job.place}/events"
         names = set[str]()
-        if apis.of_job(job) is apis.OPERATOR_V1:  # names of deleted pods are known too
+        if apis.of_job(job) in (apis.OPERATOR_V1, apis.MPI_OPERATOR):
+            # Names of deleted pods are known too; a launcher's has no index, or is that of a Job.
             names = {f"{job.name}-{replica}" for replica in job.replicas}
+            names |= {f"{job.name}-{one.role}" for one in job.replicas if one.role == "launcher"}
         if apis.of_job(job) is apis.TRAINER:  # the Jobs of the JobSet, which has the job's name
             names = {f"{job.name}-{replica.role}-0" for replica in job.replicas}
         names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}

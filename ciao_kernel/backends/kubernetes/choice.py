@@ -5,22 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes import indexed_manifest, manifest, trainer_manifest
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api, trainer
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    MPI_OPERATOR,
+    OPERATOR_V1,
+    TRAINER,
+    Api,
+    trainer,
+)
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.model import ApiName, Manifest
-from ciao_kernel.plugins import Launching, OperatorKind, Plan
+from ciao_kernel.plugins import Launching, OperatorKind, Plan, StartedBySsh
 
-_OF_MPI_OPERATOR = "v2beta1"
-"""The version of MPIJob in github.com/kubeflow/mpi-operator, which starts ranks by ssh."""
 _OLDEST = (1, 31)
 """The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
 _NAMES = {
     OPERATOR_V1.name: "a kind of the training operator",
     JOB.name: "an Indexed Job of Kubernetes",
     TRAINER.name: "a TrainJob, with its own TrainingRuntime",
+    MPI_OPERATOR.name: "an MPIJob of mpi-operator (v2beta1), by ssh",
 }
 _TRAINER_RIGHTS = (Right("create", "trainjobs", trainer.GROUP), *TRAINER.rights)
 
@@ -54,7 +60,7 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
     """
     asked = plan.spec.cluster.api or settings.api
     choice = await _choice(asked, plan, target, named=plan.spec.cluster.api is not None)
-    if choice.api is not OPERATOR_V1:
+    if choice.api in (TRAINER, JOB):
         version = await server_version(target)
         if version and not at_least(version, *_OLDEST):
             with_operator = isinstance(plan.framework, OperatorKind)
@@ -128,17 +134,15 @@ async def _with_launcher(asked: ApiName, plan: Plan, target: Target, *, named: b
             "Leave out %api.",
             directive="api",
         )
-    group, _, version = kind.api_version.partition("/")
     source = target.client.access.source
     if kind.plural not in await target.kinds(f"/apis/{kind.api_version}"):
-        found = f"{source} does not support {kind.kind} ({kind.api_version})"
-        if kind.plural in await target.kinds(f"/apis/{group}/{_OF_MPI_OPERATOR}"):
-            found = (
-                f"{source} has {kind.kind} in version {_OF_MPI_OPERATOR}, from mpi-operator, and "
-                f"ciao needs version {version}"
-            )
+        found = f"{source} does not support {kind.kind}"
+        by_ssh = kind.plural in await target.kinds(MPI_OPERATOR.path)
+        if by_ssh and isinstance(plan.framework, StartedBySsh):
+            return Choice(MPI_OPERATOR, f"{found} of {kind.api_version}")
         raise ClusterFault(
-            f"{found}: the training operator has it.",
+            f"{found}: the training operator has it ({kind.api_version}), and mpi-operator "
+            f"({MPI_OPERATOR.version}).",
             "Name another cluster with %context=…, or run the cell on this machine with "
             f"%backend=local. {OPERATOR_V1.install} Both operators cannot share a cluster: their "
             "definitions of MPIJob have the same name.",

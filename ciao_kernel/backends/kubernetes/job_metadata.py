@@ -133,7 +133,7 @@ def pods_of(job: Job, replica: Replica) -> str:
 
 def path(namespace: str, resource: str, name: str) -> str:
     """Return the path of a job's object; ``resource`` is its kind as written in paths."""
-    return f"{apis.of_resource(resource).path}/namespaces/{namespace}/{resource}/{name}"
+    return f"{apis.of_resource(resource).at(namespace, resource)}/{name}"
 
 
 def collection(item: Manifest) -> str:
@@ -182,7 +182,8 @@ def is_part_of(pod: Manifest, uid: str, run: str = "") -> bool:
         uid: The job's uid; "" if unknown.
         run: The submission of the job; "" if unknown.
     """
-    if apis.of_pod(pod) is apis.TRAINER:  # a Job owns it, which a JobSet owns, which the job owns
+    # A Job owns the pod, or a Job of a JobSet, which the job owns.
+    if apis.of_pod(pod) in (apis.TRAINER, apis.MPI_OPERATOR):
         return not run or not (told := _annotation(pod, RUN)) or told == run
     owners = pod["metadata"].get("ownerReferences")
     found = [one.get("uid") for one in owners or () if isinstance(one, dict)]

@@ -106,7 +106,7 @@ class Lookup:
 
     async def _one(self, name: str, target: Target, context: str) -> JobWithStatus:
         path, item = await self.object(name, target)
-        kind = path.split("/")[-2]
+        kind = apis.resource_of(path.rpartition("/")[0])
         try:
             job = self.here(job_of(item, kind, context, target.client.clock))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -174,12 +174,13 @@ class Lookup:
     async def _listed(
         self, target: Target, context: str, *, everywhere: bool = False
     ) -> list[JobWithStatus]:
-        scope = "" if everywhere else f"/namespaces/{target.namespace}"
+        namespace = "" if everywhere else target.namespace
+        scope = f"/namespaces/{namespace}" if namespace else ""
         kinds = await target.resources()
 
         async def of_kind(api: Api, plural: str) -> list[Manifest] | Refused:
             try:
-                return await pages(target.client, f"{api.path}{scope}/{plural}", job_metadata.OURS)
+                return await pages(target.client, api.at(namespace, plural), job_metadata.OURS)
             except Refused as error:
                 if error.code not in (403, 404):
                     raise

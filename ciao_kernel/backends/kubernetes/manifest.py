@@ -17,11 +17,18 @@ from ciao_kernel.backends.kubernetes import (
     trainer_manifest,
     volumes,
 )
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api, operator_v1
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    MPI_OPERATOR,
+    OPERATOR_V1,
+    TRAINER,
+    Api,
+    operator_v1,
+)
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
-from ciao_kernel.plugins import JobManifest, OperatorKind, Plan, endless_roles
+from ciao_kernel.plugins import JobManifest, OperatorKind, Plan, StartedBySsh, endless_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,9 @@ def _rendered(plan: Plan, api: Api, pods: Mapping[str, Manifest]) -> JobManifest
         return indexed_manifest.KIND
     if api is TRAINER:
         return trainer_manifest.KIND
+    if api is MPI_OPERATOR:
+        assert isinstance(plan.framework, StartedBySsh)  # the same
+        return plan.framework.ssh_manifest(plan.spec, pods)
     assert isinstance(plan.framework, OperatorKind)  # choice.choose has checked it
     return plan.framework.manifest(plan.spec, pods)
 
@@ -92,7 +102,7 @@ def objects(
     Raises:
         SpecError: The API cannot run it.
     """
-    identity = operator_v1.identity() if api is OPERATOR_V1 else ()
+    identity = operator_v1.identity() if api in (OPERATOR_V1, MPI_OPERATOR) else ()
     pods = {
         group.role: pod_template(
             plan, job, artifact, group, settings, identity, cpu=cpu, sleeps=sleeps
@@ -100,6 +110,8 @@ def objects(
         for group in plan.spec.groups
         if group.count
     }
+    if api is MPI_OPERATOR:
+        pods = {role: _named(pod, role, run) for role, pod in pods.items()}
     made = _rendered(plan, api, pods)
     own: tuple[Manifest, ...] = ()
     rules: dict[str, str] = {}
@@ -109,11 +121,15 @@ def objects(
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
-        variables, pod = indexed_manifest.config_map(plan, job.name), next(iter(pods.values()))
+        variables = indexed_manifest.config_map(plan, job.name, artifact)
+        pod = next(pod for role, pod in pods.items() if role not in plan.spec.serve)
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))
     else:
-        spec = {"runPolicy": _run_policy(plan, settings, made), **made.spec}
+        policy = _run_policy(plan, settings, made)
+        # The launcher is a Job, which would start a failed program again.
+        policy |= {"backoffLimit": 0} if api is MPI_OPERATOR else {}
+        spec = {"runPolicy": policy, **made.spec}
     cluster = plan.spec.cluster
     meta = {
         "name": job.name,
@@ -148,6 +164,14 @@ def objects(
         for item in (*artifact.objects, *own)
     )
     return Objects(beside, body, collection(made, job.place))
+
+
+def _named(pod: Manifest, role: str, run: str) -> Manifest:
+    """Return a pod that tells its role and its job: mpi-operator does not."""
+    meta = pod["metadata"]
+    labels = {**meta["labels"], operator_v1.ROLE_LABEL: role}
+    notes = {**meta["annotations"], job_metadata.RUN: run}
+    return {**pod, "metadata": {**meta, "labels": labels, "annotations": notes}}
 
 
 def pod_templates(body: Manifest) -> Mapping[str, Manifest]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import (
+    apis,
     architecture,
     checks,
     choice,
@@ -122,14 +123,17 @@ async def prepare(
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
         if isinstance(plan.framework, Launching):
+            what = "a container that the operator adds to the launcher"
+            if api is apis.MPI_OPERATOR:
+                what = "root, which ssh needs in most images"
             raise SpecError(
                 f"jobs of {plan.framework.name} cannot run in {target.namespace}: Pod Security "
-                "refuses a container that the operator adds to the launcher.",
+                f"refuses {what}.",
                 "Name a namespace of the level baseline with %namespace=….",
                 directive="framework",
             )
         made = manifest.secured(made)
-    return replace(job, resource=made.path.rpartition("/")[2], run=run), made
+    return replace(job, resource=apis.resource_of(made.path), run=run), made
 
 
 async def submit(

@@ -37,8 +37,12 @@ class Target:
         served, others = await asyncio.gather(
             self.kinds(apis.OPERATOR_V1.path), self.kinds(apis.TRAINER.path)
         )
+        mpi: tuple[str, ...] = ()
+        if "mpijobs" not in served and "mpijobs" in await self.kinds(apis.MPI_OPERATOR.path):
+            mpi = apis.MPI_OPERATOR.plurals
         return [
             *((apis.OPERATOR_V1, plural) for plural in served),
+            *((apis.MPI_OPERATOR, plural) for plural in mpi),
             *((apis.TRAINER, plural) for plural in apis.TRAINER.plurals if plural in others),
             *((apis.JOB, plural) for plural in apis.JOB.plurals),
         ]
@@ -70,7 +74,7 @@ class Target:
         seen = False
         known = [(apis.of_resource(resource), resource)] if resource else await self.resources()
         for api, plural in known:
-            path = f"{api.path}/namespaces/{self.namespace}/{plural}/{name}"
+            path = f"{api.at(self.namespace, plural)}/{name}"
             try:
                 item = await self.client.find(path)
             except Refused as error:

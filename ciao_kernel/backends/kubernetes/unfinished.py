@@ -117,7 +117,7 @@ async def _jobs(target: Target) -> list[tuple[str, Manifest]]:
     """Return paths and objects of all jobs that this user may list."""
     found = []
     for api, plural in await target.resources():
-        at = f"{api.path}/namespaces/{target.namespace}/{plural}"
+        at = api.at(target.namespace, plural)
         try:
             listed = await pages(target.client, at, job_metadata.OURS)
         except Refused as error:

@@ -31,10 +31,10 @@ async def taken(target: Target, path: str, name: str) -> bool:
 
 async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -> bool:
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
-    group, _, resource = path.rpartition("/")
-    api = apis.of_resource(resource)
+    api = apis.of_resource(apis.resource_of(path))
     query = {"labelSelector": f"{api.job_label}={name}", **how}
-    same = [_seen(target, f"{group}/{kind}/{name}", how) for kind in api.plurals]
+    own = [api.at(target.namespace, kind) for kind in api.plurals]
+    same = [_seen(target, f"{kind}/{name}", how) for kind in own]
     others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)
     return any(jobs) or bool(status.many(listed, "items"))

@@ -101,6 +101,26 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.second("operators")
+def test_workers_end_when_the_launcher_is_killed(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("up 4\nup 4\n", replica="worker-1", patience=180)
+        kill = "kill -9 `grep -l python /proc/[0-9]*/comm | cut -d/ -f3`"
+        launcher = f"{display.job.name}-launcher"
+        await asyncio.to_thread(team.namespace.kubectl, "exec", launcher, "--", "sh", "-c", kill)
+
+    ended = run(team, WAITS, during=during)
+    assert isinstance(ended.error, JobFailed)
+    assert "launcher-0 was killed by SIGKILL" in ended.error.message
+
+    def phases() -> set[str]:
+        return {pod["status"]["phase"] for pod in team.namespace.get("pods")["items"]}
+
+    until(lambda: phases() == {"Failed"}, "the workers to end", 150)
+    log = team.namespace.kubectl("logs", f"{ended.job.name}-worker-0")
+    assert "worker-0 ends: the launcher, or its connection, is lost." in log
+
+
 def left(team: Team) -> list[str]:
     found = team.namespace.get("mpijobs,pods,configmaps")["items"]
     names = [item["metadata"]["name"] for item in found]

@@ -18,11 +18,12 @@ class Api:
     """
 
     name: str
-    """The value of ``%api``."""
+    """The value of ``%api``, or the version of another operator's kind."""
     group: str
     version: str
     plurals: tuple[str, ...]
-    """The kinds that the built-in frameworks use, as written in paths: ``tfjobs``."""
+    """The kinds that the built-in frameworks use, as written in paths: ``tfjobs``. A kind that is
+    known in another version too is named as for kubectl: ``mpijobs.v2beta1.kubeflow.org``."""
     controller: str
     """Who creates the pods of a job, as part of a sentence."""
     for_each_replica: tuple[str, ...]
@@ -64,6 +65,16 @@ class Api:
     def path(self) -> str:
         """The path of the API: ``/apis/GROUP/VERSION``."""
         return f"/apis/{self.group}/{self.version}"
+
+    def at(self, namespace: str, resource: str) -> str:
+        """Return the path of all jobs of a kind.
+
+        Args:
+            namespace: Their namespace; "" means all namespaces.
+            resource: One of :attr:`plurals`.
+        """
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.path}{scope}/{resource.partition('.')[0]}"
 
     def condition(self, holds: Mapping[str, Manifest], names: tuple[str, ...]) -> Manifest | None:
         """Return the first of some conditions that holds.

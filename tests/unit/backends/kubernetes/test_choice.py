@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ciao_kernel.backends.kubernetes import choice
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER
+from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER
 from ciao_kernel.backends.kubernetes.choice import Choice
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -120,21 +120,27 @@ def test_mpirun_needs_the_operator() -> None:
     assert choose(MPI, Client("mpijobs"), api=ApiName.JOB) == Choice(OPERATOR_V1, why)
     assert choose(MPI, Client("mpijobs")).notice == ""
     for client in (Client(), Client("tfjobs")):
-        with pytest.raises(ClusterFault, match=r"does not support MPIJob \(kubeflow.org/v1\)"):
+        with pytest.raises(ClusterFault, match=r"does not support MPIJob: the training operator"):
             choose(MPI, client)
     with pytest.raises(SpecError, match="cannot run as Indexed Jobs") as caught:
         choose(MPI + "%api=job\n", Client("mpijobs"))
     assert caught.value.directive == "api"
 
 
-def test_another_operators_version_of_mpijob_is_named() -> None:
+def test_the_version_of_mpi_operator_takes_the_place_of_the_training_operators() -> None:
     class Other(Client):
         async def known(self, path: str) -> Any:
             served = ["mpijobs"] if path.endswith("/v2beta1") else ["tfjobs"]
             return {"resources": [{"name": kind} for kind in served]}
 
-    with pytest.raises(ClusterFault, match="MPIJob in version v2beta1, from mpi-operator, and"):
-        choose(MPI, Other())
+    made = choose(MPI, Other())
+    assert made.api is MPI_OPERATOR
+    assert made.notice == (
+        "the job runs as an MPIJob of mpi-operator (v2beta1), by ssh: context c does not support "
+        "MPIJob of kubeflow.org/v1."
+    )
+    assert choose(MPI + "%api=v1\n", Other()).api is MPI_OPERATOR
+    assert choose(MPI, Client("mpijobs")).api is OPERATOR_V1
 
 
 def test_what_an_indexed_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import job_metadata, manifest
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError, SpecError
@@ -46,9 +47,9 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     artifact = artifact or build(source())
     plan = Plan(spec.name, spec, framework, artifact.source, Path("/"), "header\n", Owner("ada"))
     job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
-    cpu = options.pop("cpu", "")
+    cpu, api = options.pop("cpu", ""), options.pop("api", OPERATOR_V1)
     settings = Settings(**options)
-    return manifest.objects(plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True)
+    return manifest.objects(plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True, api=api)
 
 
 def pod(made: manifest.Objects, role: str) -> Manifest:

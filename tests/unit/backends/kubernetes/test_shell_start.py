@@ -18,7 +18,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import ApiName, Artifact, Job, Owner, Source, SourceFile
 from ciao_kernel.plugins import Build, Plan
-from tests.unit.backends.kubernetes.test_manifest import REGISTRY
+from tests.unit.backends.kubernetes.test_manifest import REGISTRY, build, source
 
 HEADER = "%framework=custom\n%worker=3\n%command=prog '$(HOME)' {cell}\n"
 IMAGE = "%image=team/lua:5\n"
@@ -120,4 +120,4 @@ def test_the_variables_of_all_replicas_have_a_limit() -> None:
     groups = (replace(plan.spec.groups[0], count=1000),)
     large = replace(plan, spec=replace(plan.spec, groups=groups))
     with pytest.raises(SpecError, match="which holds 1 MiB"):
-        manifest.indexed_manifest.config_map(large, "mine")
+        manifest.indexed_manifest.config_map(large, "mine", build(source()))
