@@ -1,8 +1,8 @@
-"""Write the tables of directives, commands and settings into README.md and docs/, from the code.
+"""Write the tables of directives, commands, settings and rights, and the Roles, from the code.
 
-Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/ or
-ciao_kernel/config/settings.py: ``python docs/generate.py``. With ``--check`` it changes nothing and
-exits with 1 if a table is stale; a unit test does the same.
+Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/,
+ciao_kernel/config/settings.py, or to the rights that jobs need: ``python docs/generate.py``. With
+``--check`` it changes nothing and exits with 1 if a file is stale; a unit test does the same.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ciao_kernel import commands
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER
 from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.magics import directive_help
 from ciao_kernel.magics.table import Table
 from ciao_kernel.session.plugin_registry import Registry
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import rights
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -86,6 +90,11 @@ FILES: dict[str, dict[str, Callable[[Table], str]]] = {
     "docs/magics.md": {"directives": directive_help.reference},
     "docs/commands.md": {"verbs": verbs},
     "docs/settings.md": {"settings": settings},
+    rights.README: {
+        "rules": lambda _: rights.table(OPERATOR_V1),
+        "jobrules": lambda _: rights.table(JOB),
+        "trainerrules": lambda _: rights.table(TRAINER),
+    },
 }
 
 
@@ -110,7 +119,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
         tables = {mark: write(table) for mark, write in writers.items()}
         if (wanted := updated(text, tables)) != text:
             found[path] = wanted
-    return found
+    return found | rights.stale(root)
 
 
 def main() -> int:
