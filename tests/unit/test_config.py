@@ -110,6 +110,7 @@ BAD = {
     "namespace": ["a\nb", ["a"]],
     "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
     "volumes": ["claim", "claim=", "claim=relative", "=/data"],
+    "checkpoint": ["Claim", "claim/", "claim/../x", "two words"],
     "cpuRequest": ["much", "4Gi", "-1", "0m", ["1"]],
     "clusterPython": ["a\0b"],
     "ttl": ["-1", "1d"],
