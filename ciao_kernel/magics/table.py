@@ -21,8 +21,8 @@ from ciao_kernel.magics import (
     numeric_types,
     outputs,
     plots,
-    surviving,
     serving,
+    surviving,
     value_types,
     volumes,
 )
