@@ -200,6 +200,17 @@ class Settings:
     line_limit: float = _setting(
         10_000.0, Number(80, "characters"), "Characters of one log line that a cell shows."
     )
+    fetch_wait: float = _setting(
+        60.0,
+        Number(1, "seconds"),
+        "Time for which a pod stays after its program's end until somebody fetches the files of "
+        "%output.",
+    )
+    fetch_limit: float = _setting(
+        10_000_000_000.0,
+        Number(1000, "bytes"),
+        "Bytes of files that come back from one replica on a cluster.",
+    )
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property

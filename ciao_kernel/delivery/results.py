@@ -17,12 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
-from ciao_kernel.delivery import input_loader, result_writer, value_formats
+from ciao_kernel.delivery import (
+    input_loader,
+    output_keeper,
+    replica_files,
+    result_writer,
+    value_formats,
+)
 from ciao_kernel.delivery.result_writer import INDEX, MARK, NAMES, PROGRAM, TARGET
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, SourceFile, Status
+from ciao_kernel.model.spec import OUTPUT_FOLDER
 
-FOLDER = ".ciao"
+FOLDER = replica_files.OWN
 """Folder of the writer, beside the program. Not a name that a program imports."""
+KEEPER = "ciao_output_keeper.py"
+"""File there that keeps the program's files in a pod after its end."""
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
 BECOME = """\
@@ -35,12 +44,12 @@ os.execvp(sys.argv[2], sys.argv[2:])
 _SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
 
 
-def files() -> tuple[SourceFile, ...]:
-    """Return the files that a replica needs to write its values."""
-    texts = {
-        "ciao_value_formats.py": inspect.getsource(value_formats),
-        "sitecustomize.py": inspect.getsource(result_writer),
-    }
+def files(spec: JobSpec) -> tuple[SourceFile, ...]:
+    """Return the files that a replica needs to write its values, and to keep its files."""
+    values = {"ciao_value_formats.py": value_formats, "sitecustomize.py": result_writer}
+    keeper = {KEEPER: output_keeper, "ciao_replica_files.py": replica_files}
+    modules = (values if spec.output_names else {}) | (keeper if spec.output_paths else {})
+    texts = {name: inspect.getsource(module) for name, module in modules.items()}
     return tuple(
         SourceFile(f"{FOLDER}/{name}", text.encode(), size=len(text.encode()))
         for name, text in texts.items()
@@ -52,9 +61,20 @@ def is_own(path: str) -> bool:
     return path.startswith(f"{FOLDER}/")
 
 
-def with_files(source: Source) -> Source:
+def with_files(source: Source, spec: JobSpec) -> Source:
     """Return a source with the files of :func:`files`."""
-    return replace(source, files=(*source.files, *files()))
+    return replace(source, files=(*source.files, *files(spec)))
+
+
+def output_folder(spec: JobSpec, workdir: str) -> dict[str, str]:
+    """Return the variables that name the folder of ``%output`` without a value; empty without it.
+
+    Programs for SageMaker know the other names (sagemaker-training-toolkit, ENVIRONMENT_VARIABLES).
+    """
+    if OUTPUT_FOLDER not in spec.outputs:
+        return {}
+    place = f"{workdir}/{OUTPUT_FOLDER.rstrip('/')}"
+    return dict.fromkeys(("CIAO_OUTPUT", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR"), place)
 
 
 def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
@@ -65,10 +85,10 @@ def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
         artifact: How the program starts.
         target: Folder or file for the values.
     """
-    if not spec.outputs:
+    if not spec.output_names:
         return {}
     words = "\n".join(artifact.program_words)
-    return {NAMES: " ".join(spec.outputs), PROGRAM: words, TARGET: target}
+    return {NAMES: " ".join(spec.output_names), PROGRAM: words, TARGET: target}
 
 
 def folder(job_files: str | Path, replica: Replica) -> Path:

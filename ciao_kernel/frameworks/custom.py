@@ -87,7 +87,7 @@ def _check_python(spec: JobSpec) -> None:
         "runner": spec.runner not in (None, Runner.AUTO),
         "python": spec.python is not None,
         "input": bool(spec.inputs),
-        "output": bool(spec.outputs),
+        "output": bool(spec.output_names),
         "packages": bool(spec.build.packages),
         "requirements": bool(spec.build.requirements),
         "condaEnv": bool(spec.build.conda_env),

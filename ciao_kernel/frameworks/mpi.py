@@ -94,8 +94,8 @@ class Mpi:
             )
         if spec.outputs:
             raise SpecError(
-                "values of an MPI job do not come back: its ranks have no message of their own.",
-                "Leave out %output, and let rank 0 write a file to a %volume.",
+                "nothing comes back from an MPI job by %output: its ranks are no pods of their own.",
+                "Leave out %output, and let rank 0 write its files to a %volume.",
                 directive="output",
             )
         if any(group.role == "launcher" and group.count != 1 for group in spec.groups):

@@ -13,9 +13,8 @@ from ciao_kernel.magics import diagnostics
 from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
 from ciao_kernel.magics.header import Token
 from ciao_kernel.magics.shell_words import words
-from ciao_kernel.magics.surviving import CheckpointPlace
 from ciao_kernel.magics.table import Directive, Scope, Table, key
-from ciao_kernel.magics.value_types import Choice, Flag, Pairs
+from ciao_kernel.magics.value_types import Choice, Flag, Pairs, may_be_bare
 from ciao_kernel.magics.volumes import Volumes, check_apart
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
 
@@ -115,7 +114,8 @@ def find(token: Token, table: Table) -> Directive:
 def value_of(token: Token, entry: Directive, table: Table) -> Any:
     """Parse the value of a directive; raise a DirectiveError that names the expected form."""
     text = token.value or ""
-    if not text and not isinstance(entry.kind, Flag | CheckpointPlace):
+    whole = isinstance(entry.kind, Flag) or (may_be_bare(entry.kind) and not token.equals)
+    if not text and not whole:
         raise wrong(
             token,
             table,

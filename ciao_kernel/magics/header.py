@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ciao_kernel.magics.table import Table
-from ciao_kernel.magics.value_types import Flag
+from ciao_kernel.magics.value_types import may_be_bare
 
 
 class Style(enum.Enum):
@@ -185,7 +185,7 @@ def _has_directives(tokens: tuple[Token, ...], table: Table, style: Style) -> bo
         # Formatters turn "#%worker=2" into "# %worker=2", which is still a directive. Prose can
         # look similar ("# %cpu of the host"), so only unambiguous directives are accepted.
         entry = table.find(first.name)
-        flag = entry is not None and isinstance(entry.kind, Flag) and first.value is None
+        flag = entry is not None and may_be_bare(entry.kind) and first.value is None
         return entry is not None and (first.equals or flag)
     return any(is_directive(token, table) for token in tokens)
 

@@ -1,35 +1,55 @@
-"""The directive ``%output``, which brings values of the program back."""
+"""The directive ``%output``, which brings files and variables of the program back."""
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.shell_words import words
+from ciao_kernel.magics.shell_words import quote, words
+from ciao_kernel.model.spec import OUTPUT_FOLDER
+
+_SIGNS = ("/", ".", "*")
+"""A word with one of these is a path; any other word is the name of a variable."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramVariables:
-    """Names of variables that the program has at its end."""
+class Outputs:
+    """Names of variables that the program has at its end, and paths of files that it writes.
 
-    expected: str = "names of the program's variables, separated by spaces or commas"
+    Without a value it is the folder :data:`OUTPUT_FOLDER`.
+    """
+
+    expected: str = (
+        "names of the program's variables, or paths such as model/ and ./metrics; %output alone "
+        "is the folder output"
+    )
+    bare: bool = True
 
     def parse(self, text: str) -> tuple[str, ...]:
-        """Check each word; the same name twice counts once."""
+        """Check each word; the same word twice counts once."""
         found = words(text.replace(",", " "))
-        if not found:
+        if text and not found:
             raise ValueError(self.expected)
-        for word in found:
-            if not word.isidentifier():
-                raise ValueError(
-                    f"{self.expected}; a file stays in the job's folder on this machine, and on a "
-                    "%volume on a cluster"
-                )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(map(self._checked, found or (OUTPUT_FOLDER,))))
 
     def render(self, value: tuple[str, ...]) -> str:
         """Join the words with spaces."""
-        return " ".join(value)
+        return " ".join(map(quote, value))
+
+    def _checked(self, word: str) -> str:
+        if word.isidentifier():
+            return word
+        if not any(sign in word for sign in _SIGNS):
+            raise ValueError(f"{self.expected}; ./{word} is a file of that name")
+        if word.startswith(("/", "~")):
+            raise ValueError(f"a path relative to the program's folder, not {word}")
+        parts = word.split("/")
+        if ".." in parts:
+            raise ValueError(f"a path inside the program's folder, not {word}")
+        if posixpath.normpath(word) == ".":
+            raise ValueError("a file or a folder in the program's folder, not that folder itself")
+        return word
 
 
 def directives() -> list[Directive]:
@@ -38,11 +58,27 @@ def directives() -> list[Directive]:
         Directive(
             "output",
             "outputs",
-            ProgramVariables(),
-            'Variables of the program whose values come back at its end: _job.result["metrics"]. '
-            "They are those of the replica that decides about the job.",
-            "%output=metrics",
+            Outputs(),
+            "Files that the program writes, and variables that it has at its end: both come back. "
+            "A path has a slash, a dot or a star; without a value it is the folder output.",
+            "%output=model/ log.csv metrics",
             repeatable=True,
             option_word="outputValues",  # --output is a command's own format, as in kubectl
         ),
     ]
+
+
+def asked(header: str) -> tuple[str, ...]:
+    """Return the words in a job's stored header, of which backends find the job.
+
+    Args:
+        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+    """
+    for line in header.splitlines():
+        name, _, value = line.partition("=")
+        if name == "%output":
+            try:
+                return Outputs().parse(value)
+            except ValueError:
+                return ()  # written by another version
+    return ()

@@ -18,6 +18,7 @@ class CheckpointPlace:
     """A claim, with an optional folder in it; nothing means the setting ``checkpoint``."""
 
     expected: str = "CLAIM or CLAIM/FOLDER, or nothing, which means the setting checkpoint"
+    bare: bool = True
 
     def parse(self, text: str) -> Checkpoint:
         """Split the value at its first slash."""

@@ -176,6 +176,11 @@ class Pairs:
         return " ".join(f"{key}=…" for key, _ in value)
 
 
+def may_be_bare(kind: object) -> bool:
+    """Return whether a directive of a kind is complete without a value."""
+    return isinstance(kind, Flag) or bool(getattr(kind, "bare", False))
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag: present or absent, or with ``=true``, ``=false`` or one of the additional words.

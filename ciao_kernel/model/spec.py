@@ -11,6 +11,8 @@ from ciao_kernel.model.volume import Volume
 
 ALL_LINES = 10**9
 """Number of lines that means all of them."""
+OUTPUT_FOLDER = "output/"
+"""Word for the folder whose files come back by ``%output`` without a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class JobSpec:
     inputs: tuple[str, ...] = ()
     """Variables of the notebook that are delivered as files."""
     outputs: tuple[str, ...] = ()
-    """Variables of the program whose values come back at its end."""
+    """Variables of the program whose values come back at its end, and paths of its files."""
     volumes: tuple[Volume, ...] = ()
     """Folders with data from outside."""
     checkpoint: Checkpoint | None = None
@@ -222,6 +224,16 @@ class JobSpec:
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Return the variables whose values come back."""
+        return tuple(word for word in self.outputs if word.isidentifier())
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """Return the paths, relative to the program's folder, whose files come back."""
+        return tuple(word for word in self.outputs if not word.isidentifier())
 
     @property
     def elastic(self) -> bool:

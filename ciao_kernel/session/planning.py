@@ -129,7 +129,7 @@ async def make_plan(
     if spec.outputs:
         from ciao_kernel.delivery import results
 
-        source = results.with_files(source)
+        source = results.with_files(source, spec)
     # Records and lists show the header: %dryrun is not part of the job, variables are secret.
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)

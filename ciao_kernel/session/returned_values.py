@@ -1,11 +1,19 @@
-"""What a cell says about the values that its job has given back (``%output``)."""
+"""What a cell says about the files and values that its job has given back (``%output``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import size_text
+from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Status
+from ciao_kernel.visible_text import listed, visible
+
+_LISTED = 8
+"""So many files are named at most."""
 
 
 def sentences(job: Job, status: Status) -> Iterator[str]:
@@ -15,8 +23,15 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         job: The job, which is over.
         status: Its last status.
     """
-    if not any(line.startswith("%output=") for line in job.header.splitlines()):
-        return
+    words = outputs.asked(job.header)
+    names = [word for word in words if word.isidentifier()]
+    if paths := [word for word in words if word not in names]:
+        yield from _of_files(job, paths)
+    if names:
+        yield from _of_values(job, status)
+
+
+def _of_values(job: Job, status: Status) -> Iterator[str]:
     replica, values = results.of_job(job, status)
     if replica is None:
         yield (
@@ -30,3 +45,46 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
     for name in values.names:
         if fault := values.fault(name):
             yield f"%output: {fault}"
+
+
+def _of_files(job: Job, words: list[str]) -> Iterator[str]:
+    if job.on_cluster:
+        yield from of_pods(job, ReturnedFiles(Path(job.files)))
+        return
+    found = replica_files.find(job.workdir, words)
+    if found.sizes:
+        files = [f"{path} ({size_text(size)})" for path, size in found.sizes.items()]
+        yield f"files of %output: {listed(files, _LISTED)}, in {job.files}"
+    yield from _rest(found.missing, found.left_out)
+
+
+def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
+    """Yield what came back from the pods of a job.
+
+    Args:
+        job: The job.
+        returned: Its files on this machine.
+    """
+    if not returned.known:
+        yield (
+            "no files came back for %output: the pods have ended before they could be fetched, or "
+            "a fetch failed."
+        )
+        return
+    if files := returned.files():
+        texts = [
+            f"{one.at} ({size_text(one.size)}, {', '.join(one.replicas[:3])}"
+            f"{', …' if len(one.replicas) > 3 else ''})"
+            for one in files
+        ]
+        yield f"brought back: {listed(texts, _LISTED)}, to {job.files}"
+    yield from _rest(returned.missing(), returned.left_out())
+
+
+def _rest(
+    missing: list[str] | tuple[str, ...], left_out: list[str] | tuple[str, ...]
+) -> Iterator[str]:
+    if missing:
+        yield f"%output: no file matches {', '.join(map(visible, missing))}."
+    if left_out:
+        yield f"%output: links out of the folder, and what is no file, stay: {listed(left_out)}."

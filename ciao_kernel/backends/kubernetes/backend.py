@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import (
     kernel_pod,
     logs,
     manifest,
+    output_checks,
     queue_request,
     retries,
     status,
@@ -95,6 +96,8 @@ class KubernetesBackend:
         target = await self._targets.of(plan.spec.cluster)
         api = (await choice.choose(plan, target, self._settings)).api
         await checks.check(target, manifest.kind_of(plan, api), api)
+        if plan.spec.output_paths:
+            await output_checks.check(plan, target)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return the objects that a run would create, as YAML for kubectl.

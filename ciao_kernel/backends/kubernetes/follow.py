@@ -21,6 +21,7 @@ from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.outages import Outages
+from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
@@ -102,6 +103,7 @@ class _Follower:
             client, job, self._pods, self._kept, oldest, self._awake.set, now
         )
         self._current = CurrentStatus(client, job, settings.hopeless_wait, self._awake.set)
+        self._returned = OutputFetch(client, job, logs, settings, self._awake.set)
         self._outages = Outages(settings.follow_patience, self._lost)
         self._tasks: list[asyncio.Task[None]] = []
         self._renewed = False
@@ -119,6 +121,7 @@ class _Follower:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._returned.close()
         finally:
             try:
                 await self._current.close()
@@ -170,6 +173,9 @@ class _Follower:
             now = self._current.status(self._item, self._members, self._uid)
             if notice := self._current.notice():
                 yield notice
+            self._returned.update(self._item, now, self._members.present())
+            for event in self._returned.events():
+                yield event
             hurries = now.state.over and not (now.foreseen and decided)
             if now.state.over and not now.foreseen:
                 over_since = over_since or time.monotonic()
@@ -177,6 +183,7 @@ class _Follower:
                 drained = self._members.drained(self._wait_predicate(now, waited))
                 # A pod that seems to run may be gone without an event.
                 late = waited > self._settings.linger + _LAST_WORDS
+                drained = drained and not self._returned.fetching
                 if (drained or late) and self._pods_are_current() and drained:
                     for event in self._members.output():
                         yield event
@@ -185,7 +192,7 @@ class _Follower:
                     return
             else:  # the job was given up while its pods waited, and now they run
                 over_since, self._renewed = 0.0, False
-            current = self._pods.away_since is None
+            current = self._pods.away_since is None and not self._returned.busy
             if current and self._current.decided(now) and self._members.drained(lambda _: False):
                 for event in self._members.output():
                     yield event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import job_metadata, volumes
+from ciao_kernel.backends.kubernetes import job_metadata, output_sidecar, volumes
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, results
 from ciao_kernel.errors import SpecError
@@ -92,6 +92,8 @@ def pod_template(
         # A quota that requires limits requires them for every container.
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
+    if plan.spec.output_paths:
+        spec = output_sidecar.add(spec, plan.spec, artifact, settings)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
     # With a sidecar the pod never ends, unless the user knows better (a native sidecar ends with
@@ -163,7 +165,7 @@ def _placement(cluster: ClusterSpec, made_for: str) -> Manifest:
 def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
     """Return the framework's command; with ``%output`` Python also finds the writer of values."""
     command = replica_command(plan.framework, plan.spec, artifact, role)
-    if not plan.spec.outputs:
+    if not plan.spec.output_names:
         return command
     place = f"{artifact.workdir}/{results.FOLDER}"
     return (artifact.python, "-I", "-S", "-c", results.BECOME, place, *command)
@@ -175,6 +177,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     own |= checkpoints.variables(plan.spec, artifact.workdir)
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
+    own |= results.output_folder(plan.spec, artifact.workdir)
     told = dict(plan.spec.env)
     if (path := dict(artifact.env).get("PYTHONPATH")) and "PYTHONPATH" in told:
         # The builder's packages are there; otherwise they could not be imported.

@@ -90,11 +90,13 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     began = stamp(get(pod, "metadata", "creationTimestamp"))
     leaves = get(pod, "metadata", "deletionTimestamp") is not None
     # The phase shows the end late, or not at all while another container runs.
-    once = leaves or get(pod, "spec", "restartPolicy") == "Never"
-    if phase in ("Succeeded", "Failed") or once:
-        for one in states:
-            if isinstance(over := one.get("terminated"), dict):
-                return _ended(pod, replica, over, began)
+    policy = get(pod, "spec", "restartPolicy")
+    once = phase in ("Succeeded", "Failed") or leaves or policy == "Never"
+    for one in states:
+        over = one.get("terminated")
+        done = policy == "OnFailure" and get(over, "exitCode") == 0  # not started again
+        if isinstance(over, dict) and (once or done):
+            return _ended(pod, replica, over, began)
     if phase in ("Succeeded", "Failed"):  # for example evicted before a container ran
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
         return ReplicaStatus(replica, state, began, None, _words(pod))

@@ -22,6 +22,7 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     kernel_pod,
     manifest,
+    output_checks,
     pod_patch,
     pod_template,
     queue_request,
@@ -176,6 +177,8 @@ async def submit(
             job, made = await prepare(plan, builder, target, settings, emit, name, chosen.api)
             try:
                 made = await validation.try_out(target, made)
+                if plan.spec.output_paths:
+                    await output_checks.try_out(target, made)
             except (SpecError, BackendError) as error:
                 # The only cause may be objects of another job with that name.
                 if _exists(error) or await answer:

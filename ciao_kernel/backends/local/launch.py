@@ -123,8 +123,10 @@ class Launcher:
             await asyncio.to_thread(volumes.place, plan.spec.volumes, work, folders)
             if kept := checkpoints.on_this_machine(plan.spec, self._settings, folder.path.name):
                 await asyncio.to_thread(volumes.keep, kept, work, self._own)
-            for replica in plan.spec.replicas() if plan.spec.outputs else ():
+            for replica in plan.spec.replicas() if plan.spec.output_names else ():
                 results.folder(work, replica).mkdir(parents=True)
+            for place in set(results.output_folder(plan.spec, artifact.workdir).values()):
+                Path(place).mkdir(exist_ok=True)
             devices = await self._present(plan)  # Slow, so not under the lock.
             await self._claims.kill_orphans()
             async with self._claims.locked():

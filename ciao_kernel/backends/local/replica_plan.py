@@ -53,8 +53,9 @@ def replica_plans(
         }
         if replica in shares:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(shares[replica])
+        env.update(results.output_folder(plan.spec, artifact.workdir))
         env.update(plan.spec.env)
-        if plan.spec.outputs:
+        if plan.spec.output_names:
             target = results.folder(artifact.workdir, replica)
             env.update(results.variables(plan.spec, artifact, str(target)))
             before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))

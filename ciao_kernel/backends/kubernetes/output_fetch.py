@@ -1,0 +1,213 @@
+"""Fetches the files of ``%output`` from the pods of a followed job, before the pods end.
+
+A replica whose program has ended is held by its sidecar (:mod:`.output_sidecar`). Its files are
+fetched, and it is released. The end of some replicas is the end of the job, and the controller
+deletes the pods of all others: before that, their files are fetched too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ciao_kernel.backends.kubernetes import apis, foreseen, job_metadata, output_sidecar, status
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Execute, Fetch
+from ciao_kernel.errors import BackendError
+from ciao_kernel.kube import exec
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.magics import outputs
+from ciao_kernel.model import Event, Job, Notice, Replica, Status
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.plugins import Step
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 4
+"""Replicas whose files are fetched at the same time."""
+_LAST_WORDS = 0.5
+
+
+class OutputFetch:
+    """Fetches the files of one followed job.
+
+    Args:
+        client: The job's API server.
+        job: The job.
+        folder: The job's folder on this machine.
+        settings: Interpreter, limit, waiting times.
+        wake: Called when something has changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        folder: Path,
+        settings: Settings,
+        wake: Callable[[], None],
+    ) -> None:
+        self._client, self._job, self._settings, self._wake = client, job, settings, wake
+        self._words = tuple(one for one in outputs.asked(job.header) if not one.isidentifier())
+        self._files = ReturnedFiles(folder)
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: dict[tuple[str, bool], _Replica] = {}
+        """By the uid of the pod, and whether its program has ended."""
+        self._events: list[Event] = []
+        self._ending_since = 0.0
+        self.busy = False
+        """Whether the job's end waits for files."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events since the last call."""
+        found, self._events = self._events, []
+        yield from found
+
+    @property
+    def fetching(self) -> bool:
+        """Return whether files are coming."""
+        return any(not one.settled for one in self._tasks.values())
+
+    def update(self, item: Object, now: Status, pods: Mapping[Replica, Object | None]) -> None:
+        """Start and release what the states of the pods require.
+
+        Args:
+            item: The job's object.
+            now: The job's status.
+            pods: Each replica's pod.
+        """
+        if not self._words:
+            return
+        present = {replica: pod for replica, pod in pods.items() if pod}
+        held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
+        mine = [self._start(one, present[one], held=True) for one in sorted(held)]
+        ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
+        if ending:
+            self._ending_since = self._ending_since or time.monotonic()
+            waited = time.monotonic() - self._ending_since
+            running = [one for one in present if one not in held and _runs(present[one])]
+            if running and waited < self._settings.linger + _LAST_WORDS:
+                self.busy = True
+                return
+            mine += [self._start(one, present[one], held=False) for one in running]
+        for one in mine:
+            if one.arrived and (not ending or all(other.settled for other in mine)):
+                one.release()
+        self.busy = not all(one.settled for one in mine)
+
+    async def close(self) -> None:
+        """Stop fetching; what is not released stays for a while."""
+        tasks = [one.task for one in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ends_job(
+        self, item: Object, now: Status, replica: Replica, pod: Object, held: Collection[Replica]
+    ) -> bool:
+        """Return whether the controller deletes other pods when this one ends."""
+        one = next((one for one in now.replicas if one.replica == replica), None)
+        if one is not None and foreseen.failed_for_good(one, pod, item):
+            return True
+        decider = job_metadata.decider(item)
+        if decider is None or apis.of_item(item).needs_all_workers(item):
+            endless = job_metadata.endless(item)
+            return all(one in held for one in self._job.replicas if one.role not in endless)
+        return replica == decider
+
+    def _start(self, replica: Replica, pod: Object, *, held: bool) -> _Replica:
+        key = (str(pod["metadata"]["uid"]), held)
+        if key not in self._tasks:
+            one = _Replica(replica)
+            container = output_sidecar.NAME if held else job_metadata.container(pod)
+            path = f"/api/v1/namespaces/{self._job.place}/pods/{pod['metadata']['name']}"
+
+            async def execute(command: Sequence[str], streams: Streams) -> int:
+                return await exec.execute(self._client, path, container, command, streams)
+
+            work = self._fetch(one, execute, waits=held)
+            one.task = asyncio.get_running_loop().create_task(work)
+            one.task.add_done_callback(lambda _: self._wake())
+            self._tasks[key] = one
+        return self._tasks[key]
+
+    async def _fetch(self, one: _Replica, execute: Execute, *, waits: bool) -> None:
+        name = f"fetching the files of {one.replica}"
+        try:
+            async with self._room:
+                with Step(self._emit, name, timed=False) as step:
+                    one.fetch = fetch = Fetch(
+                        execute,
+                        python_of(self._job, self._settings),
+                        self._words,
+                        self._files.receiver(one.replica),
+                        int(self._settings.fetch_limit),
+                        waits=waits,
+                        on_progress=step.at,
+                    )
+                    running = asyncio.ensure_future(fetch.run())
+                    try:
+                        arrived = asyncio.ensure_future(fetch.arrived.wait())
+                        await asyncio.wait({running, arrived}, return_when=asyncio.FIRST_COMPLETED)
+                        arrived.cancel()
+                        if not fetch.arrived.is_set():
+                            await running
+                        self._files.note(one.replica, fetch.listing)
+                        one.arrived = True
+                    except BaseException:
+                        running.cancel()
+                        raise
+            self._wake()
+            try:
+                await running
+            finally:
+                running.cancel()
+        except Exception as error:
+            if one.arrived:
+                return
+            one.failed = True
+            _log.info("fetching from %s failed", one.replica, exc_info=True)
+            why, hint = repr(error), ""
+            if isinstance(error, BackendError):
+                why, hint = error.message, error.hint
+            text = f"the files of {one.replica} did not come back: {why.rstrip('.')}. {hint}"
+            self._emit(Notice(text.rstrip()))
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+        self._wake()
+
+
+class _Replica:
+    """The fetch from one pod."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.task: asyncio.Task[None]
+        self.fetch: Fetch | None = None
+        self.arrived = self.failed = False
+
+    @property
+    def settled(self) -> bool:
+        """Return whether its files are here, or do not come."""
+        return self.arrived or self.failed
+
+    def release(self) -> None:
+        """Let its pod end."""
+        if self.fetch is not None:
+            self.fetch.release()
+
+
+def python_of(job: Job, settings: Settings) -> str:
+    """Return the interpreter of a job's replicas."""
+    lines = (line.partition("=") for line in job.header.splitlines())
+    return next((value for name, _, value in lines if name == "%python"), settings.cluster_python)
+
+
+def _runs(pod: Object) -> bool:
+    states = (status.get(one, "state", "running") for one in status.program(pod))
+    return any(one is not None for one in states) and output_sidecar.keeps(pod)

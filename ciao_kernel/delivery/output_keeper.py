@@ -1,0 +1,119 @@
+"""Keeps the files of ``%output`` in a pod after the program's end, until they are fetched.
+
+This file runs in pods, with the standard library of Python 3.8: as ``run`` it is the parent of the
+program in its container, and as ``keep`` the only process of a container beside it, a native
+sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it the
+job, ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import sys
+import time
+from subprocess import Popen
+from typing import Any
+
+_TICK = 0.1
+_AFTER_CONTACT = 20.0
+"""Seconds for which files are kept after a fetch has begun, if it does not go on."""
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def run(
+    marks: str, grace: float, copies: str, limit: int, words: list[str], command: list[str]
+) -> int:
+    """Run the program, and return its exit code in a shell's form.
+
+    Args:
+        marks: Folder that the other container sees.
+        grace: Seconds from SIGTERM to SIGKILL: the pod's own time is that of the fetch.
+        copies: Folder for copies of the files; "" if the other container sees the program's.
+        limit: Largest number of bytes to copy.
+        words: The paths of ``%output``.
+        command: The program.
+    """
+    files = importlib.import_module("ciao_replica_files")
+    for name in (files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE):  # of an earlier try
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(marks, name))
+    with contextlib.suppress(OSError):
+        if "CIAO_OUTPUT" in os.environ:
+            os.makedirs(os.environ["CIAO_OUTPUT"], exist_ok=True)
+    stopped: list[bool] = []
+    early: list[int] = []
+    child: Popen[bytes] | None = None
+
+    def pass_on(number: int, _: Any) -> None:
+        if number == signal.SIGTERM and not stopped:
+            stopped.append(True)
+            files.mark(marks, files.STOPPED)
+            signal.setitimer(signal.ITIMER_REAL, max(grace, 0.001))
+        if child is None:
+            early.append(number)
+        else:
+            child.send_signal(number)
+
+    for one in _PASSED_ON:
+        signal.signal(one, pass_on)
+    child = program = Popen(command)
+    signal.signal(signal.SIGALRM, lambda *_: program.kill())
+    for number in early:
+        program.send_signal(number)
+    code: int = program.wait()
+    if copies and not stopped:
+        copy(files, marks, copies, limit, words)
+    return code if code >= 0 else 128 - code
+
+
+def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> None:
+    """Copy the files to where the other container sees them, unless they are too large."""
+    shutil.rmtree(copies, ignore_errors=True)
+    os.makedirs(copies, exist_ok=True)
+    sizes = files.find(".", words).sizes
+    if sum(sizes.values()) > limit:
+        with open(os.path.join(marks, files.TOO_LARGE), "w") as file:
+            file.write(str(sum(sizes.values())))
+        return
+    for path in sizes:
+        place = os.path.join(copies, path)
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            shutil.copy(path, place)
+
+
+def keep(marks: str, patience: float) -> None:
+    """Wait for the program's end, and then until the files are fetched.
+
+    Args:
+        marks: Folder for marks.
+        patience: Seconds to wait for somebody who fetches them.
+    """
+    ended: list[float] = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(time.time()))
+    while not ended:
+        time.sleep(_TICK)
+    while not any(os.path.exists(os.path.join(marks, name)) for name in ("taken", "stopped")):
+        until = ended[0] + patience
+        with contextlib.suppress(OSError):
+            at = os.stat(os.path.join(marks, "contact")).st_mtime
+            if at >= ended[0]:
+                until = at + min(patience, _AFTER_CONTACT)
+        if time.time() > until:
+            break
+        time.sleep(_TICK)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    kind, place, seconds, *rest = sys.argv[1:]
+    if kind == "keep":
+        keep(place, float(seconds))
+    else:
+        at = rest.index("--")
+        words, command = rest[2:at], rest[at + 1 :]
+        sys.exit(run(place, float(seconds), rest[0], int(rest[1]), words, command))

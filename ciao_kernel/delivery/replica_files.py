@@ -1,0 +1,273 @@
+"""Finds files of a replica, and sends or receives them over standard input and output.
+
+This file is also the program that runs in a pod (:mod:`.transfers` starts it), so it takes the
+standard library alone, from Python 3.8 on, and needs neither a shell nor tar.
+
+A message is a byte that names its kind, the length of its body in four bytes, and the body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import posixpath
+import re
+import select
+import stat
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+LIST, FILE, DATA, END, DONE = b"L", b"F", b"D", b"E", b"Z"
+"""Kinds of messages: what there is, the next file, a piece of it, its digest, the last message."""
+HEADER = struct.Struct(">cI")
+OWN = ".ciao"
+"""Folder beside the program that is ciao's: it never counts as the program's."""
+RELEASE = b"release\n"
+HELD = "CIAO_HELD"
+"""Variable of the container that keeps files after the program's end: the folder for its marks."""
+CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
+"""Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
+size) files are not kept because they are too large."""
+COPIES = "files"
+"""Folder beside the marks for copies of the files, where the program's folder cannot be seen."""
+_PIECE = 1 << 18
+_BEAT = 1.0
+
+
+class Found(NamedTuple):
+    """The files that words name."""
+
+    sizes: dict[str, int]
+    """Their sizes by path."""
+    missing: list[str]
+    """The words that name nothing."""
+    left_out: list[str]
+    """Links that lead out of the folder, links to folders, and what is no file."""
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Return what matches the paths that a word names; a folder names all that is in it."""
+    parts = []
+    for piece in re.split(r"(\*\*/?|\*|\?)", posixpath.normpath(word)):
+        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        parts.append(known.get(piece) or re.escape(piece))
+    return re.compile("(?:" + "".join(parts) + ")(?:/.*)?", re.DOTALL)
+
+
+def find(base: str, words: list[str]) -> Found:
+    """Find the files of some words.
+
+    Args:
+        base: The folder to which paths are relative.
+        words: Paths with ``*``, ``**`` and ``?``.
+    """
+    real = os.path.realpath(base)
+    sizes: dict[str, int] = {}
+    missing: list[str] = []
+    left_out: list[str] = []
+    for word in words:
+        wanted, seen = pattern(word), False
+        first = re.split(r"[*?]", posixpath.normpath(word))[0]
+        start = first if first == posixpath.normpath(word) else posixpath.dirname(first)
+        for path, size in _walk(base, real, start, first):
+            if not wanted.fullmatch(path):
+                continue
+            seen = True
+            if size is None:
+                left_out.append(path)
+            else:
+                sizes[path] = size
+        if not seen:
+            missing.append(word)
+    return Found(dict(sorted(sizes.items())), missing, sorted(set(left_out)))
+
+
+def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, int | None]]:
+    """Yield each file at or below a path with its size, None for what is not followed."""
+    todo = [start]
+    while todo:
+        path = todo.pop()
+        if path == OWN or path.startswith(OWN + "/"):
+            continue
+        place = os.path.join(base, path) if path else base
+        with contextlib.suppress(OSError):
+            if not _is_inside(real, os.path.dirname(place) if path else place):
+                continue  # by a link in the middle
+            mode = os.lstat(place).st_mode
+            if stat.S_ISDIR(mode) or not path:
+                names = sorted(os.listdir(place), reverse=True)
+                below = [posixpath.join(path, name) for name in names]
+                todo += [one for one in below if one.startswith(first) or first.startswith(one)]
+                continue
+            link = stat.S_ISLNK(mode) and os.path.isfile(place) and _is_inside(real, place)
+            follows = stat.S_ISREG(mode) or link
+            yield path, os.stat(place).st_size if follows else None
+
+
+def _is_inside(real: str, place: str) -> bool:
+    return (os.path.realpath(place) + os.sep).startswith(real.rstrip(os.sep) + os.sep)
+
+
+# ------------------------------------------------------------------------- in a replica
+
+
+def main(request: dict[str, Any]) -> None:
+    """Do what a request asks for; the other side is :mod:`.transfers`."""
+    try:
+        if request["do"] == "receive":
+            _receive(request["path"])
+        else:
+            _Sender().send(request)
+    except BrokenPipeError:
+        os._exit(4)
+
+
+class _Sender:
+    """Sends files to standard output."""
+
+    def __init__(self) -> None:
+        self._marks = os.environ.get(HELD, "")
+        self._beat = 0.0
+
+    def send(self, request: dict[str, Any]) -> None:
+        base, after, limit = request["base"], request["after"], request["limit"]
+        copies = os.path.join(self._marks, COPIES)
+        if self._marks and base == "." and os.path.isdir(copies):
+            base = copies
+        if not request["waits_only"]:
+            found = find(base, request["words"])
+            total = sum(found.sizes.values())
+            with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
+                with open(os.path.join(self._marks, TOO_LARGE)) as file:
+                    total = int(file.read())
+            told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
+            self._put(LIST, json.dumps(told).encode())
+            for path in found.sizes if total <= limit else ():
+                if path >= after:
+                    with contextlib.suppress(OSError):
+                        offset = request["offset"] if path == after else 0
+                        self._file(base, path, offset)
+        self._put(DONE, b"")
+        if request["waits"]:
+            self._wait()
+
+    def _file(self, base: str, path: str, offset: int) -> None:
+        with open(os.path.join(base, path), "rb", buffering=0) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                return
+            offset = offset if offset <= about.st_size else 0
+            digest = hashlib.sha256()
+            for data in _pieces(file, offset):
+                digest.update(data)
+                self._touch()
+            runs = bool(about.st_mode & 0o100)
+            told = {"path": path, "size": about.st_size, "offset": offset, "runs": runs}
+            self._put(FILE, json.dumps(told).encode())
+            for data in _pieces(file, about.st_size - offset):
+                digest.update(data)
+                self._put(DATA, data)
+                offset += len(data)
+            whole = offset == about.st_size  # otherwise the program has cut it meanwhile
+            self._put(END, digest.hexdigest().encode() if whole else b"")
+
+    def _put(self, kind: bytes, body: bytes) -> None:
+        _write(HEADER.pack(kind, len(body)))
+        _write(body)
+        self._touch()
+
+    def _touch(self) -> None:
+        now = time.monotonic()
+        if self._marks and now - self._beat > _BEAT:
+            self._beat = now
+            mark(self._marks, CONTACT)
+
+    def _wait(self) -> None:
+        """Keep the files until the other side has them all, or is gone."""
+        data = b""
+        while RELEASE not in data:
+            if select.select([0], [], [], _BEAT)[0]:
+                piece = os.read(0, 64)
+                if not piece:
+                    return
+                data += piece
+            self._touch()
+        if self._marks:
+            mark(self._marks, TAKEN)
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size > 0:
+        data = file.read(min(_PIECE, size))
+        if not data:
+            return
+        size -= len(data)
+        yield data
+
+
+def mark(folder: str, name: str) -> None:
+    """Set a mark, or renew its time."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, name), "ab"):
+        os.utime(os.path.join(folder, name))
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def _read(size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, min(_PIECE, size - len(data)))
+        if not piece:
+            sys.exit(5)  # the other side is gone: what has come is removed
+        data += piece
+    return data
+
+
+def _receive(target: str) -> None:
+    """Take files from standard input; each gets its name when it is whole.
+
+    Args:
+        target: Where they go. If it is a folder, or ends with a slash, into it.
+    """
+    into = target.endswith("/") or os.path.isdir(target)
+    part, digest, place, runs = None, hashlib.sha256(), "", False
+    temporary = ""
+    try:
+        while True:
+            kind, size = HEADER.unpack(_read(HEADER.size))
+            body = _read(size)
+            if kind == FILE:
+                told = json.loads(body)
+                place = os.path.join(target, told["path"]) if into else target + told["below"]
+                os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+                temporary, runs = f"{place}.ciao-part", told["runs"]
+                part, digest = open(temporary, "wb"), hashlib.sha256()  # noqa: SIM115
+            elif kind == DATA and part is not None:
+                digest.update(body)
+                part.write(body)
+            elif kind == END and part is not None:
+                part.close()
+                if digest.hexdigest().encode() != body:
+                    raise OSError(f"{place} arrived damaged")
+                if runs:
+                    os.chmod(temporary, os.stat(temporary).st_mode | 0o111)
+                os.replace(temporary, place)
+                temporary = ""
+            elif kind == DONE:
+                _write(HEADER.pack(DONE, 0))
+                return
+    except OSError as error:
+        sys.exit(f"{error.strerror or error}: {place}")
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)

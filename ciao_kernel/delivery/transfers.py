@@ -1,0 +1,380 @@
+"""Moves files between a replica and this machine, over the input and output of a command there.
+
+The command is a Python that gets :mod:`.replica_files` by its standard input, so nothing but Python
+is needed in the replica. A connection that is cut is opened again, and the file goes on where it
+stopped; a file gets its name when its digest is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import json
+import logging
+import os
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from ciao_kernel import private_files
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST, RELEASE
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.visible_text import short, visible
+
+_log = logging.getLogger(__name__)
+
+Execute = Callable[[Sequence[str], Streams], Awaitable[int]]
+"""Runs a command in a replica, and returns its exit code."""
+
+_LOADER = (
+    "import os,sys\nn=int(sys.argv[1]);b=b''\nwhile len(b)<n:\n d=os.read(0,n-len(b))\n"
+    " if not d: sys.exit(3)\n b+=d\nexec(compile(b,'ciao','exec'),{'__name__':'ciao'})"
+)
+_TRIES = 6
+"""Connections in a row that may bring nothing."""
+_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_LARGEST = 1 << 24
+"""Bytes of a message; a pod's bytes are foreign input."""
+_LONGEST_PATH = 1024
+_WORDS = 2000
+
+
+class Damaged(BackendError):
+    """A replica sent something else than whole files."""
+
+
+class Receiver(Protocol):
+    """Takes the files of a replica."""
+
+    def part(self) -> Path:
+        """Return the path for a file that is not whole yet."""
+
+    def place(self, path: str, part: Path, digest: str) -> None:
+        """Give a whole file its name.
+
+        Args:
+            path: Its path in the replica, relative and without ``..``.
+            part: The file.
+            digest: Its SHA-256.
+        """
+
+
+@dataclass
+class Listing:
+    """What a replica has."""
+
+    files: int = 0
+    size: int = 0
+    missing: tuple[str, ...] = ()
+    """Words that name nothing."""
+    left_out: tuple[str, ...] = ()
+    """Links and others that are not followed."""
+
+
+class Fetch:
+    """Fetches the files that some words name from one replica.
+
+    Args:
+        execute: Runs a command in the replica.
+        python: Its interpreter.
+        words: Paths, relative to ``base``.
+        receiver: Takes the files.
+        limit: Largest number of bytes in all.
+        base: Folder in the replica; by default that in which commands run.
+        waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
+        on_progress: Called with the bytes that have come, and all.
+        pause: Seconds before the first new try.
+    """
+
+    def __init__(
+        self,
+        execute: Execute,
+        python: str,
+        words: Sequence[str],
+        receiver: Receiver,
+        limit: int,
+        *,
+        base: str = ".",
+        waits: bool = False,
+        on_progress: Callable[[int, int], object] = lambda *_: None,
+        pause: float = _PAUSE,
+    ) -> None:
+        self._execute, self._python, self._words = execute, python, tuple(words)
+        self._receiver, self._limit, self._base = receiver, limit, base
+        self._waits, self._on_progress, self._pause = waits, on_progress, pause
+        self._release = asyncio.Event()
+        self.arrived = asyncio.Event()
+        """Set when all files are here."""
+        self.listing = Listing()
+        self._buffer = bytearray()
+        self._file: BinaryIO | None = None
+        self._part: Path | None = None
+        self._told: dict[str, Any] = {}
+        self._digest = hashlib.sha256()
+        self._offset = 0
+        """Bytes of the current file that are here."""
+        self._done = 0
+        """Bytes of files that are whole."""
+        self._news = False
+        """Whether the current connection has brought something."""
+        self._words_of_replica = bytearray()
+
+    def release(self) -> None:
+        """Let the replica end."""
+        self._release.set()
+
+    async def run(self) -> None:
+        """Fetch the files; with ``waits`` return after :meth:`release`.
+
+        Raises:
+            BackendError: They cannot be fetched. What is whole stays.
+        """
+        failed = 0
+        pause = self._pause
+        try:
+            while True:
+                self._news = False
+                try:
+                    await self._once()
+                    return
+                except (ClusterFault, Refused) as error:
+                    failed = 0 if self._news else failed + 1
+                    known = isinstance(error, Refused) and error.code < 500
+                    if self.arrived.is_set() and (known or self._release.is_set()):
+                        return  # the replica has ended meanwhile
+                    if known or failed >= _TRIES:
+                        raise
+                    pause = self._pause if self._news else min(pause * 2, _LONGEST_PAUSE)
+                    _log.info("a transfer was cut, and goes on: %s", error.message)
+                    await asyncio.sleep(pause)
+        finally:
+            self._close()
+
+    async def _once(self) -> None:
+        del self._buffer[:], self._words_of_replica[:]
+        whole = self.arrived.is_set()
+        request = {
+            "do": "send",
+            "base": self._base,
+            "words": self._words,
+            "after": self._told.get("path", ""),
+            "offset": self._offset,
+            "limit": self._limit,
+            "waits": self._waits,
+            "waits_only": whole,
+        }
+        code = await self._execute(
+            *called(self._python, request, self._out, self._err, self._rest())
+        )
+        if code:
+            raise Damaged(_failed(code, bytes(self._words_of_replica)))
+        if not self.arrived.is_set():
+            raise ClusterFault("the connection ended before the files were here.")
+
+    async def _rest(self) -> AsyncIterator[bytes]:
+        await self._release.wait()
+        yield RELEASE
+
+    def _err(self, data: bytes) -> None:
+        self._words_of_replica += data
+        del self._words_of_replica[:-_WORDS]
+
+    def _out(self, data: bytes) -> None:
+        self._buffer += data
+        try:
+            while len(self._buffer) >= HEADER.size:
+                kind, size = HEADER.unpack_from(self._buffer)
+                if size > _LARGEST:
+                    raise Damaged(_failed(0, bytes(self._buffer[:200])))
+                if len(self._buffer) < HEADER.size + size:
+                    return
+                body = bytes(self._buffer[HEADER.size : HEADER.size + size])
+                del self._buffer[: HEADER.size + size]
+                self._take(kind, body)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(f"the replica sent something else than files: {error!r}.") from error
+        except (OSError, private_files.Untrusted) as error:
+            words = getattr(error, "strerror", None) or error
+            raise BackendError(f"they cannot be saved on this machine: {words}.") from error
+
+    def _take(self, kind: bytes, body: bytes) -> None:
+        if kind == LIST:
+            self._list(json.loads(body))
+        elif kind == FILE:
+            self._begin(json.loads(body))
+        elif kind == DATA and self._file is not None:
+            self._file.write(body)
+            self._digest.update(body)
+            self._offset += len(body)
+            self._news = True
+            if self._offset > self._limit:
+                raise Damaged("the replica sent more than it had announced.")
+            self._on_progress(self._done + self._offset, self.listing.size)
+        elif kind == END and self._file is not None:
+            self._end(body.decode())
+        elif kind == DONE:
+            self.arrived.set()
+
+    def _list(self, told: dict[str, Any]) -> None:
+        self.listing = Listing(
+            int(told["files"]),
+            int(told["bytes"]),
+            tuple(map(str, told["missing"])),
+            tuple(map(str, told["left_out"]))[:_WORDS],
+        )
+        if self.listing.size > self._limit:
+            raise BackendError(
+                f"its files have {size_text(self.listing.size)}, and fetchLimit is "
+                f"{size_text(self._limit)}.",
+                "`%ciao config fetchLimit=…` raises the limit.",
+            )
+
+    def _begin(self, told: dict[str, Any]) -> None:
+        path, offset = checked(told["path"]), int(told["offset"])
+        same = self._file is not None and self._told.get("path") == path
+        if not same or offset != self._offset:
+            self._close()
+            self._part = self._receiver.part()
+            self._file = private_files.create(self._part, executable=bool(told["runs"]))
+            self._digest = hashlib.sha256()
+            if offset:
+                raise Damaged("the replica went on at another place than the one asked for.")
+        self._told, self._offset = {**told, "path": path}, offset
+
+    def _end(self, digest: str) -> None:
+        assert self._file is not None
+        assert self._part is not None
+        self._file.close()
+        if digest and digest == self._digest.hexdigest():
+            self._receiver.place(self._told["path"], self._part, digest)
+            self._done += self._offset
+        self._close()
+        if digest and digest != self._digest.hexdigest():
+            raise ClusterFault(f"{visible(self._told['path'])} arrived damaged.")
+        # The next connection begins behind this file.
+        self._told, self._offset = {"path": self._told["path"] + "\0"}, 0
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._part is not None:
+            with contextlib.suppress(OSError):
+                self._part.unlink(missing_ok=True)
+        self._file = self._part = None
+        self._offset = 0
+
+
+def called(
+    python: str,
+    request: dict[str, Any],
+    out: Callable[[bytes], object],
+    err: Callable[[bytes], object],
+    rest: AsyncIterator[bytes],
+) -> tuple[list[str], Streams]:
+    """Return a command for a replica, and its streams.
+
+    Args:
+        python: The replica's interpreter.
+        request: What it does (:func:`.replica_files.main`).
+        out: Receives its output.
+        err: Receives its words.
+        rest: Its input after the request.
+    """
+    script = f"{inspect.getsource(replica_files)}\nmain({json.loads(json.dumps(request))!r})\n"
+    data = script.encode("utf-8", "surrogateescape")
+
+    async def given() -> AsyncIterator[bytes]:
+        yield data
+        async for piece in rest:
+            yield piece
+        # Its end would end the connection to clusters before Kubernetes 1.30.
+        await asyncio.Event().wait()
+
+    return [python, "-I", "-S", "-c", _LOADER, str(len(data))], Streams(out, err, given())
+
+
+async def send(execute: Execute, python: str, source: Path, target: str) -> int:
+    """Send a file or a folder to a replica; return the number of its files.
+
+    Args:
+        execute: Runs a command in the replica.
+        python: Its interpreter.
+        source: File or folder of this machine.
+        target: Path in the replica; with a slash at its end a folder to put it into.
+
+    Raises:
+        BackendError: It could not be sent whole; no file has a part of its content.
+    """
+    words, done = bytearray(), bytearray()
+    base, name = str(source.absolute().parent), source.absolute().name
+    paths = list(replica_files.find(base, [_literal(name)]).sizes)
+
+    async def rest() -> AsyncIterator[bytes]:
+        for path in paths:
+            digest = hashlib.sha256()
+            place = Path(base, path)
+            below = path.removeprefix(name)
+            with place.open("rb") as file:
+                runs = bool(os.fstat(file.fileno()).st_mode & 0o100)
+                told = {"path": path, "below": below, "runs": runs}
+                yield _message(FILE, json.dumps(told).encode())
+                while data := await asyncio.to_thread(file.read, 1 << 18):
+                    digest.update(data)
+                    yield _message(DATA, data)
+            yield _message(END, digest.hexdigest().encode())
+        yield _message(DONE, b"")
+
+    request = {"do": "receive", "path": target}
+    code = await execute(*called(python, request, done.extend, words.extend, rest()))
+    if code or done[:1] != DONE:
+        raise BackendError(_failed(code, bytes(words)))
+    return len(paths)
+
+
+def _literal(name: str) -> str:
+    if any(sign in name for sign in "*?"):
+        raise BackendError(f"{visible(name)} has a star or a question mark in its name.")
+    return name
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return HEADER.pack(kind, len(body)) + body
+
+
+def _failed(code: int, words: bytes) -> str:
+    last = words.decode(errors="replace").strip().rpartition("\n")[2]
+    text = visible(short(last, 200)) if last else f"its Python ended with exit code {code}"
+    return f"{text}."
+
+
+def checked(path: Any) -> str:
+    """Return a path that a replica names if it is below a folder; pods may name anything.
+
+    Raises:
+        Damaged: It is not.
+    """
+    parts = path.split("/") if isinstance(path, str) else [""]
+    if (
+        any(part in ("", ".", "..") for part in parts)
+        or "\0" in str(path)
+        or len(str(path)) > _LONGEST_PATH
+        or parts[0] == replica_files.OWN
+        or posixpath.normpath(path) != path
+    ):
+        raise Damaged(f"the replica named a file {short(visible(repr(path)), 80)}.")
+    return str(path)
+
+
+def size_text(size: float) -> str:
+    """Return a size for people: ``1.2 MB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
