@@ -32,6 +32,8 @@ VERBS = {
     "suspend": "take the pods of a job away for a while; it keeps its name and its source",
     "resume": "start a suspended job again",
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
+    "fetch": "fetch files of a job's replicas now: fetch NAME model/ log.csv",
+    "cp": "copy files from a replica, or to it: cp NAME/worker-0:log.csv .",
     "config": "show all settings, or change some: ciao config key=value",
     "doctor": "check Python, packages, kernelspec, settings and access to a cluster",
     "log": "show the last lines of ciao's own log",

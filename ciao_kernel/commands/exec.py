@@ -57,7 +57,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     _check_input(args, face)
     name, slash, member = args.name.partition("/")
     backend, job, _ = await face.session.find(name, where(args))
-    replica = _replica(job, member, slash)
+    replica = named_replica(job, member, slash)
     with _streams(args, face) as streams:
         code = await backend.execute(job, replica, args.behind, streams)
     if code:
@@ -82,7 +82,12 @@ def _check_input(args: argparse.Namespace, face: Face) -> None:
         )
 
 
-def _replica(job: Job, name: str, slash: str) -> Replica:
+def named_replica(job: Job, name: str, slash: str) -> Replica:
+    """Return the replica of NAME/REPLICA.
+
+    Raises:
+        UsageError: The job has no such replica, or several.
+    """
     if not slash and len(job.replicas) == 1:
         return job.replicas[0]
     found = next((one for one in job.replicas if str(one) == name), None)

@@ -193,7 +193,7 @@ class Results(Mapping[str, Any]):
             large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
             return (
                 f"{name} has {large}, and a pod gives back 3,000 bytes at most; write it to a "
-                "file on a %volume."
+                "file, and name that in %output."
             )
         return ""
 

@@ -24,6 +24,7 @@ from ciao_kernel import private_files
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST, RELEASE
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.model import Job
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short, visible
 
@@ -369,6 +370,17 @@ def checked(path: Any) -> str:
     ):
         raise Damaged(f"the replica named a file {short(visible(repr(path)), 80)}.")
     return str(path)
+
+
+def python_of(job: Job, default: str) -> str:
+    """Return the interpreter in a job's pods.
+
+    Args:
+        job: The job.
+        default: That of jobs without ``%python``.
+    """
+    lines = (line.partition("=") for line in job.header.splitlines())
+    return next((value for name, _, value in lines if name == "%python"), default)
 
 
 def size_text(size: float) -> str:

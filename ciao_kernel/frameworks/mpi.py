@@ -94,7 +94,7 @@ class Mpi:
             )
         if spec.outputs:
             raise SpecError(
-                "nothing comes back from an MPI job by %output: its ranks are no pods of their own.",
+                "nothing comes back from an MPI job by %output: its ranks are no replicas.",
                 "Leave out %output, and let rank 0 write its files to a %volume.",
                 directive="output",
             )

@@ -42,14 +42,18 @@ class Outputs:
             return word
         if not any(sign in word for sign in _SIGNS):
             raise ValueError(f"{self.expected}; ./{word} is a file of that name")
-        if word.startswith(("/", "~")):
-            raise ValueError(f"a path relative to the program's folder, not {word}")
-        parts = word.split("/")
-        if ".." in parts:
-            raise ValueError(f"a path inside the program's folder, not {word}")
-        if posixpath.normpath(word) == ".":
-            raise ValueError("a file or a folder in the program's folder, not that folder itself")
-        return word
+        return path(word)
+
+
+def path(word: str) -> str:
+    """Return a path in the program's folder; raise ValueError if it is none."""
+    if word.startswith(("/", "~")):
+        raise ValueError(f"a path relative to the program's folder, not {word}")
+    if ".." in word.split("/"):
+        raise ValueError(f"a path inside the program's folder, not {word}")
+    if posixpath.normpath(word) == ".":
+        raise ValueError("a file or a folder in the program's folder, not that folder itself")
+    return word
 
 
 def directives() -> list[Directive]:

@@ -6,6 +6,7 @@ Nothing is created here; a wrong cell is refused with the line of its mistake.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from ciao_kernel.magics.overrides import check_command, check_roles, check_serve
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
-from ciao_kernel.model import DryRun, Owner
+from ciao_kernel.model import DryRun, JobSpec, Owner
+from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.visible_text import listed
@@ -80,6 +82,23 @@ def parse_cell(
     spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
     build_spec.check_follow(spec, parsed.tokens, table)
     return replace(parsed, spec=spec)
+
+
+def check_outputs(spec: JobSpec) -> None:
+    """Check that no file of ``%output`` is in a volume, where it stays in any case.
+
+    Raises:
+        SpecError: One is.
+    """
+    for word in spec.output_paths:
+        path = posixpath.normpath(word)
+        for one in spec.volumes:
+            if overlap(path, one.where):
+                raise SpecError(
+                    f"%output names {word}, and the volume {one} is there: its files stay in it.",
+                    "Name another folder in %output or %volume.",
+                    directive="output",
+                )
 
 
 async def make_plan(

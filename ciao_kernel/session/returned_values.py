@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ciao_kernel.delivery import replica_files, results
@@ -50,8 +50,18 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
 def _of_files(job: Job, words: list[str]) -> Iterator[str]:
     if job.on_cluster:
         yield from of_pods(job, ReturnedFiles(Path(job.files)))
-        return
-    found = replica_files.find(job.workdir, words)
+    else:
+        yield from of_folder(job, words)
+
+
+def of_folder(job: Job, words: Sequence[str]) -> Iterator[str]:
+    """Yield what a job of this machine has in its folder.
+
+    Args:
+        job: The job.
+        words: Paths of files.
+    """
+    found = replica_files.find(job.workdir, list(words))
     if found.sizes:
         files = [f"{path} ({size_text(size)})" for path, size in found.sizes.items()]
         yield f"files of %output: {listed(files, _LISTED)}, in {job.files}"
@@ -81,9 +91,7 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
     yield from _rest(returned.missing(), returned.left_out())
 
 
-def _rest(
-    missing: list[str] | tuple[str, ...], left_out: list[str] | tuple[str, ...]
-) -> Iterator[str]:
+def _rest(missing: Sequence[str], left_out: Sequence[str]) -> Iterator[str]:
     if missing:
         yield f"%output: no file matches {', '.join(map(visible, missing))}."
     if left_out:

@@ -175,10 +175,11 @@ class Session:
             display.show(Notice(note))
         if spec.outputs and self._deletes(spec):
             raise SpecError(
-                "cleanPolicy=all removes the files of the job, and the values of %output.",
+                "cleanPolicy=all removes the files of the job, and what %output brings back.",
                 "Write %cleanPolicy=running.",
                 directive="output",
             )
+        planning.check_outputs(spec)
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
         plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)

@@ -11,6 +11,7 @@ import pytest
 
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
+from ciao_kernel.model import JobSpec
 
 PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
 
@@ -18,7 +19,7 @@ PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A delivered program with the writer beside it, and the folder of its values."""
-    for file in results.files():
+    for file in results.files(JobSpec("python", outputs=("value",))):
         path = tmp_path / file.path
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(file.data or b"")

@@ -134,6 +134,8 @@ BAD = {
     "outputLimit": ["1", "-5"],
     "lines": ["0", "some", "-1", "100001"],
     "lineLimit": ["79", "long"],
+    "fetchWait": ["0", "soon"],
+    "fetchLimit": ["999", "10GB"],
 }
 
 

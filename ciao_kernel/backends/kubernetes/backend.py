@@ -19,6 +19,7 @@ from ciao_kernel.backends.kubernetes import (
     logs,
     manifest,
     output_checks,
+    output_sidecar,
     queue_request,
     retries,
     status,
@@ -249,7 +250,7 @@ class KubernetesBackend:
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
     ) -> int:
-        """Run a command in the replica's container.
+        """Run a command in the replica's container, or in the one that keeps its files.
 
         Raises:
             BackendError: The container is not running, or the command cannot be run.
@@ -258,6 +259,9 @@ class KubernetesBackend:
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
         now = status.of_pod(pod, replica) if pod else None
+        held = output_sidecar.is_held(pod)
+        if held and pod is not None:
+            now = None if now is None else replace(now, state=State.RUNNING)
         if pod is None or now is None or now.state is not State.RUNNING:
             what = f"it is {now.state}" if now else "it has no pod"
             raise BackendError(
@@ -265,6 +269,8 @@ class KubernetesBackend:
                 f"`%ciao describe {job.reference}` shows its status.",
             )
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
+        if held:
+            return await exec.execute(target.client, path, output_sidecar.NAME, command, streams)
         name = job_metadata.container(pod)
         containers = status.many(pod, "spec", "containers")
         own = next((one for one in containers if one.get("name") == name), {})

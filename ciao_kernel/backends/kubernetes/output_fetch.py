@@ -16,7 +16,7 @@ from pathlib import Path
 from ciao_kernel.backends.kubernetes import apis, foreseen, job_metadata, output_sidecar, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Execute, Fetch
+from ciao_kernel.delivery.transfers import Execute, Fetch, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
@@ -142,7 +142,7 @@ class OutputFetch:
                 with Step(self._emit, name, timed=False) as step:
                     one.fetch = fetch = Fetch(
                         execute,
-                        python_of(self._job, self._settings),
+                        python_of(self._job, self._settings.cluster_python),
                         self._words,
                         self._files.receiver(one.replica),
                         int(self._settings.fetch_limit),
@@ -200,12 +200,6 @@ class _Replica:
         """Let its pod end."""
         if self.fetch is not None:
             self.fetch.release()
-
-
-def python_of(job: Job, settings: Settings) -> str:
-    """Return the interpreter of a job's replicas."""
-    lines = (line.partition("=") for line in job.header.splitlines())
-    return next((value for name, _, value in lines if name == "%python"), settings.cluster_python)
 
 
 def _runs(pod: Object) -> bool:

@@ -94,9 +94,11 @@ def keeps(pod: Any) -> bool:
 
 def is_held(pod: Any) -> bool:
     """Return whether the program has ended, and the pod stays for its files."""
+    if not keeps(pod):
+        return False
     ended = [status.get(one, "state", "terminated") for one in status.program(pod)]
     leaves = status.get(pod, "metadata", "deletionTimestamp") is not None
-    return bool(ended) and all(one is not None for one in ended) and keeps(pod) and not leaves
+    return bool(ended) and all(one is not None for one in ended) and not leaves
 
 
 def is_native(templates: Iterable[Any]) -> bool:

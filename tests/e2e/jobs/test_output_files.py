@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import time
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel.errors import ClusterFault, JobFailed
+from tests.cluster.faults import policies
+from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
-from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, TRAIN, Team, made, rules
+from tests.helpers.jobs import Ended, Recorder, wait
 
+TF = "%framework=tensorflow\n%ps=1\n%worker=2\n"
 WRITES = """
 import hashlib, os, pathlib
 me = os.environ["CIAO_REPLICA"]
@@ -23,30 +29,133 @@ pathlib.Path("same.txt").write_text("the same")
 os.symlink("/etc/passwd", "model/passwd")
 metrics = {"loss": 0.25}
 """
+FAILS = """
+import os, pathlib, time
+pathlib.Path(os.environ["CIAO_OUTPUT"], os.environ["RANK"]).write_text("x" * 1000)
+time.sleep(600 if os.environ["RANK"] == "1" else 3)
+raise ValueError("boom")
+"""
+LARGE = """
+import hashlib, os
+data = os.urandom(40_000_000)
+open("large.bin", "wb").write(data)
+print(hashlib.sha256(data).hexdigest())
+"""
+SLEEPS = """
+import os, time
+open("output/part", "w").write("a part")
+print("sleeps", flush=True)
+time.sleep(600)
+"""
 
 
-def team_of(
-    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Path
-) -> Team:
-    return made(namespace, tmp_path, monkeypatch, [*rules(role), *rules(EXEC)])
+@pytest.fixture
+def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user who may also run commands in pods."""
+    return made(namespace, tmp_path, monkeypatch, [*rules(), *rules(JOBS), *rules(EXEC)])
+
+
+def folder_of(ended: Ended) -> Path:
+    assert ended.display.job is not None
+    return Path(ended.display.job.files)
 
 
 @pytest.mark.stands_for("operators")
-def test_files_of_all_replicas_come_back_before_the_pods_end(
-    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team = team_of(namespace, tmp_path, monkeypatch, ROLE)
-    header = "%framework=tensorflow\n%ps=1\n%worker=2\n%output=model/ log.csv, ./same.txt metrics\n"
-    ended = team.run(f"{header}%output=absent.bin\n{WRITES}")
+def test_files_of_all_replicas_come_back_before_the_pods_end(team: Team) -> None:
+    ended = team.run(
+        f"{TF}%output=model/ log.csv, ./same.txt metrics\n%output=absent.bin\n{WRITES}"
+    )
     assert ended.error is None
-    assert ended.result is not None
-    folder = ended.result.folder
+    folder = folder_of(ended)
     digest = ended.display.data("worker-0").decode().split()[0]
     assert hashlib.sha256((folder / "model/net.pt").read_bytes()).hexdigest() == digest
     assert (folder / "worker-0/log.csv").read_text() == "worker-0"
     assert (folder / "worker-1/log.csv").read_text() == "worker-1"
     assert (folder / "same.txt").read_text() == "the same"
     assert not (folder / "model/passwd").exists()
-    text = ended.display.notices
-    assert "model/net.pt (3.0 MB, worker-0)" in text
-    assert "no file matches absent.bin" in text
+    assert "model/net.pt (3.0 MB, worker-0)" in ended.display.notices
+    assert "no file matches absent.bin" in ended.display.notices
+    assert "brought back from worker-0: metrics" in ended.display.notices
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize("api", ["v1", "job"])
+def test_files_come_back_from_a_job_that_fails(team: Team, api: str) -> None:
+    header = f"%framework=pytorch\n%runner=python\n%api={api}\n%master=1\n%worker=1\n%output\n"
+    ended = team.run(header + FAILS)
+    assert isinstance(ended.error, JobFailed)
+    assert "ValueError: boom" in str(ended.error)
+    for rank in ("0", "1"):
+        assert (folder_of(ended) / "output" / rank).read_text() == "x" * 1000
+    assert "brought back: output/" in ended.display.notices
+
+
+@pytest.mark.second("operators")
+def test_files_come_back_from_a_trainjob(
+    trainer: None, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, [*rules(TRAIN), *rules(EXEC)])
+    ended = team.run(f"{TF}%api=trainer\n%output=model/ log.csv\n{WRITES}")
+    assert ended.error is None, ended.error
+    assert (folder_of(ended) / "model/net.pt").stat().st_size == 3_000_000
+    assert (folder_of(ended) / "worker-0/log.csv").read_text() == "worker-0"
+    assert (folder_of(ended) / "worker-1/log.csv").read_text() == "worker-1"
+
+
+@pytest.mark.second("operators")
+def test_files_come_back_from_a_restricted_namespace(team: Team) -> None:
+    team.namespace.label(policies.pod_security("restricted"))
+    ended = team.run(
+        "%framework=tensorflow\n%worker=1\n%output\nopen('output/a', 'w').write('a')\n",
+        images={"tensorflow": team.namespace.cluster.image("s2i-python")},
+    )
+    assert ended.error is None, ended.error
+    assert (folder_of(ended) / "output/a").read_text() == "a"
+
+
+@pytest.mark.second("faults")
+def test_a_transfer_that_is_cut_goes_on(team: Team, proxy: Proxy) -> None:
+    async def cut(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("\n", patience=120)
+        for _ in range(3):
+            enough = proxy.traffic.received + 8_000_000
+            await wait(lambda enough=enough: proxy.traffic.received > enough or work.done(), 120)
+            await asyncio.to_thread(proxy.reset)
+            await asyncio.to_thread(proxy.pass_on)
+
+    ended = team.run(f"%framework=tensorflow\n%worker=1\n%output=large.bin\n{LARGE}", during=cut)
+    assert ended.error is None
+    found = hashlib.sha256((folder_of(ended) / "large.bin").read_bytes()).hexdigest()
+    assert found == ended.display.data("worker-0").decode().strip()
+    assert proxy.traffic.received > 40_000_000
+    assert not list(folder_of(ended).rglob("*.part"))
+
+
+@pytest.mark.second("operators")
+def test_a_stopped_job_brings_nothing_and_its_pods_end_at_once(team: Team) -> None:
+    ended_after = 0.0
+
+    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        nonlocal ended_after
+        await display.until("sleeps", patience=120)
+        began = time.monotonic()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        ended_after = time.monotonic() - began
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(f"%framework=tensorflow\n%worker=1\n%output\n{SLEEPS}", during=stop)
+    assert team.left() == []
+    assert not (team.storage / "output").exists()
+
+
+@pytest.mark.second("operators")
+def test_without_the_right_the_cell_names_it_before_anything_exists(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(ROLE))
+    ended = team.run(f"{TF}%output\nprint('ran')\n")
+    assert isinstance(ended.error, ClusterFault)
+    assert "you may not fetch the files of %output" in ended.error.message
+    assert "create pods/exec, get pods/exec" in ended.error.message
+    assert team.left() == []

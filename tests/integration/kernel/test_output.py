@@ -95,10 +95,41 @@ def test_a_program_that_is_killed_gives_nothing_and_the_cell_says_so(kernel: Any
     assert kernel.run("print(_job.result)").text == "<results: none>\n"
 
 
+def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any) -> None:
+    done = kernel.run(
+        HEADER + "%output\n%output=log.csv absent/* metrics\n"
+        "import os\n"
+        "place = os.environ['CIAO_OUTPUT']\n"
+        "assert os.environ['SM_MODEL_DIR'] == place\n"
+        "open(place + '/net.pt', 'wb').write(bytes(1_200_000))\n"
+        "open('log.csv', 'w').write('a')\n"
+        "metrics = 3\n"
+    )
+    assert done.status == "ok", done.text
+    assert "files of %output: log.csv (1 bytes), output/net.pt (1.2 MB), in " in done.text
+    assert "%output: no file matches absent/*." in done.text
+    shown = kernel.run(
+        "import os\nprint(os.listdir(_job.folder / 'output'), _job.result['metrics'])"
+    )
+    assert shown.text == "['net.pt'] 3\n"
+    name = kernel.run("print(_job.name)").text.strip()
+    fetched = kernel.run(f"%ciao fetch {name} log.csv")
+    assert "files of %output: log.csv (1 bytes), in " in fetched.text
+    copied = kernel.run(f"%ciao cp {name}/worker-0:output copied")
+    assert copied.text == "copied 1 file, 1.2 MB\n"
+    kernel.run("open('back.txt', 'w').write('back')")
+    kernel.run(f"%ciao cp back.txt {name}/worker-0:in/")
+    read = kernel.run(
+        "print((_job.folder / 'in/back.txt').read_text(), os.path.getsize('copied/net.pt'))"
+    )
+    assert read.text == "back 1200000\n"
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("%output=model/", "a file stays in the job's folder on this machine"),
+        ("%output=../model/", "a path inside the program's folder, not ../model/"),
+        ("%output\n%volume=tmp:output", "the volume tmp:output is there"),
         ("%output=", "names of the program's variables"),
         ("%output=a\n%cleanPolicy=all", "cleanPolicy=all removes the files of the job"),
     ],

@@ -322,3 +322,42 @@ def test_the_backoff_limit_of_an_elastic_job_is_torchruns() -> None:
     assert plain["runPolicy"]["backoffLimit"] == 0
     assert "backoffLimit" not in elastic["runPolicy"]
     assert elastic["elasticPolicy"]["maxRestarts"] == 0
+
+
+# ------------------------------------------------------------------------ files of %output
+
+
+def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program() -> None:
+    limits = "%cpu=2\n%memory=4Gi\n%gpu=1\n"
+    text = f"%framework=tensorflow\n%worker=1\n{limits}%files=a.txt\n%output=model/ log.csv loss\n"
+    spec = pod(objects(text, stop_grace=7.0, fetch_wait=30.0), "Worker")["spec"]
+    (program,), (*_, sidecar) = spec["containers"], spec["initContainers"]
+    keeper = ["python3", "-I", "-S", "/ciao/.ciao/ciao_output_keeper.py"]
+    run = ["run", "/ciao-output", "7", "", "10000000000", "model/", "log.csv", "--", "python3"]
+    assert program["command"][:13] == keeper + run
+    assert sidecar["command"] == [*keeper, "keep", "/ciao-output", "30"]
+    assert sidecar["restartPolicy"] == "Always"
+    assert sidecar["workingDir"] == "/ciao"
+    assert sidecar["resources"] == {
+        "requests": {"cpu": "10m", "memory": "32Mi"},
+        "limits": {"cpu": "500m", "memory": "256Mi"},
+    }
+    assert {"name": "output", "emptyDir": {}} in spec["volumes"]
+    assert all(one in sidecar["volumeMounts"] for one in build(source()).mounts)
+
+
+def test_where_the_folder_is_in_the_image_the_program_leaves_copies() -> None:
+    artifact = Artifact(source(), "python3", "/ciao", image="host/cells@sha256:1")
+    spec = pod(objects("%framework=tensorflow\n%worker=1\n%output\n", artifact), "Worker")["spec"]
+    (program,), (sidecar,) = spec["containers"], spec["initContainers"]
+    assert program["command"][7:10] == ["/ciao-output/files", "10000000000", "output/"]
+    assert sidecar["workingDir"] == "/ciao-output"
+    assert sidecar["image"] == "host/cells@sha256:1"
+    told = {one["name"]: one["value"] for one in program["env"] if "value" in one}
+    assert told["CIAO_OUTPUT"] == told["SM_MODEL_DIR"] == "/ciao/output"
+
+
+def test_a_job_without_files_of_output_has_no_sidecar() -> None:
+    spec = pod(objects("%framework=tensorflow\n%worker=1\n%output=loss\n"), "Worker")["spec"]
+    assert not [one for one in spec.get("initContainers", ()) if one["name"] == "ciao-output"]
+    assert spec["terminationGracePeriodSeconds"] < 60

@@ -1,0 +1,55 @@
+"""``ciao fetch NAME [PATH …]``: fetch files of a job's replicas now."""
+
+from __future__ import annotations
+
+import argparse
+
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
+from ciao_kernel.errors import UsageError
+from ciao_kernel.magics import outputs
+from ciao_kernel.model.spec import OUTPUT_FOLDER
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the job, the paths and ``--replica``."""
+    verb.epilog = (
+        "The files go to the job's folder on this machine (_job.folder). A pod has its files as "
+        "long as its program runs, and with %%output a little longer (the setting fetchWait). On "
+        "a cluster it requires the right to create and get pods/exec."
+    )
+    add_job(verb)
+    verb.add_argument(
+        "path",
+        nargs="*",
+        metavar="PATH",
+        help="files and folders beside the program; by default those of %%output, or output/",
+    )
+    add_replica(verb)
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Fetch the files, and say what came."""
+    from ciao_kernel.session import fetching, returned_values
+
+    backend, job, _ = await face.session.find(args.name, where(args))
+    words = tuple(map(_path, args.path)) or _words(job.header)
+    replicas = chosen(args.replica, job)
+    if job.on_cluster:
+        settings = face.session.settings
+        lines = await fetching.fetch(backend, job, replicas, words, settings, face.display.show)
+    else:
+        lines = list(returned_values.of_folder(job, words))
+    face.write("".join(f"{line}\n" for line in lines))
+
+
+def _words(header: str) -> tuple[str, ...]:
+    named = (word for word in outputs.asked(header) if not word.isidentifier())
+    return tuple(named) or (OUTPUT_FOLDER,)
+
+
+def _path(word: str) -> str:
+    try:
+        return outputs.path(word)
+    except ValueError as error:
+        raise UsageError(f"{word} cannot be fetched: expected {error}.") from None

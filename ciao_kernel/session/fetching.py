@@ -1,0 +1,189 @@
+"""Moves files between this machine and the replicas of a job, when the user asks for it.
+
+Replicas of this machine share a folder, which is read directly; to a pod a command goes, which runs
+as long as its program does, and a little longer while :mod:`ciao_kernel.delivery.output_keeper`
+keeps the files of ``%output``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from ciao_kernel import private_files
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files, transfers
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Fetch, python_of, size_text
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Job, Notice, Replica
+from ciao_kernel.plugins import Backend, Emit, Step
+from ciao_kernel.session import returned_values
+from ciao_kernel.visible_text import visible
+
+
+async def fetch(
+    backend: Backend,
+    job: Job,
+    replicas: Sequence[Replica],
+    words: Sequence[str],
+    settings: Settings,
+    emit: Emit,
+) -> list[str]:
+    """Fetch files from pods into the job's folder on this machine; return what came.
+
+    Args:
+        backend: The job's backend.
+        job: The job, on a cluster.
+        replicas: The replicas to ask.
+        words: Paths in the program's folder.
+        settings: Interpreter and limit.
+        emit: Receives notices, and how far it is.
+
+    Raises:
+        BackendError: Nothing could be fetched.
+    """
+    private_files.make_folders(Path(job.files), Path(job.files))
+    returned = ReturnedFiles(Path(job.files))
+    faults: list[BackendError] = []
+    for replica in replicas:
+        with Step(emit, f"fetching the files of {replica}", timed=False) as step:
+            one = Fetch(
+                partial(backend.execute, job, replica),
+                python_of(job, settings.cluster_python),
+                words,
+                returned.receiver(replica),
+                int(settings.fetch_limit),
+                on_progress=step.at,
+            )
+            try:
+                await one.run()
+            except BackendError as error:
+                faults.append(error)
+                continue
+        returned.note(replica, one.listing)
+    if len(faults) == len(replicas):
+        raise faults[0]
+    for fault in faults:
+        emit(Notice(fault.message))
+    return list(returned_values.of_pods(job, returned))
+
+
+async def take(
+    backend: Backend, job: Job, replica: Replica, source: str, target: Path, settings: Settings
+) -> str:
+    """Copy a file or folder of a replica to this machine; return what came.
+
+    Args:
+        backend: The job's backend.
+        job: The job.
+        replica: The replica.
+        source: Path there, absolute or relative to the program's folder.
+        target: Path here; if it is a folder, into it.
+        settings: Interpreter and limit.
+
+    Raises:
+        BackendError: It does not exist there, or it cannot be fetched.
+    """
+    base, _, name = source.rstrip("/").rpartition("/")
+    base = base or ("/" if source.startswith("/") else ".")
+    into = _Target(target, name)
+    if not job.on_cluster:
+        base = str(Path(job.workdir, base))
+        found = replica_files.find(base, [name])
+        for path in found.sizes:
+            part = into.part()
+            shutil.copyfile(Path(base, path), part)
+            into.place(path, part, "")
+    else:
+        one = Fetch(
+            partial(backend.execute, job, replica),
+            python_of(job, settings.cluster_python),
+            [name],
+            into,
+            int(settings.fetch_limit),
+            base=base,
+        )
+        await one.run()
+    if not into.count:
+        raise BackendError(
+            f"{replica} of {job.name} has no file {visible(source)}.",
+            f"Paths are relative to {job.workdir}.",
+        )
+    return f"{into.count} {'file' if into.count == 1 else 'files'}, {size_text(into.size)}"
+
+
+async def give(
+    backend: Backend, job: Job, replica: Replica, source: Path, target: str, settings: Settings
+) -> str:
+    """Copy a file or folder of this machine to a replica; return what went.
+
+    Raises:
+        BackendError: It does not exist here, or it cannot be sent.
+    """
+    found = replica_files.find(str(source.absolute().parent), [source.absolute().name])
+    if not found.sizes:
+        raise BackendError(f"there is no file {visible(str(source))}.")
+    if job.on_cluster:
+        execute = partial(backend.execute, job, replica)
+        python = python_of(job, settings.cluster_python)
+        await transfers.send(execute, python, source, target or ".")
+    else:
+        into = _Target(folder(Path(job.workdir), target), source.absolute().name)
+        for path in found.sizes:
+            part = into.part()
+            shutil.copyfile(source.absolute().parent / path, part)
+            into.place(path, part, "")
+    count = len(found.sizes)
+    size = size_text(sum(found.sizes.values()))
+    return f"{count} {'file' if count == 1 else 'files'}, {size}"
+
+
+def folder(base: Path, target: str) -> Path:
+    """Return a path; create it as a folder if the text ends with a slash, as `cp` requires."""
+    place = base / Path(target).expanduser()
+    if target.endswith("/"):
+        place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+class _Target:
+    """Takes files for a path of this machine.
+
+    Args:
+        target: The path; if it is a folder, files go into it.
+        name: Name of the copied file or folder.
+    """
+
+    def __init__(self, target: Path, name: str) -> None:
+        self._into = target.is_dir() or "*" in name or "?" in name
+        self._target, self._name = target, name
+        self._parts = self._numbers()
+        self.count = self.size = 0
+
+    def _numbers(self) -> Iterator[Path]:
+        folder = self._target if self._into else self._target.absolute().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        number = 0
+        while True:
+            path = folder / f".{self._target.absolute().name}.{number}.ciao-part"
+            number += 1
+            if not path.exists():
+                yield path
+
+    def part(self) -> Path:
+        """Return the path for a file that is not whole yet."""
+        return next(self._parts)
+
+    def place(self, path: str, part: Path, digest: str) -> None:
+        """Give a whole file its name."""
+        below = path.removeprefix(self._name).lstrip("/")
+        place = self._target / path if self._into else self._target / below
+        if not below and not self._into:
+            place = self._target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.size += part.stat().st_size
+        self.count += 1
+        part.replace(place)

@@ -1,0 +1,254 @@
+"""Transfers of files, with real processes in the place of commands in pods."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.delivery import results, transfers
+from ciao_kernel.delivery.replica_files import HELD
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Fetch
+from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.model import JobSpec, Replica
+from ciao_kernel.model.queries import Streams
+
+WORKER = Replica("worker", 0)
+
+
+@dataclass
+class Pod:
+    """Runs commands in a folder; each connection may be cut after so many bytes of its output."""
+
+    folder: Path
+    cuts: list[int] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    damages: bool = False
+    runs: int = 0
+
+    async def execute(self, command: Sequence[str], streams: Streams) -> int:
+        self.runs += 1
+        room = self.cuts.pop(0) if self.cuts else None
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env={**os.environ, **self.env},
+        )
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+
+        async def feed() -> None:
+            assert process.stdin
+            assert streams.input
+            async for data in streams.input:
+                process.stdin.write(data)
+                await process.stdin.drain()
+
+        feeding = asyncio.ensure_future(feed())
+        try:
+            while data := await process.stdout.read(1 << 15):
+                if self.damages and len(data) > 1000:
+                    data, self.damages = data[:-1] + bytes([data[-1] ^ 1]), False
+                if room is not None:
+                    data, room = data[:room], room - len(data)
+                streams.out(data)
+                if room is not None and room <= 0:
+                    raise ClusterFault("the connection was cut.")
+            streams.err(await process.stderr.read())
+            return await process.wait()
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            if process.returncode is None:
+                process.kill()
+                await process.stdout.read()  # otherwise asyncio waits for its pipe
+                await process.wait()
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    folder = tmp_path / "pod"
+    (folder / "model").mkdir(parents=True)
+    (folder / "model/large.bin").write_bytes(os.urandom(3_000_000))
+    (folder / "model/run.sh").write_text("#!/bin/sh\n")
+    (folder / "model/run.sh").chmod(0o755)
+    return Pod(folder)
+
+
+def fetch(pod: Pod, target: Path, limit: int = 10**9, **more: object) -> Fetch:
+    receiver = ReturnedFiles(target).receiver(WORKER)
+    words = ["model/", "absent.txt"]
+    return Fetch(pod.execute, sys.executable, words, receiver, limit, pause=0.01, **more)  # type: ignore[arg-type]
+
+
+def equal(pod: Pod, target: Path) -> bool:
+    both = [folder / "model/large.bin" for folder in (pod.folder, target)]
+    one, other = [hashlib.sha256(path.read_bytes()).hexdigest() for path in both]
+    return one == other
+
+
+def test_files_come_whole_with_their_digests(pod: Pod, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    one = fetch(pod, tmp_path / "here", on_progress=lambda *amounts: seen.append(amounts))
+    asyncio.run(one.run())
+    assert equal(pod, tmp_path / "here")
+    assert os.access(tmp_path / "here/model/run.sh", os.X_OK)
+    assert one.listing.missing == ("absent.txt",)
+    assert seen[-1] == (3_000_010, 3_000_010)
+    assert pod.runs == 1
+
+
+def test_a_cut_transfer_goes_on_where_it_was(pod: Pod, tmp_path: Path) -> None:
+    pod.cuts = [1_000_000, 0, 1_000_000, 500_000]
+    asyncio.run(fetch(pod, tmp_path / "here").run())
+    assert equal(pod, tmp_path / "here")
+    assert pod.runs == 5
+    assert not list((tmp_path / "here").rglob("*.part"))
+
+
+def test_connections_that_bring_nothing_end_it_and_leave_no_part(pod: Pod, tmp_path: Path) -> None:
+    pod.cuts = [1_000_000, *[0] * 50]
+    with pytest.raises(ClusterFault, match="cut"):
+        asyncio.run(fetch(pod, tmp_path / "here").run())
+    assert pod.runs == 7
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+
+def test_a_damaged_file_is_fetched_again(pod: Pod, tmp_path: Path) -> None:
+    pod.damages = True
+    asyncio.run(fetch(pod, tmp_path / "here").run())
+    assert equal(pod, tmp_path / "here")
+    assert pod.runs == 2
+
+
+def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=r"3\.0 MB, and fetchLimit is 1\.0 MB"):
+        asyncio.run(fetch(pod, tmp_path / "here", 1_000_000).run())
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_replica_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
+    for path in ("../a", "/etc/passwd", "a/../../b", "", ".ciao/returned.json", "a//b", 7):
+        with pytest.raises(transfers.Damaged):
+            transfers.checked(path)
+    assert transfers.checked("model/net.pt") == "model/net.pt"
+
+
+@pytest.mark.parametrize(
+    ("target", "place"), [("in/", "in/data/a.txt"), ("other", "other/a.txt"), (".", "data/a.txt")]
+)
+def test_files_are_sent_whole_too(pod: Pod, tmp_path: Path, target: str, place: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.txt").write_text("a")
+    count = asyncio.run(transfers.send(pod.execute, sys.executable, tmp_path / "data", target))
+    assert count == 1
+    assert (pod.folder / place).read_text() == "a"
+    assert not list(pod.folder.rglob("*.ciao-part"))
+
+
+def test_a_folder_that_cannot_be_written_is_said(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(BackendError, match=r"(File exists|Not a directory): model/run\.sh/x"):
+        asyncio.run(
+            transfers.send(pod.execute, sys.executable, tmp_path / "a.txt", "model/run.sh/x")
+        )
+
+
+# ------------------------------------------------------------------- the keeper in a pod
+
+
+@pytest.fixture
+def keeper(pod: Pod, tmp_path: Path) -> list[str]:
+    """The keeper as it is delivered, and the folder for its marks."""
+    for file in results.files(JobSpec("python", outputs=("model/",))):
+        place = pod.folder / file.path
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(file.data or b"")
+    (tmp_path / "marks").mkdir()
+    return [sys.executable, "-I", "-S", str(pod.folder / results.FOLDER / results.KEEPER)]
+
+
+def program(keeper: list[str], marks: Path, text: str, copies: str = "") -> list[str]:
+    words = ["run", str(marks), "0.5", copies, "10000000", "model/", "--"]
+    return [*keeper, *words, sys.executable, "-c", text]
+
+
+def test_the_program_keeps_its_exit_code_and_its_copies(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    command = program(keeper, marks, "raise SystemExit(7)", str(marks / "files"))
+    assert subprocess.run(command, cwd=pod.folder, check=False).returncode == 7
+    other = Pod(marks, env={HELD: str(marks)})
+    asyncio.run(fetch(other, tmp_path / "here").run())
+    assert equal(pod, tmp_path / "here")
+    killed = program(keeper, marks, "import os; os.kill(os.getpid(), 9)")
+    assert subprocess.run(killed, cwd=pod.folder, check=False).returncode == 137
+
+
+def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    text = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
+    )
+    with subprocess.Popen(
+        program(keeper, tmp_path / "marks", text), cwd=pod.folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "told\n"
+        assert process.wait() == 137
+    assert (tmp_path / "marks/stopped").exists()
+
+
+def kept(keeper: list[str], marks: Path, patience: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([*keeper, "keep", str(marks), patience])
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    return process
+
+
+def test_files_are_kept_until_they_are_fetched(keeper: list[str], pod: Pod, tmp_path: Path) -> None:
+    with kept(keeper, tmp_path / "marks", "600") as process:
+
+        async def work() -> None:
+            pod.env = {HELD: str(tmp_path / "marks")}
+            one = fetch(pod, tmp_path / "here", waits=True)
+            running = asyncio.ensure_future(one.run())
+            await one.arrived.wait()
+            assert process.poll() is None
+            one.release()
+            await running
+
+        asyncio.run(work())
+        assert process.wait() == 0
+    assert equal(pod, tmp_path / "here")
+
+
+@pytest.mark.parametrize(("mark", "patience"), [("stopped", "600"), ("", "0.2")])
+def test_files_are_not_kept_for_a_stop_or_for_nobody(
+    keeper: list[str], tmp_path: Path, mark: str, patience: str
+) -> None:
+    if mark:
+        (tmp_path / "marks" / mark).touch()
+    with kept(keeper, tmp_path / "marks", patience) as process:
+        assert process.wait() == 0

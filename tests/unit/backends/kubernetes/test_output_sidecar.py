@@ -1,0 +1,46 @@
+"""Which pods are held for their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import output_sidecar
+
+RUNS: dict[str, Any] = {"running": {}}
+ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
+
+
+def pod(program: dict[str, Any], keeper: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "one", **meta},
+        "spec": {"containers": [{"name": "tensorflow"}]},
+        "status": {
+            "containerStatuses": [{"name": "tensorflow", "state": program}],
+            "initContainerStatuses": [{"name": "ciao-output", "state": keeper}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "held"),
+    [
+        (pod(ENDED, RUNS), True),
+        (pod(RUNS, RUNS), False),
+        (pod(ENDED, ENDED), False),
+        (pod(ENDED, RUNS, deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        ({"metadata": {}, "status": {}}, False),
+        (None, False),
+    ],
+)
+def test_a_pod_is_held_while_the_sidecar_outlives_the_program(item: Any, held: bool) -> None:
+    assert output_sidecar.is_held(item) is held
+
+
+def test_a_schema_that_drops_the_restart_policy_is_noticed() -> None:
+    def template(**more: str) -> dict[str, Any]:
+        return {"spec": {"initContainers": [{"name": "unpack"}, {"name": "ciao-output", **more}]}}
+
+    assert output_sidecar.is_native([template(restartPolicy="Always")])
+    assert not output_sidecar.is_native([template(restartPolicy="Always"), template()])

@@ -1,0 +1,53 @@
+"""The files that a word names, in a folder of a replica."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.delivery.replica_files import find
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    base = tmp_path / "work"
+    for path in ("model/net.pt", "model/sub/b.pt", "log.csv", "a.csv", ".ciao/own", "deep/x/y.log"):
+        (base / path).parent.mkdir(parents=True, exist_ok=True)
+        (base / path).write_text(path)
+    (tmp_path / "outside").write_text("secret")
+    return base
+
+
+@pytest.mark.parametrize(
+    ("word", "paths"),
+    [
+        ("model/", ["model/net.pt", "model/sub/b.pt"]),
+        ("./model", ["model/net.pt", "model/sub/b.pt"]),
+        ("model/*.pt", ["model/net.pt"]),
+        ("*.csv", ["a.csv", "log.csv"]),
+        ("**/*.pt", ["model/net.pt", "model/sub/b.pt"]),
+        ("deep/*", ["deep/x/y.log"]),
+        ("deep/?/y.log", ["deep/x/y.log"]),
+        ("**", ["a.csv", "deep/x/y.log", "log.csv", "model/net.pt", "model/sub/b.pt"]),
+        (".ciao/own", []),
+        ("mod/", []),
+    ],
+)
+def test_words_name_files_and_what_is_in_folders(folder: Path, word: str, paths: list[str]) -> None:
+    found = find(str(folder), [word])
+    assert list(found.sizes) == paths
+    assert found.missing == ([] if paths else [word])
+
+
+def test_links_out_of_the_folder_and_pipes_are_not_followed(folder: Path) -> None:
+    (folder / "model/out").symlink_to(folder.parent / "outside")
+    (folder / "model/up").symlink_to(folder.parent, target_is_directory=True)
+    (folder / "model/in").symlink_to(folder / "log.csv")
+    (folder / "other").symlink_to(folder.parent, target_is_directory=True)
+    os.mkfifo(folder / "model/pipe")
+    found = find(str(folder), ["model/", "other/outside"])
+    assert list(found.sizes) == ["model/in", "model/net.pt", "model/sub/b.pt"]
+    assert found.left_out == ["model/out", "model/pipe", "model/up"]
+    assert found.missing == ["other/outside"]

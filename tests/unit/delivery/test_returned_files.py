@@ -1,0 +1,62 @@
+"""The names that files of several replicas get in the job's folder."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Listing
+from ciao_kernel.model import Replica
+
+FIRST, SECOND, THIRD = (Replica("worker", number) for number in range(3))
+
+
+def put(folder: Path, replica: Replica, path: str, text: str) -> None:
+    receiver = ReturnedFiles(folder).receiver(replica)
+    part = receiver.part()
+    part.write_text(text)
+    receiver.place(path, part, hashlib.sha256(text.encode()).hexdigest())
+
+
+def test_a_file_of_one_replica_keeps_its_path(tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "model/net.pt", "net")
+    put(tmp_path, FIRST, "model/net.pt", "newer")
+    assert (tmp_path / "model/net.pt").read_text() == "newer"
+    (one,) = ReturnedFiles(tmp_path).files()
+    assert (one.at, one.size, one.replicas) == ("model/net.pt", 5, ("worker-0",))
+
+
+def test_different_files_of_one_path_go_into_folders_of_their_replicas(tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "log.csv", "a")
+    put(tmp_path, SECOND, "log.csv", "b")
+    put(tmp_path, THIRD, "log.csv", "c")
+    assert not (tmp_path / "log.csv").exists()
+    places = [tmp_path / f"worker-{number}/log.csv" for number in range(3)]
+    assert [place.read_text() for place in places] == ["a", "b", "c"]
+
+
+def test_equal_files_are_one_file(tmp_path: Path) -> None:
+    for replica in (FIRST, SECOND):
+        put(tmp_path, replica, "log.csv", "a")
+    (one,) = ReturnedFiles(tmp_path).files()
+    assert (one.at, one.replicas) == ("log.csv", ("worker-0", "worker-1"))
+    put(tmp_path, THIRD, "log.csv", "b")
+    assert (tmp_path / "worker-0/log.csv").read_text() == "a"
+    assert (tmp_path / "worker-2/log.csv").read_text() == "b"
+
+
+def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.log").write_text("the log")
+    put(tmp_path, FIRST, "worker-0.log", "of the program")
+    assert (tmp_path / "worker-0.log").read_text() == "the log"
+    assert (tmp_path / "worker-0/worker-0.log").read_text() == "of the program"
+
+
+def test_a_word_is_missing_if_no_replica_has_it(tmp_path: Path) -> None:
+    files = ReturnedFiles(tmp_path)
+    files.note(FIRST, Listing(missing=("a.txt", "b.txt")))
+    files.note(SECOND, Listing(missing=("b.txt",), left_out=("model/out",)))
+    again = ReturnedFiles(tmp_path)
+    assert again.missing() == ("b.txt",)
+    assert again.left_out() == ("model/out (worker-1)",)

@@ -1,0 +1,58 @@
+"""The words of %output: names of variables and paths of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.errors import DirectiveError
+from ciao_kernel.magics import outputs
+from ciao_kernel.magics.parse import parse
+from ciao_kernel.magics.render import render
+from ciao_kernel.session.plugin_registry import Registry
+
+
+def words(*lines: str) -> tuple[str, ...]:
+    return parse("%framework=python\n" + "\n".join(lines) + "\nx = 1\n", TABLE).spec.outputs
+
+
+TABLE = Registry({}).table
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("%output", ("output/",)),
+        ("%output  # the folder", ("output/",)),
+        ("%output=metrics, weights", ("metrics", "weights")),
+        ("%output=model/ log.csv metrics", ("model/", "log.csv", "metrics")),
+        ("%output=./metrics *.pt ./metrics", ("./metrics", "*.pt")),
+        ("%output='my model/'", ("my model/",)),
+    ],
+)
+def test_words(line: str, found: tuple[str, ...]) -> None:
+    assert words(line) == found
+
+
+def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
+    spec = parse("%framework=python\n%output\n%output=metrics 'a b.csv'\nx = 1\n", TABLE).spec
+    assert spec.outputs == ("output/", "metrics", "a b.csv")
+    assert (spec.output_names, spec.output_paths) == (("metrics",), ("output/", "a b.csv"))
+    assert outputs.asked(render(spec, TABLE)) == spec.outputs
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("%output=/tmp/a.csv", "a path relative to the program's folder, not /tmp/a.csv"),
+        ("%output=~/a.csv", "a path relative to the program's folder"),
+        ("%output=model/../../a", "a path inside the program's folder, not model/../../a"),
+        ("%output=./", "not that folder itself"),
+        ("%output=my-model", "./my-model is a file of that name"),
+        ("%output=", "has no value"),
+    ],
+)
+def test_what_is_neither_is_refused_with_its_line(line: str, expected: str) -> None:
+    with pytest.raises(DirectiveError) as caught:
+        words(line)
+    assert expected in caught.value.message
+    assert caught.value.line == 2
