@@ -27,6 +27,7 @@ NAMES = (
     "cluster_latency",
     "cluster_lines",
     "cluster_thousand",
+    "transfers",
     "image_edit",
     "image_packages",
     "image_first_line",

@@ -211,6 +211,8 @@ class Session:
         self.last = JobResult(job, Status(State.RUNNING, ()))
         if spec.detach:
             display.show(Notice(_detached(job, deletes=self._deletes(spec))))
+            if spec.output_paths and job.on_cluster:
+                display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             return self.last
         return await self._run_to_end(job, spec, backend, display, program.folder, variables)
 
@@ -337,6 +339,13 @@ class Session:
         if self.settings.on_shutdown == "auto":
             return backend.outlives_kernel
         return self.settings.on_shutdown == "leave"
+
+
+def _files_of_detached(job: Job, wait: float) -> str:
+    return (
+        f"files of %output come back if `%ciao attach {job.reference}` follows the job at its end, "
+        f"or begins within {wait:g} s after it (the setting fetchWait); later they are lost."
+    )
 
 
 def _detached(job: Job, *, deletes: bool) -> str:

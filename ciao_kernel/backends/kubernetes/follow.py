@@ -185,7 +185,7 @@ class _Follower:
                 late = waited > self._settings.linger + _LAST_WORDS
                 drained = drained and not self._returned.fetching
                 if (drained or late) and self._pods_are_current() and drained:
-                    for event in self._members.output():
+                    for event in (*self._members.output(), *self._returned.events()):
                         yield event
                     self._whole = self._members.read()
                     yield job_status.settled(now)

@@ -41,6 +41,7 @@ class OutputFetch:
         folder: The job's folder on this machine.
         settings: Interpreter, limit, waiting times.
         wake: Called when something has changed.
+        make: Makes the fetch from one replica.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class OutputFetch:
         folder: Path,
         settings: Settings,
         wake: Callable[[], None],
+        make: Callable[..., Fetch] = Fetch,
     ) -> None:
+        self._make = make
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
         self._words = tuple(one for one in outputs.asked(job.header) if not one.isidentifier())
         self._files = ReturnedFiles(folder)
@@ -140,7 +143,7 @@ class OutputFetch:
         try:
             async with self._room:
                 with Step(self._emit, name, timed=False) as step:
-                    one.fetch = fetch = Fetch(
+                    one.fetch = fetch = self._make(
                         execute,
                         python_of(self._job, self._settings.cluster_python),
                         self._words,

@@ -1,0 +1,163 @@
+"""When files are fetched from the pods of a job, and when the pods are released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.transfers import Listing
+from ciao_kernel.errors import ClusterFault
+from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
+
+FIRST, SECOND, PS = Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)
+ITEM: dict[str, Any] = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "TFJob",
+    "metadata": {
+        "annotations": {"ciao-kernel/decider": "worker-0", "ciao-kernel/endless": "ps"},
+    },
+    "spec": {"tfReplicaSpecs": {"Worker": {"restartPolicy": "Never"}}},
+}
+
+
+class FakeFetch:
+    """A fetch whose files arrive when the test says so."""
+
+    made: list[FakeFetch] = []  # noqa: RUF012
+
+    def __init__(self, *_: Any, waits: bool, **__: Any) -> None:
+        self.waits = waits
+        self.arrived, self.released = asyncio.Event(), asyncio.Event()
+        self.listing, self.fault = Listing(), asyncio.Event()
+        self.made.append(self)
+
+    def release(self) -> None:
+        self.released.set()
+
+    async def run(self) -> None:
+        ends = [asyncio.ensure_future(one.wait()) for one in (self.arrived, self.fault)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self.fault.is_set():
+            raise ClusterFault("the connection was cut.")
+        if self.waits:
+            await self.released.wait()
+
+
+@pytest.fixture
+def made() -> list[FakeFetch]:
+    FakeFetch.made = []
+    return FakeFetch.made
+
+
+def pod(replica: Replica, *, ended: bool) -> dict[str, Any]:
+    state: dict[str, Any] = {"terminated": {"exitCode": 0}} if ended else {"running": {}}
+    return {
+        "metadata": {"name": f"job-{replica}", "uid": str(replica)},
+        "spec": {"containers": [{"name": "tensorflow"}]},
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [{"name": "tensorflow", "state": state}],
+            "initContainerStatuses": [{"name": "ciao-output", "state": {"running": {}}}],
+        },
+    }
+
+
+def follow(
+    tmp_path: Path,
+    work: Callable[[OutputFetch, Callable[..., Awaitable[None]]], Awaitable[None]],
+    header: str = "%output=model/\n",
+) -> None:
+    async def main() -> None:
+        job = Job("job", "kubernetes", "tensorflow", (FIRST, SECOND, PS), 1.0, header=header)
+        settings = Settings(linger=0.0)
+        make: Any = FakeFetch
+        none: Any = None
+        fetch = OutputFetch(none, job, tmp_path, settings, lambda: None, make)
+
+        async def update(**ends: bool) -> None:
+            given = {Replica(name[:-1], int(name[-1])): ended for name, ended in ends.items()}
+            pods = {one: pod(one, ended=ended) for one, ended in given.items()}
+            states = {True: State.SUCCEEDED, False: State.RUNNING}
+            replicas = tuple(ReplicaStatus(one, states[ended]) for one, ended in given.items())
+            fetch.update(ITEM, Status(State.RUNNING, replicas), pods)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        try:
+            await work(fetch, update)
+        finally:
+            await fetch.close()
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_does_not_decide_is_released_at_once(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=False, worker1=True, ps0=False)
+        (one,) = made
+        assert one.waits
+        assert fetch.busy
+        one.arrived.set()
+        await update(worker0=False, worker1=True, ps0=False)
+        await update(worker0=False, worker1=True, ps0=False)
+        assert one.released.is_set()
+        assert not fetch.busy
+
+    follow(tmp_path, work)
+
+
+def test_the_replica_that_ends_the_job_is_released_after_files_of_all_others(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        ends = {"worker0": True, "worker1": False, "ps0": False}
+        await update(**ends)
+        (first,) = made
+        first.arrived.set()
+        await asyncio.sleep(0.6)  # the others may end by themselves
+        await update(**ends)
+        await update(**ends)
+        assert [one.waits for one in made] == [True, False, False]
+        assert not first.released.is_set()
+        assert fetch.busy
+        for one in made:
+            one.arrived.set()
+        await update(**ends)
+        await update(**ends)
+        assert first.released.is_set()
+        assert not fetch.busy
+
+    follow(tmp_path, work)
+
+
+def test_a_fetch_that_fails_is_said_and_does_not_stop_the_job(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True)
+        made[0].fault.set()
+        await update(worker0=True)
+        await update(worker0=True)
+        assert not fetch.busy
+        assert not fetch.fetching
+        (said,) = fetch.events()
+        assert said == Notice("the files of worker-0 did not come back: the connection was cut.")
+
+    follow(tmp_path, work)
+
+
+def test_jobs_without_files_are_left_alone(tmp_path: Path, made: list[FakeFetch]) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True)
+        assert not made
+        assert not fetch.busy
+
+    follow(tmp_path, work, "%output=metrics\n")
