@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel import log
 
 if TYPE_CHECKING:
+    from ciao_kernel.config import Settings
     from ciao_kernel.model import Job
+    from ciao_kernel.plugins import Backend
 
 _log = logging.getLogger(__name__)
 
@@ -122,26 +124,58 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
 
 def _jobs(args: argparse.Namespace) -> list[Job]:
     """Return the jobs of this machine, and those of clusters that answer soon enough."""
-    found: list[Job] = []
-    here = threading.Event()
-    asking = threading.Thread(target=lambda: asyncio.run(_ask(args, found, here)), daemon=True)
-    asking.start()
-    here.wait(_HERE)
-    # A thread, because a request that hangs in a name server or a credential plug-in cannot be
-    # cancelled. The thread is abandoned: argcomplete ends the process at once.
-    asking.join(_PATIENCE)
-    return list(found)
+    known: Callable[[], list[Job]] | None = getattr(args, "known_jobs", None)
+    return known() if known is not None else JobSearch(args).found(_HERE, _PATIENCE)
 
 
-async def _ask(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
+class JobSearch:
+    """Looks for jobs in a thread of its own.
+
+    A request that hangs in a name server or a credential plug-in cannot be cancelled: the thread is
+    abandoned then.
+
+    Args:
+        args: Arguments before the name: the context and the namespace.
+        settings: The settings; None reads them.
+    """
+
+    def __init__(self, args: argparse.Namespace, settings: Settings | None = None) -> None:
+        self._found: list[Job] = []
+        self._here = threading.Event()
+        work = lambda: asyncio.run(_ask(args, settings, self._found, self._here))  # noqa: E731
+        self._thread = threading.Thread(target=work, name="ciao-jobs", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Return whether all backends have answered."""
+        return not self._thread.is_alive()
+
+    def found(self, here: float, clusters: float) -> list[Job]:
+        """Return the jobs that were found so far.
+
+        Args:
+            here: Maximum seconds to wait for the jobs of this machine.
+            clusters: Maximum seconds to wait for all jobs then.
+        """
+        self._here.wait(here)
+        self._thread.join(clusters)
+        return list(self._found)
+
+
+async def _ask(
+    args: argparse.Namespace, settings: Settings | None, found: list[Job], here: threading.Event
+) -> None:
     try:
         with log.ignored(_log, "completion"):
-            await _collect(args, found, here)
+            await _collect(args, settings, found, here)
     finally:
         here.set()
 
 
-async def _collect(args: argparse.Namespace, found: list[Job], here: threading.Event) -> None:
+async def _collect(
+    args: argparse.Namespace, settings: Settings | None, found: list[Job], here: threading.Event
+) -> None:
     from ciao_kernel.config import load_with_errors
     from ciao_kernel.errors import Incomplete
     from ciao_kernel.model import Owner
@@ -149,18 +183,24 @@ async def _collect(args: argparse.Namespace, found: list[Job], here: threading.E
     from ciao_kernel.session.plugin_registry import Registry
     from ciao_kernel.session.session import Session
 
-    chosen = replace(load_with_errors()[0], request_patience=0.0)
+    chosen = replace(settings or load_with_errors()[0], request_patience=0.0)
     session = Session(Registry(), Owner(""), chosen)
     place = Where(getattr(args, "context", ""), getattr(args, "namespace", ""))
-    for backend in reversed(session.available()):
+
+    async def ask(backend: Backend) -> None:
         with log.ignored(_log, "completion"):
             try:
                 listed = await backend.jobs(place)
             except Incomplete as error:
                 listed = list(error.found)
-            found += [job for job, _ in listed]
-        if not backend.outlives_kernel:  # the backend of this machine, which is asked first
-            here.set()
+            found.extend(job for job, _ in listed)
+
+    # First and alone: what the others need is imported in a quarter of a second.
+    await ask(session.backend("local"))
+    here.set()
+    for backend in reversed(session.available()):
+        if backend.name != "local":
+            await ask(backend)
     await session.close()
 
 

@@ -27,6 +27,7 @@ from ciao_kernel.session.plugin_registry import Registry
 if TYPE_CHECKING:
     from ciao_kernel.api import JobHandle, JobPreview
     from ciao_kernel.config import Settings
+    from ciao_kernel.jupyter.verb_arguments import VerbArguments
     from ciao_kernel.magics.completion import Completion
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Display
@@ -236,11 +237,20 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
 
             verbs = tuple(verb for verb in VERBS if verb.startswith(code[word.start(1) : cursor]))
             return completion.Completion(verbs, word.start(1), word.end(1))
+        if word and (found := _verb_arguments().complete(code, _line_start(code, cursor), cursor)):
+            return found
         names = storable_names(variables)
         return completion.complete(
             code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
         )
     return None
+
+
+@functools.cache
+def _verb_arguments() -> VerbArguments:
+    from ciao_kernel.jupyter.verb_arguments import VerbArguments
+
+    return VerbArguments(lambda: session(["doctor"]).settings)
 
 
 def explain(code: str, cursor: int) -> str | None:

@@ -75,11 +75,14 @@ def _kernel(shell: InteractiveShell) -> Any:
 
 
 def _complete_directives(shell: InteractiveShell) -> None:
-    """Offer directives and their values on Tab in ``%%ciao`` cells. May be called repeatedly."""
+    """Offer directives on Tab in ``%%ciao`` cells, and arguments of ``%ciao`` commands.
+
+    May be called repeatedly.
+    """
 
     def directives(context: CompletionContext) -> SimpleMatcherResult:
         code, found = context.full_text, None
-        if code.startswith("%%ciao"):
+        if code.startswith(("%%ciao", "%ciao")):
             from ciao_kernel.jupyter import cells
 
             cursor = cursor_to_position(code, context.cursor_line, context.cursor_position)

@@ -139,6 +139,14 @@ def test_a_question_mark_behind_ciao_lists_the_verbs(kernel: Kernel, python3: Ke
         assert "  %ciao jobs       list all jobs, oldest first" in lines
 
 
+def test_names_of_jobs_behind_a_verb(kernel: Kernel, python3: Kernel) -> None:
+    for one in (kernel, python3):
+        head = "" if one is kernel else "%%ciao\n"
+        assert one.run(f"{head}%framework=python\n%name=named\nprint(1)").status == "ok"
+        assert "%ciao logs named" in applied(one, "%ciao logs na|")
+        assert "%ciao exec named/worker-0" in applied(one, "%ciao exec named/|")
+
+
 def shift_tab(kernel: Kernel, marked: str) -> str | None:
     cursor = marked.index("|")
     content = {"code": marked.replace("|", "", 1), "cursor_pos": cursor, "detail_level": 0}
