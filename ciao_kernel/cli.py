@@ -103,7 +103,7 @@ async def _execute(args: argparse.Namespace) -> int:
     session = Session(
         Registry(), Owner(f"{current_user()} terminal {os.getpid()}", os.getpid()), settings
     )
-    face = commands.Face(
+    caller = commands.Caller(
         session,
         display,
         _write,
@@ -113,7 +113,7 @@ async def _execute(args: argparse.Namespace) -> int:
         color=uses_color(settings, sys.stdout),
         ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() else None,
     )
-    work = asyncio.ensure_future(args.run(args, face))
+    work = asyncio.ensure_future(args.run(args, caller))
     try:
         with _interruptible(work):
             try:

@@ -1,6 +1,6 @@
 """The verbs: shared code of ``ciao VERB …`` in a terminal and ``%ciao VERB …`` in a notebook.
 
-Each verb is a module of the same name with ``arguments(parser)`` and ``run(args, face)``; a new
+Each verb is a module of the same name with ``arguments(parser)`` and ``run(args, caller)``; a new
 verb needs one file and one line in :data:`VERBS`.
 """
 
@@ -59,7 +59,7 @@ Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class Caller:
     """The caller of a verb, in a terminal or a notebook: its session, display and output."""
 
     session: Session
@@ -129,7 +129,7 @@ def parser(
     """
     from ciao_kernel import __version__
 
-    kind = type("FaceParser", (Parser,), {"write": staticmethod(write) if write else None})
+    kind = type("WritingParser", (Parser,), {"write": staticmethod(write) if write else None})
     top: Parser = kind(
         prog=prog,
         description="Train on many replicas from a notebook cell, a file or a terminal.",
@@ -192,12 +192,12 @@ def parse(
     return args
 
 
-async def execute(words: Sequence[str], face: Face) -> JobResult | None:
+async def execute(words: Sequence[str], caller: Caller) -> JobResult | None:
     """Run one command line of a notebook.
 
     Args:
         words: The words after ``%ciao``.
-        face: The caller of the verb.
+        caller: The caller of the verb.
 
     Returns:
         The job that the verb ran or followed, if any.
@@ -205,10 +205,10 @@ async def execute(words: Sequence[str], face: Face) -> JobResult | None:
     Raises:
         CiaoError: The words are invalid, or the verb failed.
     """
-    args = parse(words, face.write, "%ciao")
+    args = parse(words, caller.write, "%ciao")
     if args is None:
         return None
-    result: JobResult | None = await args.run(args, face)
+    result: JobResult | None = await args.run(args, caller)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import (
     add_job,
@@ -36,23 +36,23 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
+async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
     since, place, lines = moment(args.since), where(args), line_count(args.lines)
-    name = args.name or await _last(face.session, place)
-    _, job, _ = await face.session.find(name, place)
+    name = args.name or await _last(caller.session, place)
+    _, job, _ = await caller.session.find(name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
-    following = face.session.attach(
+    following = caller.session.attach(
         job.name,
-        face.display,
+        caller.display,
         follow,
         where=place,
         since=since,
-        folder=face.folder,
+        folder=caller.folder,
         lines=lines,
     )
-    return await reported(following, args, face, job.name)
+    return await reported(following, args, caller, job.name)
 
 
 async def _last(session: Session, place: Where) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from ciao_kernel import config
-from ciao_kernel.commands import Face, completion, settings_file, toml_edit
+from ciao_kernel.commands import Caller, completion, settings_file, toml_edit
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
@@ -28,17 +28,17 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Change settings of this kernel or of the user's file, or show all settings."""
     if args.changes:
-        _change(dict(map(_pair, args.changes)), args, face)
+        _change(dict(map(_pair, args.changes)), args, caller)
         return
-    rows = face.session.settings.rows()
+    rows = caller.session.settings.rows()
     if args.output == "json":
-        face.write(_json(rows))
+        caller.write(_json(rows))
     else:
-        face.write(columns([("SETTING", "VALUE", "FROM", "WHAT IT IS"), *rows]) + "\n")
-    if face.terminal and (faults := config.load_with_errors()[1]):
+        caller.write(columns([("SETTING", "VALUE", "FROM", "WHAT IT IS"), *rows]) + "\n")
+    if caller.terminal and (faults := config.load_with_errors()[1]):
         raise faults[0]
 
 
@@ -52,29 +52,29 @@ def _pair(change: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _change(values: dict[str, str], args: argparse.Namespace, face: Face) -> None:
-    old = face.session.settings
-    new = old.with_values(values, "ciao config" if face.terminal else "%ciao config")
+def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) -> None:
+    old = caller.session.settings
+    new = old.with_values(values, "ciao config" if caller.terminal else "%ciao config")
     known = {key(one.name): one.name for one in fields(Settings)}
     changed = [known[name] for name in dict.fromkeys(map(key, values))]
-    save = args.save or face.terminal
+    save = args.save or caller.terminal
     if save:
         file = config.config_files()[1]
         # Save the parsed value, not the typed text: a relative folder depends on where it is used.
         settings_file.save(
             file, {config.shown_name(name): _saved(name, getattr(new, name)) for name in changed}
         )
-    face.session.settings = new
+    caller.session.settings = new
     names = {config.shown_name(name) for name in changed}
     if args.output == "json":
-        face.write(_json(row for row in new.rows() if row[0] in names))
+        caller.write(_json(row for row in new.rows() if row[0] in names))
     elif save:
-        face.write(f"saved in {file}\n")
+        caller.write(f"saved in {file}\n")
         for name in changed:
-            if face.terminal and (origin := old.origins.get(name, "")).startswith("$"):
-                face.write(f"{origin} is set in this terminal, and overrides the file there.\n")
+            if caller.terminal and (origin := old.origins.get(name, "")).startswith("$"):
+                caller.write(f"{origin} is set in this terminal, and overrides the file there.\n")
     else:
-        face.write("set for this kernel; --save sets it for all kernels\n")
+        caller.write("set for this kernel; --save sets it for all kernels\n")
 
 
 def _saved(name: str, value: object) -> toml_edit.Value:

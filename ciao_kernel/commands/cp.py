@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.exec import named_replica
 from ciao_kernel.commands.shared_arguments import add_where, where
 from ciao_kernel.errors import UsageError
@@ -24,7 +24,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_where(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Copy, and say what was copied."""
     from ciao_kernel.session import fetching
 
@@ -35,16 +35,16 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         )
     (name, path) = source or target or ("", "")
     job_name, slash, member = name.partition("/")
-    backend, job, _ = await face.session.find(job_name, where(args))
+    backend, job, _ = await caller.session.find(job_name, where(args))
     replica = named_replica(job, member, slash)
-    settings = face.session.settings
+    settings = caller.session.settings
     if source:
-        place = fetching.folder(face.folder, args.target)
+        place = fetching.folder(caller.folder, args.target)
         done = await fetching.take(backend, job, replica, path, place, settings)
     else:
-        place = face.folder / Path(args.source).expanduser()
+        place = caller.folder / Path(args.source).expanduser()
         done = await fetching.give(backend, job, replica, place, path, settings)
-    face.write(f"copied {done}\n")
+    caller.write(f"copied {done}\n")
 
 
 def _remote(text: str) -> tuple[str, str] | None:

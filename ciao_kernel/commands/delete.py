@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Sequence
 
-from ciao_kernel.commands import Face, jobs
+from ciao_kernel.commands import Caller, jobs
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.errors import BackendError, CiaoError, Incomplete, UsageError
 from ciao_kernel.magics.numeric_types import Duration
@@ -44,7 +44,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Delete the jobs, and report each job after its deletion.
 
     A job that cannot be deleted does not stop the deletion of the others.
@@ -64,21 +64,21 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     before = _before(args)
     place = where(args)
     # All jobs are looked up first: if one name is wrong, nothing is deleted.
-    found = [await face.session.find(name, place) for name in dict.fromkeys(args.names)]
+    found = [await caller.session.find(name, place) for name in dict.fromkeys(args.names)]
     if args.finished:
         known = {_key(job) for _, job, _ in found}
         # If the user names a place and it does not answer, this is an error, not an empty list.
         found += [
-            (face.session.backend(job.backend), job, status)
-            for job, status in await face.session.jobs(
+            (caller.session.backend(job.backend), job, status)
+            for job, status in await caller.session.jobs(
                 None if place.is_explicit else unasked, place
             )
             if status.over
-            and face.session.owns(job)
+            and caller.session.owns(job)
             and _key(job) not in known
             and (before is None or status.since < before)
         ]
-        if found and not args.yes and not await _confirmed(found, args, face):
+        if found and not args.yes and not await _confirmed(found, args, caller):
             return
     text = args.output == "text"
     gone: set[tuple[str, str, str, str]] = set()
@@ -92,7 +92,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             return
         gone.add(_key(job))
         if text:
-            face.write(_sentence(job, status))
+            caller.write(_sentence(job, status))
 
     try:
         for start in range(0, len(found), _AT_ONCE):
@@ -100,9 +100,9 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     finally:  # report deleted jobs also after an interrupt
         if not text:
             records = [_record(job, status) for _, job, status in found if _key(job) in gone]
-            face.write(json.dumps(records, indent=2) + "\n")
+            caller.write(json.dumps(records, indent=2) + "\n")
     if text and not found:
-        face.write("There was nothing to delete.\n")
+        caller.write("There was nothing to delete.\n")
     if faults:
         raise _combined(faults)
     # Folders that are not used are still there; a cluster that does not answer is left alone.
@@ -129,7 +129,7 @@ def _before(args: argparse.Namespace) -> float | None:
 
 
 async def _confirmed(
-    found: Sequence[tuple[Backend, Job, Status]], args: argparse.Namespace, face: Face
+    found: Sequence[tuple[Backend, Job, Status]], args: argparse.Namespace, caller: Caller
 ) -> bool:
     """List the jobs, and return whether the user wants to delete them.
 
@@ -137,22 +137,22 @@ async def _confirmed(
         UsageError: A program runs the command, and nobody can answer.
     """
     count = "1 job" if len(found) == 1 else f"{len(found)} jobs"
-    nobody = face.terminal and face.ask is None
+    nobody = caller.terminal and caller.ask is None
     if not nobody or args.output == "text":  # no program expects a table in JSON
-        face.write(jobs.table([(job, status) for _, job, status in found], where(args)))
+        caller.write(jobs.table([(job, status) for _, job, status in found], where(args)))
     if nobody:
         raise UsageError(
             f"nothing was deleted: --finished means {count}, and nobody can confirm it here.",
             "Add --yes to delete them.",
         )
-    if face.ask is None:  # in a notebook
+    if caller.ask is None:  # in a notebook
         command = shlex.join(["%ciao", "delete", "--finished", *_options(args), "--yes"])
-        face.write(f"Nothing was deleted yet. `{command}` deletes {count}, with all files.\n")
+        caller.write(f"Nothing was deleted yet. `{command}` deletes {count}, with all files.\n")
         return False
-    answer = await face.ask(f"Delete {count}, with all files? [y/N] ")
+    answer = await caller.ask(f"Delete {count}, with all files? [y/N] ")
     if answer.lower() in ("y", "yes"):
         return True
-    face.write("Nothing was deleted.\n")
+    caller.write("Nothing was deleted.\n")
     return False
 
 

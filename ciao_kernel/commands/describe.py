@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.display.table import columns, ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
@@ -28,17 +28,17 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb, "yaml")
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the job, its header and its replicas, and details from the cluster."""
-    backend, job, status = await face.session.find(args.name, where(args))
+    backend, job, status = await caller.session.find(args.name, where(args))
     details = await backend.details(job)
     if args.output == "yaml":
-        face.write(_yaml(job, details))
+        caller.write(_yaml(job, details))
     elif args.output == "json":
         record = job_record(job, status) | _details_record(details)
-        face.write(json.dumps(record, indent=2) + "\n")
+        caller.write(json.dumps(record, indent=2) + "\n")
     else:
-        face.write("\n\n".join(_blocks(job, status, details)) + "\n")
+        caller.write("\n\n".join(_blocks(job, status, details)) + "\n")
 
 
 # ------------------------------------------------------------------------------------- text
@@ -176,7 +176,7 @@ def _details_record(details: Details) -> dict[str, Any]:
 
 
 async def reported(
-    work: Awaitable[JobResult | None], args: argparse.Namespace, face: Face, name: str = ""
+    work: Awaitable[JobResult | None], args: argparse.Namespace, caller: Caller, name: str = ""
 ) -> JobResult | None:
     """Await a job, and for ``--output json`` write its result, even after a failure."""
     if args.output == "text":
@@ -184,21 +184,21 @@ async def reported(
     try:
         result = await work
     except JobError as error:
-        record = await _error_record(error, getattr(error, "job", "") or name, args, face)
-        face.write(json.dumps(record, indent=2) + "\n")
+        record = await _error_record(error, getattr(error, "job", "") or name, args, caller)
+        caller.write(json.dumps(record, indent=2) + "\n")
         raise
     if result is not None:
         record = _result_record(result.name, result.status, str(result.folder))
-        face.write(json.dumps(record, indent=2) + "\n")
+        caller.write(json.dumps(record, indent=2) + "\n")
     return result
 
 
 async def _error_record(
-    error: JobError, name: str, args: argparse.Namespace, face: Face
+    error: JobError, name: str, args: argparse.Namespace, caller: Caller
 ) -> dict[str, Any]:
     try:
         place = where(args) if hasattr(args, "namespace") else HERE
-        _, job, status = await face.session.find(name, place)
+        _, job, status = await caller.session.find(name, place)
         record = _result_record(job.name, status, job.files)
     except NoSuchJob:
         # The job was deleted, by %cleanPolicy=all or by a user: only the error is left.

@@ -16,7 +16,7 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.local import interpreter, isolation
-from ciao_kernel.commands import Face, report
+from ciao_kernel.commands import Caller, report
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.commands.image_checks import check_images
 from ciao_kernel.commands.shared_arguments import add_output
@@ -49,7 +49,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the findings, and fail if one of them is wrong; or write a report.
 
     Raises:
@@ -59,23 +59,23 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     if args.report and args.output == "json":
         raise UsageError("a report is text.", "Leave --output json out.")
     settings, faults = load_with_errors()
-    if not face.terminal:
-        settings = face.session.settings  # `%ciao config` changes only this kernel's settings.
+    if not caller.terminal:
+        settings = caller.session.settings  # `%ciao config` changes only this kernel's settings.
     found = [*_python(), *_packages()]
     found += [Finding("wrong", fault.message.rstrip("."), _mend(fault)) for fault in faults]
     found += _settings(settings, faults)
-    found += [finding async for finding in _frameworks(face, settings)]
+    found += [finding async for finding in _frameworks(caller, settings)]
     found += [finding async for finding in _kernelspecs()]
     found += _storage(settings)
     found += [finding async for finding in _network(settings)]
-    found += [finding async for finding in _cluster(face, settings)]
+    found += [finding async for finding in _cluster(caller, settings)]
     if args.report:
-        face.write(report.text(face, _text(found)))
+        caller.write(report.text(caller, _text(found)))
     elif args.output == "json":
         records = [{"level": f.level, "what": f.what, "fix": f.fix} for f in found]
-        face.write(json.dumps(records, indent=2) + "\n")
+        caller.write(json.dumps(records, indent=2) + "\n")
     else:
-        face.write(_text(found))
+        caller.write(_text(found))
     wrong = sum(finding.level == "wrong" for finding in found)
     if wrong and not args.report:
         raise EnvironmentFault(f"{wrong} of {len(found)} checks found a problem.")
@@ -111,13 +111,13 @@ def _settings(settings: Settings, faults: list[Any]) -> Iterator[Finding]:
     yield Finding("ok", f"settings ({places}{', without invalid values' if faults else ''})")
 
 
-async def _frameworks(face: Face, settings: Settings) -> AsyncIterator[Finding]:
+async def _frameworks(caller: Caller, settings: Settings) -> AsyncIterator[Finding]:
     """Check that local replicas find the package of each framework."""
-    registry = face.session.registry
+    registry = caller.session.registry
     python = sys.executable
     try:
         if settings.python:
-            python = interpreter.find(settings.python, face.folder)
+            python = interpreter.find(settings.python, caller.folder)
             yield Finding("ok", f"replicas run {python}")
         for fault in registry.faults(settings):
             yield Finding("wrong", fault.message.rstrip("."), fault.hint)
@@ -221,7 +221,7 @@ async def _network(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("note", _REACHABLE, fix + "ciao config localNetwork=isolated")
 
 
-async def _cluster(face: Face, settings: Settings) -> AsyncIterator[Finding]:
+async def _cluster(caller: Caller, settings: Settings) -> AsyncIterator[Finding]:
     """Check that the cluster of jobs answers, has the training operator, and has images to run."""
     from ciao_kernel.kube import access
     from ciao_kernel.kube.client import Client
@@ -250,7 +250,7 @@ async def _cluster(face: Face, settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("note", text, fix)
     elif trainer is not None:
         yield Finding("ok", "Kubeflow Trainer is installed there: %api=trainer runs TrainJobs")
-    registry = face.session.registry
+    registry = caller.session.registry
     with contextlib.suppress(CiaoError):  # a broken plug-in is another finding
         names = registry.table.names.frameworks
         defaults = {name: registry.framework(name).image for name in names}

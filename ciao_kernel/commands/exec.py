@@ -16,7 +16,7 @@ import threading
 import tty
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.shared_arguments import add_job, where
 from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
@@ -48,17 +48,17 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     )
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Run the command, and fail with its exit code."""
     if not args.behind:
         raise UsageError(
             "there is no command.", "Write it after --, as in: exec NAME/worker-0 -- nvidia-smi"
         )
-    _check_input(args, face)
+    _check_input(args, caller)
     name, slash, member = args.name.partition("/")
-    backend, job, _ = await face.session.find(name, where(args))
+    backend, job, _ = await caller.session.find(name, where(args))
     replica = named_replica(job, member, slash)
-    with _streams(args, face) as streams:
+    with _streams(args, caller) as streams:
         code = await backend.execute(job, replica, args.behind, streams)
     if code:
         text = shlex.join(args.behind)
@@ -66,10 +66,10 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         raise CommandFailed(f"{text} ended with exit code {code} in {replica}.", code=code)
 
 
-def _check_input(args: argparse.Namespace, face: Face) -> None:
+def _check_input(args: argparse.Namespace, caller: Caller) -> None:
     if not (args.stdin or args.tty):
         return
-    if not face.terminal:
+    if not caller.terminal:
         raise UsageError(
             "a cell has no standard input: -i and -t work only in a terminal.",
             "Leave them out, or open a terminal.",
@@ -105,10 +105,10 @@ def named_replica(job: Job, name: str, slash: str) -> Replica:
 
 
 @contextlib.contextmanager
-def _streams(args: argparse.Namespace, face: Face) -> Iterator[Streams]:
+def _streams(args: argparse.Namespace, caller: Caller) -> Iterator[Streams]:
     """Provide input and output of the command, and restore the terminal afterwards."""
-    if not face.terminal:
-        cell = _Cell(face.write, face.session.settings.output_limit)
+    if not caller.terminal:
+        cell = _Cell(caller.write, caller.session.settings.output_limit)
         try:
             yield Streams(cell.stream(), cell.stream())
         finally:

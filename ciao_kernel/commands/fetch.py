@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import outputs
@@ -28,19 +28,19 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_replica(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Fetch the files, and say what came."""
     from ciao_kernel.session import fetching, returned_values
 
-    backend, job, _ = await face.session.find(args.name, where(args))
+    backend, job, _ = await caller.session.find(args.name, where(args))
     words = tuple(map(_path, args.path)) or _words(job.header)
     replicas = chosen(args.replica, job)
     if job.on_cluster:
-        settings = face.session.settings
-        lines = await fetching.fetch(backend, job, replicas, words, settings, face.display.show)
+        settings = caller.session.settings
+        lines = await fetching.fetch(backend, job, replicas, words, settings, caller.display.show)
     else:
         lines = list(returned_values.of_folder(job, words))
-    face.write("".join(f"{line}\n" for line in lines))
+    caller.write("".join(f"{line}\n" for line in lines))
 
 
 def _words(header: str) -> tuple[str, ...]:

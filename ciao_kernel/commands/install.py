@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ciao_kernel.commands import Face, kernelspec
+from ciao_kernel.commands import Caller, kernelspec
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
 
@@ -29,7 +29,7 @@ def prefix(args: argparse.Namespace) -> str | None:
     return sys.prefix if args.sys_prefix else args.prefix
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Install the kernelspec, and write its folder."""
     try:
         path = kernelspec.install(
@@ -42,4 +42,4 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         raise EnvironmentFault(f"{error}.", hint) from error
     except OSError as error:
         raise EnvironmentFault(f"{error}.") from error
-    face.write(f"installed the kernelspec {args.name} in {path}\n")
+    caller.write(f"installed the kernelspec {args.name} in {path}\n")

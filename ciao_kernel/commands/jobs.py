@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.describe import cell, job_record
 from ciao_kernel.commands.shared_arguments import add_output, add_where, where
 from ciao_kernel.display.plotting import newest_metric
@@ -42,30 +42,30 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write one line per job. JSON has all jobs; the list leaves out those that ended long ago."""
     place = where(args)
     faults: list[BackendError] = []
     # If the user names a place, a missing answer is an error; otherwise show the jobs found.
     try:
-        found = await face.session.jobs(
+        found = await caller.session.jobs(
             None if place.is_explicit or place.everywhere else faults, place
         )
     except Incomplete as error:
         found, faults = list(error.found), [error]
     if args.mine:
-        found = [(job, status) for job, status in found if face.session.owns(job)]
+        found = [(job, status) for job, status in found if caller.session.owns(job)]
     known = len(found)
     if args.running:
         found = [(job, status) for job, status in found if not status.over]
     if args.output == "json":
         records = [job_record(job, status) for job, status in found]
-        face.write(json.dumps(records, indent=2) + "\n")
+        caller.write(json.dumps(records, indent=2) + "\n")
     else:
         recent = [one for one in found if args.all or not _is_old(one[1], time.time())]
         if recent:
-            face.write(table(recent, place))
-        face.write(_remark(len(recent), len(found), known, here=bool(faults)))
+            caller.write(table(recent, place))
+        caller.write(_remark(len(recent), len(found), known, here=bool(faults)))
     if faults:
         raise faults[0]  # the jobs found are shown, but an incomplete list is a failure
 

@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 
 from ciao_kernel import log, private_files
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.errors import EnvironmentFault
 
 
@@ -25,13 +25,13 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     )
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the lines of this kernel, or those of the file."""
-    if args.all or face.terminal:
-        lines = tail(face.session.settings.own_storage, args.lines)
+    if args.all or caller.terminal:
+        lines = tail(caller.session.settings.own_storage, args.lines)
     else:
         lines = "\n".join(log.recent()).splitlines()[-args.lines :] if args.lines > 0 else []
-    face.write("".join(f"{line}\n" for line in lines or ["The log is empty."]))
+    caller.write("".join(f"{line}\n" for line in lines or ["The log is empty."]))
 
 
 def tail(storage: Path, lines: int) -> list[str]:

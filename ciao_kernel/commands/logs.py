@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ciao_kernel import log
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_replica,
@@ -44,33 +44,33 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the logs replica by replica, or follow them."""
     since = _checked(args)
     place = where(args)
-    backend, job, _ = await face.session.find(args.name, place)
+    backend, job, _ = await caller.session.find(args.name, place)
     wanted = chosen(args.replica, job)
     if args.follow:
-        display = face.display
+        display = caller.display
         if args.tail is not None:
             display = _Tail(display, await _old(backend, job, wanted, args.tail))
         # The result of the job does not matter here; `attach` fails if the job fails.
         with contextlib.suppress(JobFailed, JobStopped):
             follow = tuple(args.replica)
-            await face.session.attach(
+            await caller.session.attach(
                 job.name,
                 display,
                 follow,
                 where=place,
                 since=since,
-                folder=face.folder,
+                folder=caller.folder,
                 lines=ALL_LINES,
             )
         return
     options = LogOptions(
         tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
     )
-    prefixer = Prefixer(color=face.color, limit=NO_LIMIT)
+    prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
     faults: list[BackendError] = []
     for some in _groups(wanted):
         asked = [backend.log(job, replica, options) for replica in some]
@@ -81,12 +81,12 @@ async def run(args: argparse.Namespace, face: Face) -> None:
             elif isinstance(data, BaseException):
                 raise data
             elif data:
-                face.write(prefixer.format(replica, data))
+                caller.write(prefixer.format(replica, data))
     if len(faults) == len(wanted):
         raise faults[0]
     # With --previous, only a few replicas have restarted; the others are not an error.
     for fault in () if args.previous else faults:
-        face.display.show(Notice(fault.message))
+        caller.display.show(Notice(fault.message))
 
 
 def _checked(args: argparse.Namespace) -> float:

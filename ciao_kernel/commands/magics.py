@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.table import Directive
@@ -19,17 +19,17 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the table, or the help of one directive."""
     from ciao_kernel.magics import directive_help
 
-    table = face.session.registry.table
+    table = caller.session.registry.table
     if args.name is None:
         if args.output == "json":
             records = [_record(entry) for entry in table.entries]
-            face.write(json.dumps(records, indent=2) + "\n")
+            caller.write(json.dumps(records, indent=2) + "\n")
         else:
-            face.write(directive_help.overview(table) + "\n")
+            caller.write(directive_help.overview(table) + "\n")
         return
     name = args.name.removeprefix("%").partition("=")[0]
     entry = table.find(name)
@@ -38,9 +38,9 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         hint = f"Did you mean {near}? " if near else ""
         raise UsageError(f"there is no directive {name}.", f"{hint}`ciao magics` lists all.")
     if args.output == "json":
-        face.write(json.dumps(_record(entry), indent=2) + "\n")
+        caller.write(json.dumps(_record(entry), indent=2) + "\n")
     else:
-        face.write((directive_help.explain(f"%{entry.name}", 1, table) or "") + "\n")
+        caller.write((directive_help.explain(f"%{entry.name}", 1, table) or "") + "\n")
 
 
 def _record(entry: Directive) -> dict[str, Any]:

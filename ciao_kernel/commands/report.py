@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ciao_kernel import __version__
-from ciao_kernel.commands import Face, log
+from ciao_kernel.commands import Caller, log
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.redaction import scrub
@@ -42,14 +42,14 @@ _BEFORE = (
 )
 
 
-def text(face: Face, checks: str) -> str:
+def text(caller: Caller, checks: str) -> str:
     """Return the report.
 
     Args:
-        face: The caller of the verb.
+        caller: The caller of the verb.
         checks: The findings of ``ciao doctor``, as text.
     """
-    settings = face.session.settings
+    settings = caller.session.settings
     rows = [(name, value, origin) for name, value, origin, _ in settings.rows()]
     try:
         lines = log.tail(settings.own_storage, _LINES)

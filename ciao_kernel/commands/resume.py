@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job
 from ciao_kernel.commands.suspend import changed
 
@@ -15,7 +15,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_job(verb, help="the job")
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Resume the job."""
-    job = await changed(args, face, suspended=False)
-    face.write(f"{job.name} is resumed: `ciao attach {job.reference}` follows it.\n")
+    job = await changed(args, caller, suspended=False)
+    caller.write(f"{job.name} is resumed: `ciao attach {job.reference}` follows it.\n")

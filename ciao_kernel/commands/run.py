@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.commands import Face, completion
+from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.delivery import program as programs
@@ -77,34 +77,34 @@ def arguments(verb: argparse.ArgumentParser) -> None:
             completion.by(completion.value(entry.name, given), option)
 
 
-async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
+async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Run the program. Its modules are looked up as Python does, ``--files`` where the user is.
 
     Raises:
         UsageError: The program is not named, or is not one.
         CiaoError: It cannot run, or has failed.
     """
-    path, shown, named = _located(args, face)
+    path, shown, named = _located(args, caller)
     text = _read(path, shown)
-    program = named or programs.of_file(path, text, face.folder)
-    options = _options(args, face.session.registry.table)
+    program = named or programs.of_file(path, text, caller.folder)
+    options = _options(args, caller.session.registry.table)
     if "files" in options:  # words in the file's header are relative to the file
-        program = replace(program, files_folder=face.folder)
-    cell = _scanned(text, options, shown, face)
-    display = face.display
-    parsed = face.session.parse(cell, options=options)
+        program = replace(program, files_folder=caller.folder)
+    cell = _scanned(text, options, shown, caller)
+    display = caller.display
+    parsed = caller.session.parse(cell, options=options)
     if parsed.spec.dryrun:
         if args.output == "json":
             raise UsageError("a dry run writes only text.", "Leave --output json out.")
-        display = _NoticeWriter(face)
-    work = face.session.run_parsed(parsed, display, program.folder, program=program)
-    result = await reported(work, args, face)
-    if face.piped and args.output == "text" and result and result.state is State.RUNNING:
-        face.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.
+        display = _NoticeWriter(caller)
+    work = caller.session.run_parsed(parsed, display, program.folder, program=program)
+    result = await reported(work, args, caller)
+    if caller.piped and args.output == "text" and result and result.state is State.RUNNING:
+        caller.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.
     return result
 
 
-def _located(args: argparse.Namespace, face: Face) -> tuple[Path, str, Program | None]:
+def _located(args: argparse.Namespace, caller: Caller) -> tuple[Path, str, Program | None]:
     """Return the program's path, its name for messages, and what ``-m`` means."""
     if args.module is not None:
         if args.file is not None:
@@ -112,13 +112,13 @@ def _located(args: argparse.Namespace, face: Face) -> tuple[Path, str, Program |
                 f"-m names the program, so {args.file} has no meaning.",
                 "Write arguments of the program after --.",
             )
-        program = programs.of_module(args.module, face.folder)
+        program = programs.of_module(args.module, caller.folder)
         return program.folder / program.entry, program.entry, program
     if args.file is None:
         raise UsageError(
             "no program is named.", "Write `ciao run FILE.py` or `ciao run -m MODULE`."
         )
-    return (face.folder / Path(args.file).expanduser()).absolute(), args.file, None
+    return (caller.folder / Path(args.file).expanduser()).absolute(), args.file, None
 
 
 def _read(path: Path, shown: str) -> str:
@@ -135,13 +135,13 @@ def _read(path: Path, shown: str) -> str:
         raise UsageError(f"{shown} is not UTF-8 text.", "Save it as UTF-8.") from None
 
 
-def _scanned(text: str, options: dict[str, list[str]], shown: str, face: Face) -> ScannedCell:
+def _scanned(text: str, options: dict[str, list[str]], shown: str, caller: Caller) -> ScannedCell:
     """Return the file with its directives.
 
     Raises:
         UsageError: Neither the file nor the options define a job.
     """
-    table = face.session.registry.table
+    table = caller.session.registry.table
     cell = scan(text, table, Style.FILE)
     if cell.tokens:
         return cell
@@ -150,7 +150,7 @@ def _scanned(text: str, options: dict[str, list[str]], shown: str, face: Face) -
             f"{shown} has the header of a cell.",
             "In a file, write its lines as comments, as in #%worker=2, so that Python can read it.",
         )
-    if not face.session.settings.framework and "framework" not in options:
+    if not caller.session.settings.framework and "framework" not in options:
         raise UsageError(
             f"{shown} has no header, and no option names a framework.",
             "Put lines such as #%framework=tensorflow and #%worker=2 at the top of the file, or "
@@ -162,8 +162,8 @@ def _scanned(text: str, options: dict[str, list[str]], shown: str, face: Face) -
 class _NoticeWriter:
     """Writes notices as the output of a verb (:class:`ciao_kernel.plugins.Display`)."""
 
-    def __init__(self, face: Face) -> None:
-        self._face = face
+    def __init__(self, caller: Caller) -> None:
+        self._face = caller
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Do nothing; never called, because a dry run makes no job."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, where
 from ciao_kernel.errors import BackendError, UsageError
 from ciao_kernel.model import Job
@@ -21,20 +21,20 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_job(verb, help="the job")
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Suspend the job."""
-    job = await changed(args, face, suspended=True)
-    face.write(f"{job.name} is suspended: `ciao resume {job.reference}` starts it again.\n")
+    job = await changed(args, caller, suspended=True)
+    caller.write(f"{job.name} is suspended: `ciao resume {job.reference}` starts it again.\n")
 
 
-async def changed(args: argparse.Namespace, face: Face, *, suspended: bool) -> Job:
+async def changed(args: argparse.Namespace, caller: Caller, *, suspended: bool) -> Job:
     """Suspend or resume the named job, and return it.
 
     Raises:
         UsageError: Jobs of its backend cannot be suspended.
         BackendError: The job is over, or from the backend.
     """
-    backend, job, status = await face.session.find(args.name, where(args))
+    backend, job, status = await caller.session.find(args.name, where(args))
     if not isinstance(backend, Suspending):
         raise UsageError(
             f"{job.name} cannot be suspended: the backend {job.backend} keeps no place for it.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel.commands import Face, kernelspec
+from ciao_kernel.commands import Caller, kernelspec
 from ciao_kernel.commands.install import places, prefix
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
@@ -14,7 +14,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     places(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Remove the kernelspecs, and write their folders."""
     try:
         removed = kernelspec.uninstall(args.name, user=args.user, prefix=prefix(args))
@@ -23,4 +23,4 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     except OSError as error:
         raise EnvironmentFault(f"{error}.") from error
     for path in removed:
-        face.write(f"removed {path}\n")
+        caller.write(f"removed {path}\n")

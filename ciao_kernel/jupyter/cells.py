@@ -210,10 +210,10 @@ async def run_command(
     Raises:
         CiaoError: The words are invalid, or the command failed.
     """
-    from ciao_kernel.commands import Face, execute
+    from ciao_kernel.commands import Caller, execute
 
     async with _left_running().reported(session, display, words):
-        return await execute(words, Face(session, display, write, working_folder()))
+        return await execute(words, Caller(session, display, write, working_folder()))
 
 
 def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:

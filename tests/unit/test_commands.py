@@ -79,7 +79,7 @@ def test_every_verb_is_a_module_with_help(verb: str) -> None:
     assert parse(verb, "--help").startswith(f"usage: ciao {verb} ")
 
 
-def test_help_speaks_as_the_face_that_was_asked() -> None:
+def test_help_speaks_as_the_caller_types_it() -> None:
     lines = commands.help_text().splitlines()
     for verb, text in commands.VERBS.items():
         assert [line for line in lines if line.split()[1:2] == [verb] and text in line]

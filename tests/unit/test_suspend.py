@@ -31,10 +31,10 @@ def run(verb: Any, backend: object, state: State = State.RUNNING) -> str:
         return backend, JOB, Status(state, (), since=0.0)
 
     told: list[str] = []
-    face: Any = SimpleNamespace(session=SimpleNamespace(find=find), write=told.append)
+    caller: Any = SimpleNamespace(session=SimpleNamespace(find=find), write=told.append)
     parser = argparse.ArgumentParser()
     verb.arguments(parser)
-    asyncio.run(verb.run(parser.parse_args(["mnist"]), face))
+    asyncio.run(verb.run(parser.parse_args(["mnist"]), caller))
     return "".join(told)
 
 

@@ -64,8 +64,8 @@ def ciao(
         session = Session(
             Registry({}), Owner(current_user(), os.getpid()), team.settings(**settings)
         )
-        face = commands.Face(session, display, written.append, team.folder)
-        work = asyncio.ensure_future(commands.execute(words, face))
+        caller = commands.Caller(session, display, written.append, team.folder)
+        work = asyncio.ensure_future(commands.execute(words, caller))
         try:
             if during:
                 await during(display, work)

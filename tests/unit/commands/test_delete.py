@@ -59,7 +59,7 @@ class Place:
             self.written.append(question)
             return answer or ""
 
-        face = commands.Face(
+        caller = commands.Caller(
             self,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
             self.written.append,
@@ -67,7 +67,7 @@ class Place:
             terminal=terminal,
             ask=None if answer is None else ask,
         )
-        asyncio.run(delete.run(args, face))
+        asyncio.run(delete.run(args, caller))
 
     # What the verb asks of a session.
 

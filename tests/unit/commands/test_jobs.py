@@ -33,8 +33,8 @@ class Jobs:
     def list(self, *words: str) -> str:
         self.written.clear()
         args = commands.parse(["jobs", *words], self.written.append)
-        face = commands.Face(self, None, self.written.append, Path())  # type: ignore[arg-type]
-        asyncio.run(jobs.run(args, face))
+        caller = commands.Caller(self, None, self.written.append, Path())  # type: ignore[arg-type]
+        asyncio.run(jobs.run(args, caller))
         return "".join(self.written)
 
 

@@ -62,9 +62,9 @@ class Place:
         args = commands.parse(list(words), written.append)
         assert args is not None
         session = Session(Registry({}), Owner("a test"), Settings(storage=self.storage))
-        face = commands.Face(session, None, written.append, self.root, terminal=True)  # type: ignore[arg-type]
+        caller = commands.Caller(session, None, written.append, self.root, terminal=True)  # type: ignore[arg-type]
         try:
-            asyncio.run(args.run(args, face))
+            asyncio.run(args.run(args, caller))
         finally:
             self.written = "".join(written)
         return self.written
