@@ -66,3 +66,33 @@ def test_a_program_that_always_fails_ends_the_job_after_its_restarts(team: Team)
     logs = [ended.display.data(one).decode() for one in ("worker-0", "worker-1")]
     assert max(log.count("try\n") for log in logs) == 2
     assert {one.restarts for one in ended.display.status.replicas} == {0}
+
+
+GROWS = """\
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+world = torch.ones(1)
+while True:
+    world.fill_(1)
+    dist.all_reduce(world)
+    print("world", int(world), flush=True)
+    if world == 3:
+        break
+    time.sleep(0.5)
+"""
+
+
+def test_a_job_that_is_scaled_up_trains_with_its_new_worker(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("world 2", replica="worker-1", patience=180)
+        argv = ("scale", f"pytorchjob/{display.job.name}", "--replicas=3")
+        await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+    ended = team.run(HEADER + GROWS, during=during, images=images(team.namespace))
+    assert ended.error is None, ended.error
+    for one in ("worker-0", "worker-1", "worker-2"):
+        assert ended.display.data(one).decode().endswith("world 3\n")
+    assert "worker was scaled from 2 to 3" in ended.display.notices

@@ -153,7 +153,7 @@ def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
     assert dict(details.facts)["kind"] == "Job"
     assert {group.role: group.replicas for group in details.groups} == {"ps": 1, "worker": 2}
     assert details.pods[Replica("worker", 1)].startswith("mine-2-")
-    team.user.allow(*rules(EXEC))
+    team.user.allow(*rules(JOBS), *rules(EXEC))
     words = ("sh", "-c", "echo $CIAO_REPLICA $TF_CONFIG")
     said = ciao(team, "exec", "mine/worker-1", "--", *words).split()
     assert (said[0], json.loads(said[1])["task"]["index"]) == ("worker-1", 1)

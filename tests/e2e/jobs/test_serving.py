@@ -23,7 +23,7 @@ pytestmark = [
 def test_the_chief_alone_has_code_and_trains_by_the_servers(
     team: Team, kind: str, api: str
 ) -> None:
-    team.user.allow(*rules(JOBS))
+    team.user.allow(*rules(), *rules(JOBS))
     images = {"tensorflow": team.namespace.cluster.image("tensorflow")}
     ended = team.run(CELLS[kind].replace("%ps=1", f"%api={api}\n%ps=1"), images=images)
     assert ended.error is None, ended.error

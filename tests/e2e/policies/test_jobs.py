@@ -43,6 +43,13 @@ for name, place in {places}.items():
 """
 
 
+SUM = """
+from mpi4py import MPI
+
+print("sum", MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank))
+"""
+
+
 @pytest.fixture
 def namespace(
     enforced: Cluster, request: pytest.FixtureRequest, tmp_path: Path
@@ -77,6 +84,21 @@ def test_ranks_of_pytorch_meet_after_their_init_container(team: Team) -> None:
     ended = team.run(f"%framework=pytorch\n%runner=python\n%worker=1\n{RANKS}")
     assert ended.error is None, ended.error
     assert b"rank 1 of 2" in ended.display.data("master-0")
+
+
+@pytest.mark.frameworks
+@pytest.mark.usefixtures("with_mpi")
+def test_a_launcher_starts_ranks_in_its_workers(
+    team: Team, namespace: Namespace, enforced: Cluster, tmp_path: Path
+) -> None:
+    """Through the API server, which its own policy lets it reach."""
+    made = rendered("team/mpi", tmp_path / "mpi", enforced, namespace.name, "launchers")
+    namespace.create_objects(*made)
+    images = {"mpi": enforced.image("mpi")}
+    ended = team.run(f"%framework=mpi\n%worker=2\n{SUM}", images=images)
+    assert ended.error is None, ended.error
+    for number in range(2):
+        assert ended.display.data(f"worker-{number}") == b"sum 1\n"
 
 
 def test_a_program_reaches_public_addresses_and_nothing_near(

@@ -42,13 +42,15 @@ KERNEL = {"component": "kernel"}
 SERVERS = {"enterprise-gateway": "enterprise-gateway/gateway", "jupyter": "gateway-provisioners"}
 
 
-def rendered(base: str, tmp_path: Path, cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+def rendered(
+    base: str, tmp_path: Path, cluster: Cluster, namespace: str, policy: str = "api-server"
+) -> list[dict[str, Any]]:
     """The objects of a folder of deploy/ for a namespace, with this cluster's API server."""
     tmp_path.mkdir(parents=True, exist_ok=True)
     overlay = {
         "namespace": namespace,
         "resources": [os.path.relpath(DEPLOY / base, tmp_path.resolve())],
-        "patches": [patch("NetworkPolicy", [api_server(cluster)], "api-server")],
+        "patches": [patch("NetworkPolicy", [api_server(cluster)], policy)],
     }
     (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
     return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(tmp_path))))

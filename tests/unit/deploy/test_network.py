@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata
-from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes import job_metadata, manifest
+from ciao_kernel.backends.kubernetes.apis import (
+    MPI_OPERATOR,
+    OPERATOR_V1,
+    TRAINER,
+    Api,
+    operator_v1,
+)
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
+from tests.unit.backends.kubernetes.test_manifest import objects
 from tests.unit.deploy.test_launch import launch as launch
 from tests.unit.deploy.test_launch import pod as launched
 
@@ -119,6 +126,41 @@ def test_replicas_of_indexed_jobs_reach_each_other_and_nobody_else(kernel: Pod) 
     for other in (kernel, BUILD, STRANGER, CLIENT, server("jupyter")):
         assert not allowed(other, one, 23456)
         assert not allowed(one, other, 443)
+
+
+@pytest.mark.parametrize(
+    ("framework", "api"),
+    [
+        ("tensorflow", OPERATOR_V1),
+        ("tensorflow", TRAINER),
+        ("mpi", OPERATOR_V1),
+        ("mpi", MPI_OPERATOR),
+    ],
+)
+def test_pods_of_every_api_reach_each_other(framework: str, api: Api) -> None:
+    text = f"%framework={framework}\n%image=i\n%worker=2\n"
+    made = objects(text, api=api)
+    pods = [
+        Pod(template["metadata"]["labels"], "team-a", ip=f"10.244.0.{20 + number}")
+        for number, template in enumerate(manifest.pod_templates(made.holder).values())
+    ]
+    for one in pods:
+        assert allowed(one, pods[0], 2222)
+        assert allowed(one, DNS, 53, "UDP")
+        assert not allowed(one, API, 6443)
+        assert not allowed(STRANGER, one, 2222)
+
+
+def test_launchers_alone_reach_the_api_server_where_a_team_has_mpi() -> None:
+    policies = [*POLICIES, *read(DEPLOY / "team/mpi/launchers.yaml", namespace="team-a")]
+    label = {operator_v1.ROLE_LABEL: "launcher"}
+    one = replica("mnist")
+    launcher = Pod({**one.labels, **label}, "team-a", ip="10.244.0.5")
+    assert connects(policies, launcher, API, 6443)
+    assert not allowed(launcher, API, 6443)
+    for other in (one, indexed("mnist")):
+        assert not connects(policies, other, API, 6443)
+    assert not connects(policies, launcher, INSIDE, 6443)
 
 
 def test_kernels_reach_the_api_server_and_registries_but_nothing_near(kernel: Pod) -> None:
