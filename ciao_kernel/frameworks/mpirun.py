@@ -44,6 +44,8 @@ while :; do
     quiet=$((quiet + 1))
     alone || quiet=0
     if [ $quiet = 12 ] && [ -e "$own/began" ]; then
+        for rank in "$own"/rank-*; do :; done
+        if [ ! -e "$rank" ] && [ ! -e "$own/lost" ]; then exit 0; fi
         echo "$CIAO_REPLICA ends: the launcher, or its connection, is lost."
         exit 143
     fi
@@ -56,8 +58,9 @@ mkdir -p "$own"
 {_LOOP}"""
 """The program of a worker. A stop lets its ranks end first: mpirun passes SIGTERM on to them.
 
-The helper of mpirun in a worker ends with mpirun. So a worker in a pod whose ranks had begun, and
-where no process but this one has been for a minute, has lost its launcher, and ends."""
+The helper of mpirun in a worker ends with mpirun, that of some MPIs with its ranks. So a worker in
+a pod whose ranks had begun, and where no process but this one has been for a minute, has lost its
+launcher, or its ranks have ended well. It ends in both cases."""
 
 WAIT = ("sh", "-c", _WAIT)
 
@@ -82,6 +85,7 @@ trap stopped=1 TERM  # mpirun asks the whole group to end, and the program may t
 (exec "$@") 2>&1
 code=$?
 if [ $code != 0 ] && [ -z "$stopped" ]; then echo "`date +%s` $rank $code" >"$own/failed-$rank"; fi
+if [ $code != 0 ] || [ -n "$stopped" ]; then : >"$own/lost"; fi
 rm -f "$own/rank-$rank"
 exit $code
 """
