@@ -1,0 +1,86 @@
+"""Marker lines in the logs of warm replicas: where a run begins and ends.
+
+The agent of a replica writes them (:mod:`.agent`), with a line feed before each: a program may leave
+a line open. A reader therefore drops one empty line before a marker.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_ANY = re.compile(rb"\x1eciao:[0-9a-f]{16} \{")
+"""A marker of some session, for readers that do not know which one."""
+
+
+def marker(nonce: str) -> bytes:
+    """Return the first bytes of the markers of a session."""
+    return f"\x1eciao:{nonce} ".encode()
+
+
+class MarkReader:
+    """Separates the markers in a log from the lines of programs.
+
+    Args:
+        nonce: The session whose markers are meant; "" means any.
+    """
+
+    def __init__(self, nonce: str = "") -> None:
+        self._mark = re.compile(re.escape(marker(nonce)) + rb"\{") if nonce else _ANY
+        self._held = b""
+
+    def read(self, data: bytes) -> Iterator[bytes | dict[str, Any]]:
+        """Yield the lines, and each marker as its content, in their order.
+
+        An empty line at the end is held back: it may belong to a marker.
+
+        Args:
+            data: Whole lines; the last one of a log may lack its line feed.
+        """
+        data, self._held = self._held + data, b""
+        while (start := self._find(data)) is not None:
+            text, (line, _, data) = data[:start], data[start:].partition(b"\n")
+            if text == b"\n" or text.endswith(b"\n\n"):
+                text = text[:-1]
+            if text:
+                yield text
+            try:
+                yield json.loads(line.partition(b" ")[2])
+            except ValueError:
+                yield line + b"\n"
+        if data == b"\n" or data.endswith(b"\n\n"):
+            data, self._held = data[:-1], b"\n"
+        if data:
+            yield data
+
+    def rest(self) -> bytes:
+        """Return what is held back, at the end of a log."""
+        held, self._held = self._held, b""
+        return held
+
+    def _find(self, data: bytes) -> int | None:
+        """Return where the first line begins that is a marker."""
+        for match in self._mark.finditer(data):
+            if not match.start() or data[match.start() - 1] == 10:
+                return match.start()
+        return None
+
+
+def lines(data: bytes, run: int | None = None) -> bytes:
+    """Return the lines of a whole log without its markers, or those of one run.
+
+    Args:
+        data: The log.
+        run: Number of the run; None means all lines.
+    """
+    found = bytearray()
+    inside = run is None
+    reader = MarkReader()
+    for part in reader.read(data):
+        if isinstance(part, bytes):
+            found += part if inside else b""
+        elif run is not None and part.get("ev") in ("begin", "end"):
+            inside = part["ev"] == "begin" and part.get("id") == run
+    return bytes(found + (reader.rest() if inside else b""))

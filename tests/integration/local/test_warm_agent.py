@@ -1,0 +1,283 @@
+"""The agent of warm replicas with real processes: runs, their ends, and what they may leave."""
+
+import base64
+import io
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.delivery import warm
+from ciao_kernel.delivery.warm.marks import MarkReader
+
+NONCE = "0123456789abcdef"
+
+
+class Replica:
+    """An agent below this test, and what its output says."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        code = Path(warm.__file__).parent
+        shutil.copy(code / "agent.py", folder / "ciao_warm_agent.py")
+        shutil.copy(code / "zygote.py", folder / "ciao_warm_zygote.py")
+        self.folder, self.number = folder, 0
+        config = {
+            "nonce": NONCE, "idle": 60, "lease": 60, "runLease": 60, "grace": 1, "keep": False,
+            "oom": True, "root": str(folder / "runs"), "preload": ["json"], "environment": {},
+            "host": "127.0.0.1", **settings,
+        }  # fmt: skip
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", str(folder / "ciao_warm_agent.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "CIAO_WARM": json.dumps(config)},
+            bufsize=0,
+        )
+        self._reader, self._rest = MarkReader(NONCE), b""
+        self.parts: list[bytes | dict] = []
+        self.wait_for("ready")
+
+    def send(self, **command: object) -> None:
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+
+    def start(self, program: str, **more: object) -> int:
+        self.number += 1
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w:gz") as tar:
+            info = tarfile.TarInfo("cell.py")
+            info.size = len(program.encode())
+            tar.addfile(info, io.BytesIO(program.encode()))
+        command = {
+            "op": "run", "id": self.number, "tar": base64.b64encode(data.getvalue()).decode(),
+            "program": "cell.py", "arguments": [], "processes": [{}], "environment": {},
+            "learn": False, **more,
+        }  # fmt: skip
+        self.command = command
+        self.send(**command)
+        return self.number
+
+    def run(self, program: str, **more: object) -> tuple[dict, str]:
+        """Run a program; return its end and its lines."""
+        number = self.start(program, **more)
+        begin = self.wait_for("begin", number)
+        end = self.wait_for("end", number)
+        first, last = self.parts.index(begin), self.parts.index(end)
+        text = b"".join(one for one in self.parts[first:last] if isinstance(one, bytes))
+        return end, text.decode()
+
+    def wait_for(self, event: str, number: int | None = None) -> dict:
+        while True:
+            for part in self.parts:
+                if isinstance(part, dict) and part["ev"] == event:
+                    if number is None or part["id"] == number:
+                        return part
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, (event, self.parts)
+            cut = (self._rest + data).rfind(b"\n") + 1
+            whole, self._rest = (self._rest + data)[:cut], (self._rest + data)[cut:]
+            self.parts += self._reader.read(whole)
+
+    def wait_for_line(self, text: bytes) -> None:
+        while not any(text in part for part in self.parts if isinstance(part, bytes)):
+            data = self._rest + os.read(self.process.stdout.fileno(), 1 << 16)
+            cut = data.rfind(b"\n") + 1
+            self._rest = data[cut:]
+            self.parts += self._reader.read(data[:cut])
+
+    def below(self) -> set[int]:
+        """Return the processes below the agent."""
+        found, todo = set(), [self.process.pid]
+        while todo:
+            children = Path(f"/proc/{todo[0]}/task/{todo.pop(0)}/children").read_text().split()
+            todo += map(int, children)
+            found |= set(map(int, children))
+        return found
+
+
+@pytest.fixture
+def replica(tmp_path: Path):
+    agent = Replica(tmp_path)
+    yield agent
+    agent.process.kill()
+    agent.process.wait()
+
+
+def test_a_run_is_what_a_fresh_interpreter_would_be(replica: Replica) -> None:
+    program = """
+import os, pickle, random, sys
+if "seen" in globals() or hasattr(sys, "seen"):
+    print("something survived")
+seen = sys.seen = True
+class Thing: pass
+print(__name__, sys.argv[1:], type(pickle.loads(pickle.dumps(Thing()))).__name__)
+print(os.path.basename(os.getcwd()), os.listdir("."), repr(sys.stdin.read()))
+open("left.txt", "w").write("x")
+print("random", random.random())
+print("no line feed", end="")
+"""
+    ends = [replica.run(program, arguments=["--epochs", "3"]) for _ in range(2)]
+    for number, (end, text) in enumerate(ends, 1):
+        lines = text.splitlines()
+        assert end["code"] == 0
+        assert lines[0] == "__main__ ['--epochs', '3'] Thing"
+        assert lines[1] == f"run-{number} ['cell.py'] ''"
+        assert lines[3:] == ["no line feed"]
+    assert ends[0][1].splitlines()[2] != ends[1][1].splitlines()[2], "the same random numbers"
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("raise ValueError('no')", 1),
+        ("def f(:", 1),
+        ("import sys; sys.exit(3)", 3),
+        ("import os; os._exit(7)", 7),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("import os; os.killpg(0, 9)", -signal.SIGKILL),
+        ("import os; os.close(1); os.close(2)", 0),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL); print('goes on')", 0),
+    ],
+)
+def test_the_next_run_works_after_every_end(replica: Replica, program: str, code: int) -> None:
+    end, _ = replica.run(program)
+    assert end["code"] == code, replica.parts
+    assert replica.run("print('well')") == ({**replica.parts[-1]}, "well\n")
+
+
+def test_a_traceback_shows_the_program_alone(replica: Replica) -> None:
+    _, text = replica.run("def f():\n    raise ValueError('no')\nf()\n")
+    assert "zygote" not in text
+    assert 'run-1/cell.py", line 3, in <module>\n    f()' in text
+    assert text.endswith("ValueError: no\n")
+
+
+def test_nothing_of_a_run_is_left_behind_its_end(replica: Replica) -> None:
+    program = """
+import os, subprocess, sys
+child = os.fork()
+if child == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True:
+            os.write(1, b"still here\\n")
+    os._exit(0)
+os.waitpid(child, 0)
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
+"""
+    replica.run("pass")
+    before = replica.below()
+    end, _ = replica.run(program)
+    assert end["left"] >= 2
+    assert replica.run("print('alone')")[1] == "alone\n"
+    assert replica.below() == before
+
+
+def test_a_stop_ends_a_program_that_ignores_sigterm(replica: Replica) -> None:
+    number = replica.start(
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('deaf', flush=True)\ntime.sleep(1000)"
+    )
+    replica.wait_for_line(b"deaf")
+    replica.send(op="stop", id=number, grace=0.2)
+    end = replica.wait_for("end", number)
+    assert (end["code"], end["why"]) == (-signal.SIGKILL, "stopped")
+    assert replica.run("print('well')")[1] == "well\n"
+
+
+def test_a_deadline_is_kept_without_the_kernel(replica: Replica) -> None:
+    end, _ = replica.run("import time; time.sleep(1000)", deadline=0.3)
+    assert (end["code"], end["why"]) == (-signal.SIGTERM, "deadline")
+
+
+def test_a_command_is_run_once_and_a_cut_one_is_dropped(replica: Replica) -> None:
+    replica.process.stdin.write(b'{"op":"run","id":1,"ta')
+    replica.process.stdin.write(b"\n")
+    number = replica.start("import time; print('once'); time.sleep(0.3)")
+    replica.send(**replica.command)
+    replica.wait_for("end", number)
+    replica.send(**replica.command)
+    _, text = replica.run("print('next')")
+    assert text == "next\n"
+    assert b"".join(part for part in replica.parts if isinstance(part, bytes)).count(b"once") == 1
+
+
+def test_a_second_run_is_refused_while_one_is_active(replica: Replica) -> None:
+    replica.start("import time; print('first', flush=True); time.sleep(1000)")
+    replica.wait_for_line(b"first")
+    number = replica.start("print('second')")
+    assert replica.wait_for("refused", number)["why"] == "run 1 is active"
+
+
+def test_several_processes_write_whole_lines_and_end_together(replica: Replica) -> None:
+    program = """
+import os, time
+for step in range(100):
+    print("step", step, "x" * 50)
+if os.environ["LOCAL_RANK"] == "1":
+    raise SystemExit(5)
+time.sleep(1000)
+"""
+    end, text = replica.run(program, processes=[{"LOCAL_RANK": str(n)} for n in range(3)])
+    assert end["code"] == 5
+    wanted = [f"[{rank}] step {step} {'x' * 50}" for rank in range(3) for step in range(100)]
+    assert sorted(text.splitlines()) == sorted(wanted)
+
+
+def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -> None:
+    program = "import sys; print('decimal' in sys.modules); import decimal"
+    assert replica.run(program, learn=True)[1] == "False\n"
+    for _ in range(200):  # the heir imports meanwhile
+        if replica.run(program, learn=True)[1] == "True\n":
+            return
+    raise AssertionError("never learned")
+
+
+def test_a_zygote_with_threads_is_not_forked(tmp_path: Path) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+    )
+    replica = Replica(tmp_path, preload=["threaded"])
+    program = "import sys; print('threaded' in sys.modules)"
+    assert replica.run(program) == (replica.parts[-1], "False\n")
+    assert replica.run(program)[0]["code"] == 0
+
+
+@pytest.mark.parametrize(("settings", "why"), [({"idle": 0.3}, "idle"), ({"lease": 0.3}, "kernel")])
+def test_an_agent_that_nobody_needs_ends(tmp_path: Path, settings: dict, why: str) -> None:
+    replica = Replica(tmp_path, **settings)
+    assert why in replica.wait_for("bye")["why"]
+    assert replica.process.wait() == 0
+
+
+def test_a_replica_whose_kernel_is_gone_ends_as_its_program(tmp_path: Path) -> None:
+    replica = Replica(tmp_path, runLease=0.2)
+    replica.start("import time; time.sleep(0.5); raise SystemExit(3)")
+    assert replica.process.wait() == 3
+
+
+def test_a_terminated_agent_leaves_no_process(replica: Replica) -> None:
+    replica.start("import time; print('up', flush=True); time.sleep(1000)")
+    replica.wait_for_line(b"up")
+    below = replica.below()
+    replica.process.terminate()
+    assert replica.process.wait() == 128 + signal.SIGTERM
+    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_changed_variable_is_there_before_the_imports(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text("import os\nfound = os.environ.get('LEVEL')")
+    replica = Replica(tmp_path, preload=["early"])
+    program = "import sys; print(sys.modules['early'].found)"
+    assert replica.run(program)[1] == "None\n"
+    assert replica.run(program, environment={"LEVEL": "3"})[1] == "3\n"
+    assert replica.run(program)[1] == "None\n"
