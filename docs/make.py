@@ -20,7 +20,7 @@ ROOT = DOCS.parent
 NAVIGATION = {
     "Start": ("first-steps", "tutorial", "frameworks", "recipes", "surviving"),
     "Homes": ("jupyter", "sos", "gateway"),
-    "On a cluster": ("data", "queues", "packages", "admin", "security"),
+    "On a cluster": ("data", "warm", "queues", "packages", "admin", "security"),
     "Reference": ("magics", "commands", "settings", "troubleshooting", "coming-from"),
     "Developing": ("extending", "architecture", "cluster"),
 }

@@ -19,6 +19,7 @@ from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Sta
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
 from ciao_kernel.model.times import age
 from ciao_kernel.session.session import Session
+from ciao_kernel.session.warm import logs as warm_logs
 
 _AT_ONCE = 16
 """Number of logs that are requested at a time."""
@@ -104,6 +105,11 @@ class JobHandle:
     def folder(self) -> Path:
         """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
         return Path(self._job.files)
+
+    @property
+    def run(self) -> int:
+        """Number of its run in replicas that %warm keeps; 0 for any other job."""
+        return self._job.warm_run
 
     @property
     def created(self) -> float:
@@ -309,7 +315,8 @@ class JobHandle:
             found: list[bytes | BaseException] = []
             for start in range(0, len(replicas), _AT_ONCE):
                 some = replicas[start : start + _AT_ONCE]
-                asked = (backend.log(self._job, one, options) for one in some)
+                run = self._job.warm_run or None
+                asked = (warm_logs.read(backend, self._job, one, options, run) for one in some)
                 found += await asyncio.gather(*asked, return_exceptions=True)
             faults = [one for one in found if isinstance(one, BaseException)]
             others = [one for one in faults if not isinstance(one, BackendError)]

@@ -31,6 +31,7 @@ VERBS = {
     "delete": "stop jobs, and remove their folders with all files in them",
     "suspend": "take the pods of a job away for a while; it keeps its name and its source",
     "resume": "start a suspended job again",
+    "warm": "list the replicas that this kernel keeps for the next run (%warm)",
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "fetch": "fetch files of a job's replicas now: fetch NAME model/ log.csv",
     "cp": "copy files from a replica, or to it: cp NAME/worker-0:log.csv .",

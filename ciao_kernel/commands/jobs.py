@@ -12,6 +12,7 @@ from pathlib import Path
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.describe import cell, job_record
 from ciao_kernel.commands.shared_arguments import add_output, add_where, where
+from ciao_kernel.delivery.warm import marks
 from ciao_kernel.display.plotting import newest_metric
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError, Incomplete
@@ -131,7 +132,7 @@ def _newest_metric(job: Job, status: Status) -> str:
         with contextlib.suppress(OSError, ValueError), opened_file(Path(one.log)) as file:
             size = os.fstat(file).st_size
             end = os.pread(file, _END_OF_LOG, max(0, size - _END_OF_LOG))
-            if found := newest_metric(end, job.plot):
+            if found := newest_metric(marks.without(end), job.plot):
                 return found
     return _NONE
 

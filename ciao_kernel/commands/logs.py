@@ -24,6 +24,7 @@ from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Replica
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session.warm import logs as warm_logs
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,13 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_since(verb)
     verb.add_argument(
         "--previous", "-p", action="store_true", help="show the run before the last restart"
+    )
+    verb.add_argument(
+        "--run",
+        dest="number",
+        type=int,
+        metavar="N",
+        help="only the lines of one run of a job with %%warm",
     )
     verb.add_argument("--timestamps", action="store_true", help="show the time of each line")
     verb.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
@@ -73,7 +81,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
     faults: list[BackendError] = []
     for some in _groups(wanted):
-        asked = [backend.log(job, replica, options) for replica in some]
+        asked = [warm_logs.read(backend, job, one, options, args.number) for one in some]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for replica, data in zip(some, answers, strict=True):
             if isinstance(data, BackendError):  # the other logs are shown anyway
@@ -94,6 +102,8 @@ def _checked(args: argparse.Namespace) -> float:
     if args.tail is not None and args.tail < 0:
         raise UsageError(f"--tail cannot be {args.tail}.", "Use a number of lines from 0 up.")
     if args.follow:
+        if args.number is not None:
+            raise UsageError("--run cannot be combined with -f.", "Leave -f or --run out.")
         for option in ("previous", "timestamps"):
             if getattr(args, option):
                 raise UsageError(
@@ -125,7 +135,7 @@ async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int
     before = 0
     with log.ignored(_log, "reading an earlier container", BackendError, UsageError):
         before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
-    data = await backend.log(job, replica)
+    data = await warm_logs.read(backend, job, replica)
     # An unfinished line is a new line: the rest of it is still to come.
     whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
     return max(0, before + whole - max(0, tail - unfinished))

@@ -80,6 +80,11 @@ class Settings:
         "Time for other workers to end by themselves after the job has succeeded; "
         "on a cluster also after it has failed.",
     )
+    warm_most: float = _setting(
+        28_800.0,
+        Number(60, "seconds"),
+        "Longest life of replicas that %warm keeps, whatever runs in them.",
+    )
     shutdown_wait: float = _setting(
         0.6,
         Number(0, "seconds"),

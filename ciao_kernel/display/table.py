@@ -109,7 +109,8 @@ class Table:
     def title(self) -> str:
         """Return the line of the job: ``tensorflow-x7k2f: Running``."""
         status = self.status
-        text = f"{self.job.name}: {status.state if status else State.PENDING}"
+        run = f", run {self.job.warm_run}, warm" if self.job.warm_run else ""
+        text = f"{self.job.name}{run}: {status.state if status else State.PENDING}"
         if status and status.message:
             text += f" ({status.message.rstrip('.')})"
         return visible(text)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ciao_kernel.plugins import Display
     from ciao_kernel.session.left_running import LeftRunning
     from ciao_kernel.session.session import Session
+    from ciao_kernel.session.warm.pool import WarmPool
 
 _log = logging.getLogger(__name__)
 
@@ -112,9 +113,17 @@ def _new_session(settings: Settings) -> Session:
     _log.info("ciao %s, Python %s, %s", __version__, platform.python_version(), _label())
     # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
     lifetime = shutdown.lifetime if _in_a_kernel() else None
-    new = Session(registry(), Owner(_label(), os.getpid()), settings, lifetime)
+    owner = Owner(_label(), os.getpid())
+    new = Session(registry(), owner, settings, lifetime, _warm_pool())
     client.use_host(client.Host(lambda: new.settings, hide_frames))
     return new
+
+
+@functools.cache
+def _warm_pool() -> WarmPool:
+    from ciao_kernel.session.warm.pool import WarmPool
+
+    return WarmPool()
 
 
 def _in_a_kernel() -> bool:
@@ -166,7 +175,8 @@ def _left_running() -> LeftRunning:
 
 
 async def close() -> None:
-    """Close the open connections of this process, because its kernel ends."""
+    """End idle warm replicas and close connections of this process, because its kernel ends."""
+    await _warm_pool().close()
     await registry().close()
 
 

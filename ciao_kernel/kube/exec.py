@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_INPUT, _OUT, _ERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+INPUT, _OUT, _ERR, STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-_PIECE = 1 << 15
+PIECE = 1 << 15
 """Largest message in bytes: the server does not accept long messages."""
 _CONNECT = 10.0
 _PING, _UNANSWERED = 10.0, 6
@@ -64,7 +64,7 @@ async def execute(
         async with await client.connections.open() as connections:
             shown = client.access
             try:
-                channel = await _open(client, connections, f"{path}/exec", query)
+                channel = await open_channel(client, connections, f"{path}/exec", query)
             except aiohttp.WSServerHandshakeError as error:
                 if error.status == 401 and not renewed:
                     await client.renew(shown)
@@ -85,9 +85,10 @@ async def execute(
     raise AssertionError("the second round returns or raises")
 
 
-async def _open(
+async def open_channel(
     client: Client, session: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
 ) -> aiohttp.ClientWebSocketResponse:
+    """Open a WebSocket to a container; its owner answers pings, and closes it."""
     async with asyncio.timeout(_CONNECT):
         channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
             client.access.server.address + path,
@@ -95,7 +96,7 @@ async def _open(
             headers=client.access.headers(),
             protocols=(_V5, _V4),
             max_msg_size=0,
-            autoping=False,  # _Run answers pings, and sends its own
+            autoping=False,  # the owner answers pings, and may send its own
             **client.access.options(),
         )
     _log.debug("websocket %s is open", path)
@@ -181,7 +182,7 @@ class _Run:
             self._streams.out(text)
         elif kind == _ERR and text:
             self._streams.err(text)
-        elif kind == _STATUS and text:
+        elif kind == STATUS and text:
             with contextlib.suppress(ValueError):
                 found = json.loads(text)
                 self._status = found if isinstance(found, dict) else {}
@@ -190,10 +191,10 @@ class _Run:
         if self._streams.input is None:
             return
         async for data in self._streams.input:
-            for start in range(0, len(data), _PIECE):
-                await self._send(_INPUT, data[start : start + _PIECE])
+            for start in range(0, len(data), PIECE):
+                await self._send(INPUT, data[start : start + PIECE])
         if self._channel.protocol == _V5:
-            await self._send(_CLOSE, bytes([_INPUT]))
+            await self._send(_CLOSE, bytes([INPUT]))
         elif self._streams.sizes is None:
             # Otherwise a command that reads until the end of its input would wait forever.
             await self._channel.close()

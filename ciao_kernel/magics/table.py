@@ -25,6 +25,7 @@ from ciao_kernel.magics import (
     surviving,
     value_types,
     volumes,
+    warm,
 )
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
@@ -293,6 +294,7 @@ def _entries(names: Names) -> list[Directive]:
             default="all replicas",
             repeatable=True,
         ),
+        *warm.directives(),
         *cell_lines.directives(),
         *plots.directives(),
         Directive(

@@ -53,6 +53,8 @@ class Job:
     """Options that a command needs, besides the name, to find the job: ``--namespace team-b``."""
     logs_kept: bool = True
     """False if its log files are removed at its end (``%cleanPolicy=all``)."""
+    warm_run: int = 0
+    """Number of the run in replicas that are kept for the next one; 0 for any other job."""
     root: str = ""
     """Working directory of the replicas; "" if that is the program's folder."""
 

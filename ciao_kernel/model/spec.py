@@ -215,6 +215,8 @@ class JobSpec:
     deadline: int | None = None
     """Seconds after which a job that is still running fails."""
     detach: bool = False
+    warm: int | None = None
+    """Seconds for which the replicas wait for the next run after each run; None: they end."""
     follow: tuple[str, ...] = ()
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty means all."""
     plot: tuple[str, ...] = ()

@@ -161,3 +161,31 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Release resources that were opened for several calls, such as connections."""
+
+
+@runtime_checkable
+class Feeding(Protocol):
+    """The optional part of a :class:`Backend` whose replicas take input while they run (``%warm``).
+
+    The replicas run the agent of :mod:`ciao_kernel.delivery.warm`, which reads commands.
+    """
+
+    keeps_runs: bool
+    """True if the agents run on this machine: their folders are kept, and their input is a pipe in
+    the job's folder. Otherwise it is the standard input of their container."""
+
+    async def check_feeding(self, plan: Plan) -> None:
+        """Raise an error that can be predicted, such as a missing right."""
+
+    async def send(self, job: Job, replica: Replica, data: bytes) -> None:
+        """Write a command to the input of a replica.
+
+        It may arrive not at all or in part if the connection breaks: the sender repeats it until
+        the log of the replica answers.
+
+        Raises:
+            BackendError: It cannot be delivered.
+        """
+
+    async def stop_feeding(self, job: Job) -> None:
+        """Release what :meth:`send` keeps open for a job, which has ended."""

@@ -17,6 +17,7 @@ from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.session.turns import Restarts
+from ciao_kernel.session.warm import logs
 
 _LAST_LINES = 2.0
 """Maximum seconds of reading after the last replica has ended."""
@@ -192,7 +193,7 @@ class Following:
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the backend's events; its resources are closed when following ends."""
-        events = self.backend.follow(self.job, since=self._since)
+        events = logs.follow(self.backend, self.job, self._since)
         try:
             yield events
         finally:

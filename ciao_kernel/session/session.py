@@ -38,6 +38,7 @@ from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
+from ciao_kernel.session.warm.pool import WarmBackend, WarmPool
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
@@ -61,6 +62,7 @@ class Session:
         owner: Owner of new jobs.
         settings: From :func:`ciao_kernel.config.load`; :attr:`settings` may be replaced.
         lifetime: Distinguishes a stop from a shutdown.
+        warm: Keeps replicas for later cells; None if no later cell comes.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Session:
         owner: Owner,
         settings: Settings,
         lifetime: Lifetime | None = None,
+        warm: WarmPool | None = None,
     ) -> None:
         self.registry = registry
+        self.warm = warm
         self.settings = settings
         self._owner = owner
         self._stopper = Stopper(lifetime or NoShutdown())
@@ -182,6 +186,8 @@ class Session:
         planning.check_outputs(spec)
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
+        if spec.warm is not None:
+            backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
         plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)
         horovod.check(plan)
         await backend.check(plan)

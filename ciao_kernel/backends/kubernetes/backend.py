@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ciao_kernel.backends.kubernetes import (
     unfinished,
     validation,
     volumes,
+    warm_inputs,
 )
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
@@ -37,6 +39,7 @@ from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.retries import Retries
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
+from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints
@@ -70,6 +73,7 @@ class KubernetesBackend:
 
     name = job_metadata.BACKEND
     outlives_kernel = True
+    keeps_runs = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -78,6 +82,7 @@ class KubernetesBackend:
         self._lookup = Lookup(self._targets, self._places)
         self._deletions = Deletions()
         self._retries = Retries(self._deletions)
+        self._inputs = WarmInputs()
         self._settled: set[tuple[str, str]] = set()
         """Contexts and namespaces in which this process has settled unfinished submissions."""
 
@@ -87,6 +92,7 @@ class KubernetesBackend:
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._inputs.close()
         await self._targets.close()
 
     async def check(self, plan: Plan) -> None:
@@ -277,6 +283,22 @@ class KubernetesBackend:
         # The operator's variables are in the container; those of other APIs are in a file.
         words = indexed_manifest.enter(own, command)
         return await exec.execute(target.client, path, name, words, streams)
+
+    async def check_feeding(self, plan: Plan) -> None:
+        """Check the kind of the job, and the right to write to its pods."""
+        target = await self._targets.of(plan.spec.cluster)
+        warm_inputs.check(plan, (await choice.choose(plan, target, self._settings)).api)
+        await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)
+
+    async def send(self, job: Job, replica: Replica, data: bytes) -> None:
+        """Write a command to the standard input of a warm replica's container."""
+        target = await self._target(job)
+        pods = functools.partial(self._pods, job, target)
+        await self._inputs.send(target.client, job, replica, data, pods)
+
+    async def stop_feeding(self, job: Job) -> None:
+        """Close the connections to the pods of a warm job."""
+        await self._inputs.forget(job)
 
     # ----------------------------------------------------------------------------- parts
 

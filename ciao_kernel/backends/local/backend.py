@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,6 +19,7 @@ from ciao_kernel.backends.local import (
     preview,
     views,
     volumes,
+    warm_input,
 )
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.store import Store
@@ -44,6 +46,7 @@ class LocalBackend:
 
     name = views.BACKEND
     outlives_kernel = False
+    keeps_runs = True
 
     def __init__(
         self,
@@ -201,6 +204,16 @@ class LocalBackend:
         """Run a command in the job's folder, with the variables of a replica."""
         folder = self._store.folder(job)
         return await execute.execute(folder, self._host, replica, command, streams)
+
+    async def check_feeding(self, plan: Plan) -> None:
+        """Do nothing: replicas of this machine need no right."""
+
+    async def send(self, job: Job, replica: Replica, data: bytes) -> None:
+        """Write a command to the pipe of a warm replica's agent."""
+        await asyncio.to_thread(warm_input.feed, self._store.folder(job), replica, data)
+
+    async def stop_feeding(self, job: Job) -> None:
+        """Do nothing: a pipe is open only while a command is written."""
 
     def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""

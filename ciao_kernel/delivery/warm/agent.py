@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import functools
 import io
 import json
 import os
@@ -79,6 +80,7 @@ class Agent:
         self._cold = False
         self._run: Run | None = None
         self._last = 0
+        self._unheard: int | None = None
         self._text = bytearray()
         self._zygote: Zygote | None = None
         self._heir: Zygote | None = None
@@ -136,9 +138,9 @@ class Agent:
                 if run.pending:
                     self._finish(run)
         elif now - self._quiet_since > self._idle:
-            self._end("idle", 0)
+            self._end("idle", self._unheard or 0)
         elif now - self._heard > self._lease:
-            self._end("the kernel is gone", 0)
+            self._end("the kernel is gone", self._unheard or 0)
 
     def _end(self, why: str, code: int) -> None:
         self._emit(ev="bye", why=why, code=code)
@@ -177,6 +179,7 @@ class Agent:
         except (ValueError, KeyError, TypeError):
             return  # the rest of a command that was cut; it is sent again
         self._heard = time.monotonic()
+        self._unheard = None
         self._idle = ask.get("idle", self._idle)
         if name == "run":
             self._start(ask)
@@ -223,7 +226,7 @@ class Agent:
             return folder
         os.makedirs(part)
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(ask.pop("tar")))) as tar:
-            tar.extractall(part)  # noqa: S202 - the kernel has packed it
+            tar.extractall(part)  # the kernel has packed it
         for where, target in ask.get("links", ()):
             place = os.path.join(part, where)
             os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -318,6 +321,7 @@ class Agent:
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,
         )
+        self._unheard = code  # the replica ends with it, unless the kernel is still there
         now = self._quiet_since = time.monotonic()
         if now - self._heard > self._run_lease:
             self._end("the kernel is gone: the replica ends as its program did", code)
@@ -337,7 +341,14 @@ class Agent:
         base = {**os.environ, **environment}
         base.pop("CIAO_WARM", None)
         process = subprocess.Popen(
-            [sys.executable, "-u", _zygote_script(), "--zygote", str(theirs.fileno()), *self._preload],
+            [
+                sys.executable,
+                "-u",
+                _zygote_script(),
+                "--zygote",
+                str(theirs.fileno()),
+                *self._preload,
+            ],
             stdin=subprocess.DEVNULL,
             # One pipe: a container's two are copied by two threads, and a traceback could come
             # behind the end of its run.
@@ -348,7 +359,7 @@ class Agent:
         process.returncode = 0  # reaped by the agent
         theirs.close()
         self._zygote = zygote = Zygote(process.pid, ours, environment)
-        self._picker.register(ours, selectors.EVENT_READ, lambda: self._hear(zygote))
+        self._picker.register(ours, selectors.EVENT_READ, functools.partial(self._hear, zygote))
 
     def _cool(self) -> None:
         for one in (self._zygote, self._heir):
@@ -374,11 +385,11 @@ class Agent:
             elif "exit" in message:
                 self._exited(message["exit"], message["code"])
             elif "heir" in message and descriptor is not None:
-                heir = Zygote(
-                    message["heir"], socket.socket(fileno=descriptor), zygote.environment
-                )
+                heir = Zygote(message["heir"], socket.socket(fileno=descriptor), zygote.environment)
                 self._heir = heir
-                self._picker.register(heir.channel, selectors.EVENT_READ, lambda: self._hear(heir))
+                self._picker.register(
+                    heir.channel, selectors.EVENT_READ, functools.partial(self._hear, heir)
+                )
             elif message.get("ready"):
                 self._judge(zygote, safe=message["safe"])
             elif message.get("gone"):
@@ -489,6 +500,7 @@ class Agent:
                 _kill(pid, signal.SIGKILL)
             self._reap_orphans()
             time.sleep(0.002)
+        self._reap_orphans()
         return first or 0
 
     def _reap_orphans(self) -> None:
@@ -512,9 +524,7 @@ class Agent:
 class Zygote:
     """The agent's end of the channel to a zygote."""
 
-    def __init__(
-        self, pid: int, channel: socket.socket, environment: dict[str, str]
-    ) -> None:
+    def __init__(self, pid: int, channel: socket.socket, environment: dict[str, str]) -> None:
         self.pid, self.channel, self.environment = pid, channel, environment
         self.ready = False
         self._text = b""

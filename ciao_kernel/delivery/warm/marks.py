@@ -1,7 +1,7 @@
 """Marker lines in the logs of warm replicas: where a run begins and ends.
 
-The agent of a replica writes them (:mod:`.agent`), with a line feed before each: a program may leave
-a line open. A reader therefore drops one empty line before a marker.
+The agent of a replica writes them (:mod:`.agent`), with a line feed before each: a program may
+leave a line open. A reader therefore drops one empty line before a marker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 _ANY = re.compile(rb"\x1eciao:[0-9a-f]{16} \{")
 """A marker of some session, for readers that do not know which one."""
+_STAMPED = re.compile(rb"^(?:[0-9T:.Z+-]+ )?\x1eciao:[0-9a-f]{16} \{[^\n]*\n?", re.MULTILINE)
 
 
 def marker(nonce: str) -> bytes:
@@ -66,6 +67,11 @@ class MarkReader:
             if not match.start() or data[match.start() - 1] == 10:
                 return match.start()
         return None
+
+
+def without(data: bytes) -> bytes:
+    """Return a part of a log without its markers; each line may have its time before it."""
+    return _STAMPED.sub(b"", data)
 
 
 def lines(data: bytes, run: int | None = None) -> bytes:

@@ -4,13 +4,11 @@ import base64
 import io
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -77,9 +75,9 @@ class Replica:
     def wait_for(self, event: str, number: int | None = None) -> dict:
         while True:
             for part in self.parts:
-                if isinstance(part, dict) and part["ev"] == event:
-                    if number is None or part["id"] == number:
-                        return part
+                found = isinstance(part, dict) and part["ev"] == event
+                if found and (number is None or part["id"] == number):
+                    return part
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             assert data, (event, self.parts)
             cut = (self._rest + data).rfind(b"\n") + 1
@@ -152,6 +150,25 @@ def test_the_next_run_works_after_every_end(replica: Replica, program: str, code
     end, _ = replica.run(program)
     assert end["code"] == code, replica.parts
     assert replica.run("print('well')") == ({**replica.parts[-1]}, "well\n")
+
+
+def test_a_program_ends_as_in_python(replica: Replica) -> None:
+    program = """
+import atexit, threading, time
+class Thing:
+    def __del__(self): print("destroyed")
+thing = Thing()
+file = open("open.txt", "w")
+file.write("kept")
+atexit.register(print, "at exit")
+threading.Timer(0.1, print, ["thread"]).start()
+print("end of the program")
+"""
+    end, text = replica.run(program)
+    assert end["code"] == 0
+    assert text.splitlines() == ["end of the program", "thread", "at exit", "destroyed"]
+    assert (replica.folder / "runs/run-1/open.txt").read_text() == "kept"
+    assert replica.run("raise SystemExit('why')") == ({**replica.parts[-1], "code": 1}, "why\n")
 
 
 def test_a_traceback_shows_the_program_alone(replica: Replica) -> None:
@@ -244,7 +261,8 @@ def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -
 
 def test_a_zygote_with_threads_is_not_forked(tmp_path: Path) -> None:
     (tmp_path / "threaded.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
     )
     replica = Replica(tmp_path, preload=["threaded"])
     program = "import sys; print('threaded' in sys.modules)"

@@ -1,0 +1,101 @@
+"""What is sent to the agents of warm replicas: the agent itself, and the program of each run."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import stat
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.warm import ahead
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, Source, SourceFile
+from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
+
+AGENT, _ZYGOTE = "ciao_warm_agent.py", "ciao_warm_zygote.py"
+_MOST = 32 << 20
+"""Bytes of a run's files: they are part of a command."""
+
+
+def agent() -> Source:
+    """Return the agent as the program of a job."""
+    folder = Path(__file__).parent
+    return Source(
+        _file(AGENT, (folder / "agent.py").read_bytes()),
+        (_file(_ZYGOTE, (folder / "zygote.py").read_bytes()),),
+    )
+
+
+def _file(path: str, data: bytes) -> SourceFile:
+    return SourceFile(path, data, size=len(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The program of one run, ready to be sent to each replica."""
+
+    archive: str
+    """Its files, as base64 of a compressed archive."""
+    program: str
+    environment: dict[str, str]
+    """Variables that must be there before the imports."""
+    modules: tuple[str, ...]
+    """Modules that it imports, and that can be imported ahead."""
+    doubt: str
+    """Why it needs a fresh interpreter; "" if a fork is right."""
+    learns: bool
+
+
+def pack(source: Source, spec: JobSpec) -> Packed:
+    """Pack a program with its modules and files.
+
+    Raises:
+        SpecError: They are too large.
+        SourceError: A file cannot be read.
+    """
+    if sum(file.size for file in source.all()) > _MOST:
+        raise SpecError(
+            f"%warm sends at most {_MOST >> 20} MiB of files with each run.",
+            "Mount the data with %volume, or leave %warm out.",
+            directive="warm",
+        )
+    texts: list[str] = []
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for file in source.all():
+            data, mode = _content(file)
+            entry = tarfile.TarInfo(file.path)
+            entry.size, entry.mode = len(data), mode
+            archive.addfile(entry, io.BytesIO(data))
+            if file is source.entry or file in source.modules:
+                texts.append(data.decode("utf-8", "replace"))
+    found = ahead.read(texts[0])
+    # Of modules only the text is asked: what they set is not known, so nothing is learned then.
+    quiet = not any("environ" in text or "putenv" in text for text in texts[1:])
+    variables = dict(spec.env)
+    known = {*variables, *ALWAYS, *UNLESS_SET}
+    environment = {
+        **{name: value for name, value in spec.env if ahead.is_early(name, texts)},
+        **{name: value for name, value in found.defaults.items() if name not in known},
+        **found.variables,
+    }
+    return Packed(
+        base64.b64encode(buffer.getvalue()).decode(),
+        source.entry.path,
+        environment,
+        tuple(sorted(source.imports & ahead.HEAVY)),
+        found.doubt,
+        found.learns and quiet,
+    )
+
+
+def _content(file: SourceFile) -> tuple[bytes, int]:
+    if file.origin is None:
+        return file.data or b"", 0o644
+    with open_checked(file.origin) as stream:
+        executable = os.fstat(stream.fileno()).st_mode & stat.S_IXUSR
+        return stream.read(), 0o755 if executable else 0o644

@@ -1,0 +1,165 @@
+"""The framework of a job whose replicas run the agent, and the processes of each run in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica, RestartPolicy, Runner
+from ciao_kernel.plugins import Framework, JobManifest, OperatorKind
+
+SUPPORTED = ("tensorflow", "pytorch", "jax", "python")
+"""Frameworks whose programs a fork can run. MPI and XGBoost connect before the program starts, and
+Paddle has a launcher."""
+
+
+class WarmFramework:
+    """A framework whose replicas start the agent instead of the program.
+
+    Args:
+        inner: The framework of the programs.
+    """
+
+    def __init__(self, inner: Framework) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.roles = inner.roles
+        self.endless = inner.endless
+        self.package = inner.package
+        self.requirement = inner.requirement
+        self.image = inner.image
+
+    def complete(self, spec: JobSpec) -> JobSpec:
+        """Return the spec unchanged: it was completed before."""
+        return spec
+
+    def decider(self, spec: JobSpec) -> Replica | None:
+        """Return the replica that decides: all agents end together."""
+        return self._inner.decider(spec)
+
+    def needs_package(self, spec: JobSpec) -> bool:
+        """Return False: the agent needs only Python."""
+        return False
+
+    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """Return the command of the agent."""
+        return (artifact.python, "-u", artifact.program)
+
+    def environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """Return the variables of the framework; those of a run replace them."""
+        return self._inner.environment(spec, replica, addresses)
+
+
+class WarmOperatorFramework(WarmFramework):
+    """The same, for a framework that has a kind of the training operator."""
+
+    def __init__(self, inner: Framework) -> None:
+        super().__init__(inner)
+        assert isinstance(inner, OperatorKind)
+        self._kind: OperatorKind = inner
+
+    def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
+        """Return the job; its containers keep their standard input open for commands."""
+        return self._kind.manifest(spec, {role: _with_input(pod) for role, pod in pods.items()})
+
+
+def warm(inner: Framework) -> WarmFramework:
+    """Return the framework of a warm job."""
+    return WarmOperatorFramework(inner) if isinstance(inner, OperatorKind) else WarmFramework(inner)
+
+
+def _with_input(pod: Manifest) -> Manifest:
+    first, *others = pod["spec"]["containers"]
+    return {**pod, "spec": {**pod["spec"], "containers": [{**first, "stdin": True}, *others]}}
+
+
+def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
+    """Refuse what cannot be combined with ``%warm``.
+
+    Args:
+        spec: The cell's header.
+        framework: Its framework.
+        deletes: Whether the job is removed after its end.
+
+    Raises:
+        SpecError: A sentence about the first such thing.
+    """
+    if framework.name not in SUPPORTED:
+        raise SpecError(
+            f"%warm does not work with {framework.name}, whose programs cannot be forked.",
+            f"Leave %warm out; it works with {', '.join(SUPPORTED)}.",
+            directive="warm",
+        )
+    restarts = spec.cluster.restart_policy not in (None, RestartPolicy.NEVER)
+    reasons = {
+        "detach": (spec.detach, "a detached job has no cell that could use its replicas again"),
+        "output": (bool(spec.outputs), "values of a warm run do not come back yet"),
+        "min": (spec.min_workers is not None, "the number of warm replicas does not change"),
+        "max": (spec.max_workers is not None, "the number of warm replicas does not change"),
+        "restartPolicy": (restarts, "a warm run is not restarted"),
+        "backoffLimit": (spec.cluster.backoff_limit is not None, "a warm run is not restarted"),
+        "cleanPolicy": (
+            spec.clean_policy is not None and str(spec.clean_policy) != "running",
+            "the replicas of a warm job stay after each run",
+        ),
+    }
+    for name, (given, why) in reasons.items():
+        if given:
+            raise SpecError(
+                f"%{name} cannot be combined with %warm: {why}.",
+                "Leave one of them out.",
+                directive=name,
+            )
+    if deletes:
+        raise SpecError(
+            "%warm keeps the replicas, and the setting cleanPolicy=all removes the job.",
+            "Write %cleanPolicy=running.",
+            directive="warm",
+        )
+
+
+def processes(
+    framework: Framework, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+) -> list[dict[str, str]]:
+    """Return the variables of each process of a run in a replica.
+
+    torchrun would start new interpreters. The agent forks its processes instead, so the variables
+    that torchrun would give them are made here.
+
+    Args:
+        framework: The framework of the program.
+        spec: The cell's header.
+        replica: The replica.
+        addresses: Host and free port of each replica, in the order of ``spec.replicas()``.
+    """
+    base = framework.environment(spec, replica, addresses)
+    if framework.name != "pytorch" or spec.runner is Runner.PYTHON:
+        return [base]
+    every = [framework.environment(spec, one, addresses) for one in addresses]
+    counts = {int(one["PET_NODE_RANK"]): int(one["PET_NPROC_PER_NODE"]) for one in every}
+    node = int(base["PET_NODE_RANK"])
+    before = sum(count for rank, count in counts.items() if rank < node)
+    common = {
+        "MASTER_ADDR": base["MASTER_ADDR"],
+        "MASTER_PORT": base["MASTER_PORT"],
+        "WORLD_SIZE": str(sum(counts.values())),
+        "ROLE_WORLD_SIZE": str(sum(counts.values())),
+        "LOCAL_WORLD_SIZE": str(counts[node]),
+        "GROUP_RANK": str(node),
+        "GROUP_WORLD_SIZE": str(len(counts)),
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_RUN_ID": f"ciao-{base['MASTER_PORT']}",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    return [
+        {
+            **common,
+            "RANK": str(before + local),
+            "ROLE_RANK": str(before + local),
+            "LOCAL_RANK": str(local),
+        }
+        for local in range(counts[node])
+    ]

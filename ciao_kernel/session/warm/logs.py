@@ -1,0 +1,76 @@
+"""Logs and events of warm jobs for readers that see all runs: without the markers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from ciao_kernel.delivery.warm import marks
+from ciao_kernel.delivery.warm.marks import MarkReader
+from ciao_kernel.errors import UsageError
+from ciao_kernel.magics import warm
+from ciao_kernel.model import Event, Job, Output, Replica
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
+from ciao_kernel.plugins import Backend
+
+
+async def read(
+    backend: Backend,
+    job: Job,
+    replica: Replica,
+    options: LogOptions = WHOLE_LOG,
+    run: int | None = None,
+) -> bytes:
+    """Return the log of a replica, or the lines of one run in it.
+
+    Args:
+        backend: The job's backend.
+        job: The job.
+        replica: The replica.
+        options: The part to return.
+        run: Number of a run of a warm job; None means all lines.
+
+    Raises:
+        UsageError: The job has no runs, or an option cannot be combined with one.
+        BackendError: The log does not exist.
+    """
+    if not warm.asked(job.header):
+        if run is not None:
+            raise UsageError(
+                f"{job.name} has no runs: only a job with %warm has several.", "Leave --run out."
+            )
+        return await backend.log(job, replica, options)
+    if options.timestamps or options.since:
+        if run is not None:
+            raise UsageError(
+                "--run cannot be combined with --timestamps or --since.", "Leave one of them out."
+            )
+        return marks.without(await backend.log(job, replica, options))
+    whole = await backend.log(job, replica, LogOptions(previous=options.previous))
+    data = marks.lines(whole, run)
+    return data if options.tail is None else last_lines(data, options.tail)
+
+
+def follow(backend: Backend, job: Job, since: float = 0.0) -> AsyncIterator[Event]:
+    """Follow a job as its backend does; the markers of a warm job are left out."""
+    events = backend.follow(job, since=since)
+    # A run in warm replicas has its own events, which have no markers.
+    strips = warm.asked(job.header) and not job.warm_run
+    return _without_markers(events, job) if strips else events
+
+
+async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncIterator[Event]:
+    readers = {replica: MarkReader() for replica in job.replicas}
+    try:
+        async for event in events:
+            if not isinstance(event, Output):
+                yield event
+                continue
+            parts = readers[event.replica].read(event.data)
+            data = b"".join(part for part in parts if isinstance(part, bytes))
+            tail = b"" if event.tail.startswith(b"\x1e") else event.tail
+            if data or tail:
+                lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+                yield Output(event.replica, data, lines, tail)
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()

@@ -1,0 +1,357 @@
+"""A job whose replicas are kept: hears what they say, and runs one program after the other in them.
+
+It follows its job as a cell would, as long as the job lives: so it hears of a deleted pod between
+two runs, and of each line exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from ciao_kernel import log
+from ciao_kernel.delivery.warm.marks import MarkReader
+from ciao_kernel.errors import BackendError, CiaoError, JobLost
+from ciao_kernel.model import Address, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.plugins import Backend, Feeding
+from ciao_kernel.session.warm.framework import processes
+from ciao_kernel.session.warm.key import Key
+from ciao_kernel.session.warm.run import Run
+
+_log = logging.getLogger(__name__)
+
+_PING = 20.0
+_REPEAT = 2.0
+"""Seconds after which a command is sent again to a replica that has not confirmed it."""
+_TRIES = 15
+_ENDING = 15.0
+"""Seconds after the grace period in which a stopped run must have ended."""
+_NOISE = 1 << 16
+"""Bytes kept of what a replica writes outside of runs: the reason if it cannot start."""
+
+
+class Parked:
+    """The replicas of one job.
+
+    Args:
+        job: The job.
+        backend: Runs it, and delivers commands (:class:`Feeding`).
+        key: What a cell must have in common with it.
+        nonce: Distinguishes its markers.
+        grace: Seconds from SIGTERM to SIGKILL.
+        linger: Seconds for other workers after the deciding one has succeeded.
+    """
+
+    def __init__(
+        self, job: Job, backend: Backend, key: Key, nonce: str, *, grace: float, linger: float
+    ) -> None:
+        assert isinstance(backend, Feeding)
+        self.job, self.key = job, key
+        self.loop = asyncio.get_running_loop()
+        self.runs = 0
+        self.idle_since = time.time()
+        self.seconds = 0
+        self.over = False
+        self.run: Run | None = None
+        self._backend: Backend = backend
+        self._feeding: Feeding = backend
+        self._grace, self._linger = grace, linger
+        self._readers = {one: MarkReader(nonce) for one in job.replicas}
+        self._ready: dict[Replica, dict[str, Any]] = {}
+        self._noise: dict[Replica, bytes] = {}
+        self._memory: dict[Replica, int] = {}
+        self._inside: dict[Replica, int] = {}
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._start(self._follow())
+        self._start(self._ping())
+
+    @property
+    def expires(self) -> float:
+        """Time at which the replicas end by themselves if no run begins."""
+        return self.idle_since + self.seconds
+
+    @property
+    def memory(self) -> int:
+        """Megabytes that all zygotes hold, after the first run."""
+        return sum(self._memory.values())
+
+    @property
+    def root(self) -> str:
+        """Folder of the runs in the replicas; "" until they are ready."""
+        return next((str(one["root"]) for one in self._ready.values()), "")
+
+    def begin(self, run: Run) -> None:
+        """Start a run as soon as all replicas are ready."""
+        self.run, self.runs, self.seconds = run, run.number, run.plan.spec.warm or 0
+        self._send_when_ready()
+
+    async def stop(self, reason: str) -> None:
+        """End the processes of the active run, and wait for their end; the replicas stay.
+
+        A run that was not sent yet, and one that does not end, are ended with their job.
+        """
+        run = self.run
+        if run is None:
+            return
+        run.decide(State.STOPPED, "StoppedByUser", reason)
+        if not run.sent:
+            await self._end_job(reason)
+            return
+        self._start(self._stop_replicas(run, lambda: run.not_ended))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace + _ENDING):
+                await run.over.wait()
+                return
+        await self._end_job(reason)
+
+    async def end(self) -> None:
+        """End the replicas; an active run is left as an ordinary job."""
+        if self.over or self.run is not None:
+            return
+        await asyncio.gather(
+            *(self._send(one, {"op": "bye"}) for one in self.job.replicas), return_exceptions=True
+        )
+
+    async def discard(self, reason: str) -> None:
+        """End the job, whatever it does."""
+        if not self.over:
+            await self._end_job(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Stop following the job."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _end_job(self, reason: str) -> None:
+        await self._backend.stop(self.job, reason)
+
+    # ------------------------------------------------------------------------- what is heard
+
+    async def _follow(self) -> None:
+        fault: BaseException = self._gone()
+        try:
+            events = self._backend.follow(self.job)
+            try:
+                async for event in events:
+                    if isinstance(event, Status):
+                        self._hear_status(event)
+                    elif isinstance(event, Output):
+                        self._hear_output(event)
+                    elif self.run is not None:
+                        self.run.show(event)
+            finally:
+                if isinstance(events, AsyncGenerator):
+                    await events.aclose()
+        except CiaoError as error:
+            fault = error
+        except Exception as error:
+            _log.exception("following the warm job %s failed", self.job.name)
+            fault = error
+        finally:
+            self.over = True
+            if self.run is not None and not self.run.over.is_set():
+                self.run.fail(fault)
+            self.run = None
+            with log.ignored(_log, "closing the inputs", Exception):
+                await self._feeding.stop_feeding(self.job)
+            self.close()
+
+    def _gone(self) -> JobLost:
+        return JobLost(
+            f"the warm replicas of {self.job.name} have ended.",
+            "Run the cell again: it starts new ones.",
+        )
+
+    def _hear_status(self, status: Status) -> None:
+        run = self.run
+        if not status.state.over:
+            if run is not None and not run.sent:
+                run.show(status)
+            return
+        if run is None:
+            return
+        if not run.sent:
+            for replica, noise in self._noise.items():
+                run.output(replica, noise)
+            run.show(status)
+        elif not (status.settled or status.decided):
+            return
+        elif status.state in (State.FAILED, State.STOPPED):
+            run.end_with(status)
+        else:  # the agents have ended by themselves: the result of the run is unknown
+            run.fail(self._gone())
+        if run.sent or status.settled:
+            run.over.set()
+            self.run = None
+
+    def _hear_output(self, event: Output) -> None:
+        replica = event.replica
+        for part in self._readers[replica].read(event.data):
+            if isinstance(part, dict):
+                self._hear_marker(replica, part)
+            else:
+                self._hear_lines(replica, part)
+        run = self.run
+        inside = run is not None and self._inside.get(replica) == run.number
+        if run is not None and inside and event.tail and not event.tail.startswith(b"\x1e"):
+            run.output(replica, b"", event.tail)
+
+    def _hear_lines(self, replica: Replica, data: bytes) -> None:
+        run = self.run
+        if run is not None and self._inside.get(replica) == run.number:
+            run.output(replica, data)
+        else:
+            self._noise[replica] = (self._noise.get(replica, b"") + data)[-_NOISE:]
+
+    def _hear_marker(self, replica: Replica, marker: dict[str, Any]) -> None:
+        what, run = marker.get("ev"), self.run
+        if what == "ready":
+            self._ready[replica] = marker
+            self._send_when_ready()
+        elif what == "begin":
+            self._inside[replica] = marker["id"]
+            if run is not None and run.number == marker["id"]:
+                run.begin(replica)
+                if run.state.over:  # stopped before this replica had the command
+                    self._start(self._stop_replicas(run, lambda: run.not_ended))
+        elif what == "end":
+            self._inside.pop(replica, None)
+            self._memory[replica] = int(marker.get("memory", 0))
+            self._ready[replica]["port"] = marker["port"]
+            if run is not None and run.number == marker["id"]:
+                self._hear_end(run, replica, marker)
+
+    def _hear_end(self, run: Run, replica: Replica, marker: dict[str, Any]) -> None:
+        before = run.state
+        run.end(replica, marker)
+        if not run.complete:
+            if run.state.over and not before.over:
+                self._end_others(run)
+            return
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+        self.idle_since = time.time()
+        if run.number == 1 and run.state is not State.STOPPED:
+            run.show(Notice(f"the replicas of {self.job.name} stay warm: the next run with this "
+                            "header starts in them at once (`%ciao delete "
+                            f"{self.job.reference}` ends them)"))  # fmt: skip
+        self.run = None
+        run.finish()
+
+    def _end_others(self, run: Run) -> None:
+        """End the other replicas of a run that is decided."""
+        if run.state is State.SUCCEEDED:
+            self._start(self._stop_replicas(run, lambda: run.only_endless))
+            self._linger_timer = self.loop.call_later(
+                self._linger, lambda: self._start(self._stop_replicas(run, lambda: run.not_ended))
+            )
+        else:
+            self._start(self._stop_replicas(run, lambda: run.not_ended))
+
+    # --------------------------------------------------------------------------- what is sent
+
+    def _send_when_ready(self) -> None:
+        run = self.run
+        if run is None or run.sent or len(self._ready) < len(self.job.replicas):
+            return
+        run.sent = True
+        self._start(self._send_run(run))
+
+    async def _send_run(self, run: Run) -> None:
+        """Send a run to all replicas, again and again until each has confirmed it."""
+        spec, packed, plan = run.plan.spec, run.packed, run.plan
+        addresses = {
+            one: Address(self._ready[one]["host"], self._ready[one]["port"])
+            for one in self.job.replicas
+        }
+        links = [
+            (one.where, f"{self.job.workdir}/{one.where}")
+            for one in spec.volumes
+            if not one.is_absolute
+        ]
+
+        def command(replica: Replica) -> dict[str, Any]:
+            own = processes(plan.framework, spec, replica, addresses)
+            variables = dict(spec.env)
+            environment = dict(packed.environment)
+            if len(own) > 1:  # as torchrun does
+                environment.setdefault("OMP_NUM_THREADS", variables.get("OMP_NUM_THREADS", "1"))
+            return {
+                "op": "run",
+                "id": run.number,
+                "tar": packed.archive,
+                "program": packed.program,
+                "arguments": list(spec.args),
+                "processes": [{**one, **variables} for one in own],
+                "environment": environment,
+                "links": links,
+                "cold": bool(packed.doubt),
+                "learn": packed.learns,
+                "deadline": spec.deadline,
+                "idle": spec.warm,
+            }
+
+        if packed.doubt:
+            run.show(Notice(f"this run starts a fresh interpreter: {packed.doubt}"))
+        fault: BackendError | None = None
+        for _ in range(_TRIES):
+            waiting = run.not_begun
+            results = await asyncio.gather(
+                *(self._send(one, command(one)) for one in waiting), return_exceptions=True
+            )
+            faults = [one for one in results if isinstance(one, BackendError)]
+            others = [one for one in results if isinstance(one, BaseException)]
+            fault = faults[0] if faults else None
+            if others and not faults:
+                run.fail(others[0])
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REPEAT):
+                    await run.over.wait()
+                    return
+            if not run.not_begun:
+                return
+        names = ", ".join(map(str, run.not_begun))
+        why = fault.message if fault else "they do not answer."
+        text = f"the run could not be started in {names}: {why}"
+        run.fail(BackendError(text, "The replicas are ended; run the cell again."))
+        await self._end_job("a run could not be started")
+
+    async def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
+        """Stop a run in some replicas, again until it has ended there."""
+        command = {"op": "stop", "id": run.number, "grace": self._grace}
+        for _ in range(_TRIES):
+            if not (left := replicas()):
+                return
+            await asyncio.gather(
+                *(self._send(one, command) for one in left), return_exceptions=True
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REPEAT):
+                    await run.over.wait()
+                    return
+
+    async def _send(self, replica: Replica, command: dict[str, Any]) -> None:
+        # A line feed first: an earlier connection may have ended within a command.
+        data = b"\n" + json.dumps(command, separators=(",", ":")).encode() + b"\n"
+        await self._feeding.send(self.job, replica, data)
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(_PING)
+            for replica in self.job.replicas if self._ready else ():
+                with log.ignored(_log, "a ping", BackendError):
+                    await self._send(replica, {"op": "ping"})
+
+    def _start(self, work: Any) -> None:
+        """Start a task that neither a cell's end nor a shutdown waits for."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,204 @@
+"""One run in warm replicas: its events, and the decision about its end.
+
+The rules are those of a cold job: a replica that fails fails the run, the deciding replica's
+success is the run's, and a parameter server never ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from typing import Any
+
+from ciao_kernel.delivery.warm.sending import Packed
+from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.plugins import Plan
+
+
+class Run:
+    """A run, from its submission to the end of its last process.
+
+    Args:
+        job: The job as its cell shows it.
+        plan: The cell.
+        packed: Its program.
+        decider: The replica that decides; None: all of them do.
+        endless: Roles that never end by themselves.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        packed: Packed,
+        decider: Replica | None,
+        endless: Collection[str],
+    ) -> None:
+        self.job, self.plan, self.packed = job, plan, packed
+        self.sent = False
+        self.over = asyncio.Event()
+        self._decider, self._endless = decider, endless
+        self._begun: set[Replica] = set()
+        self._ended: dict[Replica, int] = {}
+        self._cut = False
+        self._status = Status(
+            State.PENDING, tuple(ReplicaStatus(one) for one in job.replicas), since=time.time()
+        )
+        self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
+
+    @property
+    def number(self) -> int:
+        """Number of the run in its replicas."""
+        return self.job.warm_run
+
+    @property
+    def state(self) -> State:
+        """Its state; it may be decided while some replicas still run."""
+        return self._status.state
+
+    @property
+    def not_begun(self) -> list[Replica]:
+        """Replicas that have not confirmed the command."""
+        return [one for one in self.job.replicas if one not in self._begun]
+
+    @property
+    def not_ended(self) -> list[Replica]:
+        """Replicas whose processes still run."""
+        return [one for one in self.job.replicas if one not in self._ended]
+
+    @property
+    def only_endless(self) -> list[Replica]:
+        """Replicas that still run, and never end by themselves."""
+        return [one for one in self.not_ended if one.role in self._endless]
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events of the run; the last one is its settled status."""
+        while True:
+            event = await self._events.get()
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+            if isinstance(event, Status) and event.settled:
+                return
+
+    def show(self, event: Event) -> None:
+        """Pass an event on; before the run has begun, a status is that of the job."""
+        if isinstance(event, Status):
+            logs = {one.replica: (one.log, one.node) for one in event.replicas}
+            self._status = replace(
+                self._status,
+                replicas=tuple(
+                    replace(one, log=logs[one.replica][0], node=logs[one.replica][1])
+                    if one.replica in logs
+                    else one
+                    for one in self._status.replicas
+                ),
+            )
+        self._events.put_nowait(event)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error of its job."""
+        self._events.put_nowait(error)
+        self.over.set()
+
+    def end_with(self, status: Status) -> None:
+        """End the run with its job."""
+        self._events.put_nowait(replace(status, settled=True))
+        self.over.set()
+
+    # ---------------------------------------------------------------------------- its replicas
+
+    def begin(self, replica: Replica) -> None:
+        """Note that a replica runs the program."""
+        self._begun.add(replica)
+        self._change(replica, State.RUNNING)
+        if self._status.state is State.PENDING:
+            self._status = replace(self._status, state=State.RUNNING, since=time.time())
+        self._show_status()
+
+    def output(self, replica: Replica, data: bytes, tail: bytes = b"") -> None:
+        """Pass lines on."""
+        lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+        self._events.put_nowait(Output(replica, data, lines, tail))
+
+    def end(self, replica: Replica, marker: dict[str, Any]) -> None:
+        """Note the end of the program in a replica, and decide about the run."""
+        if replica in self._ended:
+            return
+        code = int(marker.get("code", 1))
+        self._ended[replica] = code
+        if marker.get("why") == "terminated":  # the replica itself ends, and so does its job
+            self._cut = True
+            self._change(replica, State.STOPPED, code)
+            self._show_status()
+            return
+        stopped = self._status.state.over and marker.get("why") == "stopped"
+        if stopped:
+            self._change(replica, State.STOPPED, code)
+        elif code == 0 and not marker.get("why"):
+            self._change(replica, State.SUCCEEDED, 0)
+        else:
+            late = marker.get("why") == "deadline"
+            self._change(replica, State.FAILED, code, "DeadlineExceeded" if late else "Error")
+            seconds = self.plan.spec.deadline
+            text = f"the run took longer than its deadline of {seconds} s." if late else ""
+            text = text or (str(marker["why"]) if marker.get("why") else "")
+            self.decide(
+                State.FAILED, "DeadlineExceeded" if late else "ReplicaFailed", text, replica
+            )
+        if self._status.state is State.RUNNING:
+            self._decide_success(replica)
+        if not self.complete:
+            self._show_status()
+
+    def finish(self) -> None:
+        """Yield the last status; nothing of the run follows."""
+        self._status = replace(self._status, settled=True)
+        self._show_status()
+        self.over.set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all replicas have ended the program, and no later status of the job counts."""
+        return not self.not_ended and (not self._cut or self._status.state.over)
+
+    def decide(
+        self, state: State, reason: str = "", message: str = "", by: Replica | None = None
+    ) -> None:
+        """Decide about the run, unless it is decided."""
+        if not self._status.state.over:
+            self._status = replace(
+                self._status,
+                state=state,
+                reason=reason,
+                message=message,
+                decided_by=by,
+                since=time.time(),
+            )
+
+    def _decide_success(self, replica: Replica) -> None:
+        if self._decider is not None:
+            if replica == self._decider:
+                self.decide(State.SUCCEEDED, by=replica)
+            return
+        if all(one.role in self._endless for one in self.not_ended):
+            self.decide(State.SUCCEEDED)
+
+    def _change(
+        self, replica: Replica, state: State, code: int | None = None, reason: str = ""
+    ) -> None:
+        now = time.time()
+        self._status = replace(
+            self._status,
+            replicas=tuple(
+                replace(one, state=state, since=now, exit_code=code, reason=reason)
+                if one.replica == replica
+                else one
+                for one in self._status.replicas
+            ),
+        )
+
+    def _show_status(self) -> None:
+        self._events.put_nowait(self._status)

@@ -1,0 +1,123 @@
+"""Warm replicas on the cluster: edited cells in the same pods."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed
+from ciao_kernel.model import Owner, State
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.session import Session
+from ciao_kernel.session.stopping import NoShutdown
+from ciao_kernel.session.warm.pool import WarmPool
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import RBAC, Team, made, rules
+from tests.helpers.jobs import Ended, Recorder, interrupted, wait
+
+WARM = RBAC / "warm-role.yaml"
+HEAD = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
+PROGRAM = """
+import json, os, time
+config = json.loads(os.environ["TF_CONFIG"])
+print("pod", os.environ["HOSTNAME"], "zygote", os.getppid(), "edit {0}")
+for line in range(20):
+    print("run {0} line", line)
+if config["task"]["type"] == "ps":
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def warm_team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user who may also write to replicas."""
+    return made(namespace, tmp_path, monkeypatch, [*rules(), *rules(WARM)])
+
+
+def as_kernel(team: Team, body: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
+    """Run cells as one kernel does: in one loop, with one pool."""
+
+    async def main() -> None:
+        registry = Registry({})
+        owner = Owner("a test", os.getpid())
+        session = Session(registry, owner, team.settings(), NoShutdown(), WarmPool())
+        try:
+            await body(session)
+        finally:
+            assert session.warm is not None
+            await session.warm.close()
+            await registry.close()
+
+    asyncio.run(main())
+
+
+async def ended(team: Team, session: Session, text: str) -> Ended:
+    display = Recorder()
+    try:
+        return Ended(display, await session.run(text, display, team.folder))
+    except CiaoError as error:
+        return Ended(display, error=error)
+
+
+def pods(team: Team) -> set[str]:
+    return {item["metadata"]["name"] for item in team.namespace.get("pods")["items"]}
+
+
+@pytest.mark.stands_for("operators")
+def test_edited_cells_run_in_the_same_pods(warm_team: Team) -> None:
+    team = warm_team
+
+    async def body(session: Session) -> None:
+        names = set[str]()
+        for number in (1, 2, 3):
+            one = await ended(team, session, HEAD + PROGRAM.format(number))
+            assert one.error is None, one.error
+            assert one.display.state("ps-0") is State.STOPPED
+            for replica in ("ps-0", "worker-0", "worker-1"):
+                first, *lines = one.display.data(replica).decode().splitlines()
+                assert f"edit {number}" in first
+                assert lines == [f"run {number} line {line}" for line in range(20)]
+                names.update(re.findall(r"pod (\S+)", first))
+        assert names == pods(team)
+        assert len(names) == 3
+        assert one.job.warm_run == 3
+        failed = await ended(team, session, HEAD + "1 / 0")
+        assert isinstance(failed.error, JobFailed)
+        assert "  Cell, line 5, in <module>" in failed.error.traceback
+        running = asyncio.ensure_future(
+            ended(team, session, HEAD + "import time; print('up', flush=True); time.sleep(1000)")
+        )
+        await wait(lambda: session.last is not None and session.last.job.warm_run == 5)
+        await asyncio.sleep(1)
+        await interrupted(running)
+        well = await ended(team, session, HEAD + PROGRAM.format(6))
+        assert well.error is None
+        assert names == pods(team)
+
+    as_kernel(team, body)
+
+    # The end of the kernel has ended the replicas, and the job is over.
+    def succeeded() -> bool:
+        ((_, status),) = team.jobs()
+        return status.state is State.SUCCEEDED
+
+    until(succeeded, "the job to end with its kernel", 120)
+
+
+def test_without_the_right_nothing_is_created(team: Team) -> None:
+    async def body(session: Session) -> None:
+        refused = await ended(team, session, HEAD + "print(1)")
+        assert isinstance(refused.error, ClusterFault)
+        assert "you may not keep replicas warm" in refused.error.message
+        assert "get pods/attach, create pods/attach" in refused.error.message
+        assert "pods/attach" in refused.error.hint
+
+    as_kernel(team, body)
+    assert team.left() == []

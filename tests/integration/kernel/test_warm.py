@@ -1,0 +1,30 @@
+"""Warm replicas in a real kernel: edited cells, `_job`, and the end of the kernel."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.helpers.kernels import Place
+
+HEADER = "%framework=python\n%worker=2\n%warm\n%name=warm\n"
+
+
+def test_an_edited_cell_runs_in_the_replicas_of_the_kernel(kernel: Any, place: Place) -> None:
+    zygotes = []
+    for number in (1, 2):
+        cell = kernel.run(f"{HEADER}import os\nprint('zygote', os.getppid(), 'edit {number}')")
+        assert cell.status == "ok"
+        assert "\x1e" not in cell.text
+        assert cell.text.count(f"edit {number}") == 2
+        zygotes.append(sorted(re.findall(r"zygote (\d+)", cell.text)))
+        shown = kernel.run("print(_job.run, _job.name, _job.state, _job.logs('worker-1'))").text
+        assert shown.startswith(f"{number} warm Succeeded zygote")
+        assert f"edit {number}" in shown
+    assert zygotes[0] == zygotes[1]
+    listed = kernel.run("%ciao warm").text
+    assert re.search(r"^warm +2 +0 .* 2 .* idle, ends in ", listed, re.MULTILINE)
+    failed = kernel.run(f"{HEADER}1 / 0")
+    assert "ZeroDivisionError" in str(failed.of("error"))
+    kernel.shutdown()
+    place.wait_empty()

@@ -1,0 +1,320 @@
+"""Cells that run in warm replicas of this machine (``%warm``)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.commands import Face, execute
+from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
+from ciao_kernel.model import State
+from ciao_kernel.session.session import Session
+from ciao_kernel.session.warm.pool import WarmPool
+from tests.helpers.jobs import Ended, Place, Recorder, cell, interrupted, wait
+
+HEAD = "%framework=python\n%worker=2\n%warm\n"
+WHO = "import os; print('zygote', os.getppid())\n"
+Kernel = Callable[[Callable[[Session], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def kernel(jobs: Place) -> Kernel:
+    """Runs cells as one kernel does, in one loop; its end ends the replicas."""
+
+    def run(body: Callable[[Session], Coroutine[Any, Any, None]], **settings: Any) -> None:
+        async def main() -> None:
+            session = jobs.session(**settings)
+            session.warm = WarmPool()
+            try:
+                await body(session)
+            finally:
+                await session.warm.close()
+                await wait(lambda: not jobs.training())
+
+        asyncio.run(main())
+
+    return run
+
+
+def zygotes(ended: Ended) -> set[str]:
+    """The processes that have forked the programs."""
+    text = b"".join(ended.display.data(name) for name in ended.display.replicas)
+    return set(re.findall(r"zygote (\d+)", text.decode()))
+
+
+@pytest.mark.stands_for("faults")
+def test_an_edited_cell_runs_in_the_same_replicas(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        jobs.write("helper.py", "word = 'old'")
+        jobs.write("data.txt", "one")
+        program = (
+            WHO + "import sys, helper\n"
+            "print(helper.word, open('data.txt').read(), sys.argv[1:], os.environ.get('N'))\n"
+            "print(sorted(os.listdir('.')))\nopen('made.txt', 'w').close()\n"
+        )
+        more = "%files=data.txt\n"
+        first = await jobs.ended(HEAD + more + program, session)
+        assert first.error is None
+        jobs.write("helper.py", "word = 'new'")
+        jobs.write("data.txt", "two")
+        more += "%args=--epochs 3\n%envvar=N=5\n%deadline=10m\n%follow=worker\n"
+        second = await jobs.ended(HEAD + more + program + "print('edited')\n", session)
+        assert second.error is None
+        assert zygotes(first) == zygotes(second)
+        assert len(zygotes(first)) == 2
+        assert first.job.name == second.job.name
+        assert [one.job.warm_run for one in (first, second)] == [1, 2]
+        assert second.result is not None
+        assert second.result.state is State.SUCCEEDED
+        for name in ("worker-0", "worker-1"):
+            lines = second.display.data(name).decode().splitlines()[1:]
+            assert lines[0] == "new two ['--epochs', '3'] 5"
+            assert lines[1].startswith("['ciao_cell.py', 'data.txt', 'helper.py'")
+            assert lines[2:] == ["edited"]
+            assert first.display.data(name).decode().splitlines()[1] == "old one [] None"
+        assert (Path(first.job.place) / "made.txt").exists(), "the files of each run are kept"
+        assert "stay warm" in first.display.notices
+        assert "stay warm" not in second.display.notices
+
+    kernel(body)
+
+
+def test_a_failed_run_shows_its_traceback_and_the_next_one_works(
+    jobs: Place, kernel: Kernel
+) -> None:
+    async def body(session: Session) -> None:
+        first = await jobs.ended(HEAD + WHO, session)
+        program = "import os, time\nif os.environ['RANK'] == '1':\n    1 / 0\ntime.sleep(1000)\n"
+        failed = await jobs.ended(HEAD + program, session)
+        assert isinstance(failed.error, JobFailed)
+        assert "worker-1 ended with exit code 1: ZeroDivisionError" in failed.error.message
+        assert "  Cell, line 6, in <module>" in failed.error.traceback
+        assert failed.display.state("worker-0") is State.STOPPED
+        assert zygotes(await jobs.ended(HEAD + WHO, session)) == zygotes(first)
+
+    kernel(body)
+
+
+def test_the_stop_button_ends_the_run_and_not_the_replicas(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        first = await jobs.ended(HEAD + WHO, session)
+        display = Recorder()
+        program = (
+            "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "print('deaf')\ntime.sleep(1000)\n"
+        )
+        running = asyncio.ensure_future(session.run(cell(HEAD + program), display, jobs.folder))
+        await display.until("deaf")
+        await display.until("deaf", replica="worker-1")
+        await interrupted(running)
+        await wait(lambda: "its replicas stay warm" in display.notices)
+        assert session.last is not None
+        assert session.last.state is State.STOPPED
+        assert zygotes(await jobs.ended(HEAD + WHO, session)) == zygotes(first)
+
+    kernel(body, stop_grace=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ("%framework=python\n%worker=1\n%warm\n", "%worker"),
+        (HEAD + "%python=python3\n", "%python"),
+        (HEAD + "%memory=1Gi\n", "%memory"),
+        ("%framework=jax\n%worker=2\n%warm\n", "%framework"),
+    ],
+)
+def test_a_header_that_differs_starts_new_replicas_and_says_why(
+    jobs: Place, kernel: Kernel, changed: str, word: str
+) -> None:
+    async def body(session: Session) -> None:
+        first = await jobs.ended(HEAD + WHO, session)
+        second = await jobs.ended(changed + WHO, session)
+        assert second.error is None
+        assert f"the warm replicas of {first.job.name} end, because {word} differs" in (
+            second.display.notices
+        )
+        assert not zygotes(first) & zygotes(second)
+        assert second.job.warm_run == 1
+
+    kernel(body)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("%framework=xgboost\n%worker=1\n%warm\n", "%warm does not work with xgboost"),
+        (HEAD + "%detach\n", "%detach cannot be combined with %warm"),
+        (HEAD + "%output=a\n", "%output cannot be combined with %warm"),
+        (HEAD + "%restartPolicy=OnFailure\n", "%restartPolicy cannot be combined with %warm"),
+        (HEAD + "%cleanPolicy=all\n", "%cleanPolicy cannot be combined with %warm"),
+        ("%framework=pytorch\n%worker=2\n%min=1\n%warm\n", "%min cannot be combined with %warm"),
+    ],
+)
+def test_what_warm_replicas_cannot_do_is_refused(
+    jobs: Place, kernel: Kernel, head: str, words: str
+) -> None:
+    async def body(session: Session) -> None:
+        ended = await jobs.ended(head + "print(1)", session)
+        assert ended.error is not None
+        assert words in ended.error.message
+        assert not jobs.leftovers()
+
+    kernel(body)
+
+
+def test_without_a_notebook_nothing_is_kept(jobs: Place) -> None:
+    ended = jobs.run(HEAD + "print(1)")
+    assert isinstance(ended.error, UsageError)
+    assert "needs a notebook" in ended.error.message
+
+
+def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        head = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
+        program = (
+            "import json, os, time\nconfig = json.loads(os.environ['TF_CONFIG'])\n"
+            "print(config['task'], sum(map(len, config['cluster'].values())))\n"
+            "print('ports', config['cluster'])\n"
+            "if config['task']['type'] == 'ps': time.sleep(1000)\n"
+        )
+        ports = []
+        for _ in range(2):
+            ended = await jobs.ended(head + program, session)
+            assert ended.error is None
+            assert ended.display.state("ps-0") is State.STOPPED
+            assert ended.display.data("ps-0").startswith(b"{'type': 'ps', 'index': 0} 3\n")
+            ports.append(ended.display.data("ps-0").splitlines()[1])
+            assert str(ended.display.status.decided_by) == "worker-0"
+        assert ports[0] != ports[1], "each run has ports of its own"
+
+    kernel(body)
+
+
+def test_a_deadline_is_that_of_a_run(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        await jobs.ended(HEAD + "pass", session)
+        ended = await jobs.ended(HEAD + "%deadline=1s\nimport time; time.sleep(1000)", session)
+        assert isinstance(ended.error, JobFailed)
+        assert "longer than its deadline of 1 s" in ended.error.message
+        assert (await jobs.ended(HEAD + "print('well')", session)).error is None
+
+    kernel(body)
+
+
+def test_variables_before_an_import_are_there_in_time(jobs: Place, kernel: Kernel) -> None:
+    jobs.write("numpy.py", "import os\nfound = os.environ.get('KERAS_BACKEND')")
+
+    async def body(session: Session) -> None:
+        found = []
+        for lines in ("", "os.environ['KERAS_BACKEND'] = '3'\n", "", "os.environ.pop('A', 0)\n"):
+            program = (
+                f"import os\n{lines}import numpy\nprint('found', os.environ.get('KERAS_BACKEND'))"
+            )
+            ended = await jobs.ended(HEAD + program, session)
+            found.append(ended.display.data("worker-0").decode().split()[-1])
+        assert found == ["None", "3", "None", "None"]
+        assert "a fresh interpreter: line 5 changes the environment" in ended.display.notices
+
+    kernel(body)
+
+
+def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        first = await jobs.ended(HEAD + WHO, session)
+        texts: list[str] = []
+        display = Recorder()
+        face = Face(session, display, texts.append, jobs.folder)
+        await execute(["warm"], face)
+        assert first.job.name in "".join(texts)
+        assert "idle, ends in" in "".join(texts)
+        await execute(["delete", first.job.name], face)
+        assert session.warm is not None
+        pool = session.warm
+        await wait(lambda: pool.parked is None)
+        second = await jobs.ended(HEAD + WHO, session)
+        assert second.error is None
+        assert not zygotes(first) & zygotes(second)
+
+    kernel(body)
+
+
+def test_a_replica_that_is_killed_in_a_run_fails_it(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        first = await jobs.ended(HEAD + WHO, session)
+        display = Recorder()
+        running = asyncio.ensure_future(
+            session.run(
+                cell(HEAD + "print('up'); import time; time.sleep(1000)"), display, jobs.folder
+            )
+        )
+        await display.until("up")
+        zygote = int(next(iter(zygotes(first))))
+        agent = int(Path(f"/proc/{zygote}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(agent, signal.SIGKILL)
+        with pytest.raises((JobFailed, JobLost)):
+            await running
+        assert (await jobs.ended(HEAD + "print('well')", session)).error is None
+
+    kernel(body)
+
+
+def test_idle_replicas_end_by_themselves(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        head = "%framework=python\n%warm=3s\n"
+        first = await jobs.ended(head + WHO, session)
+        await wait(lambda: not jobs.alive())
+        second = await jobs.ended(head + WHO, session)
+        assert second.error is None
+        assert not zygotes(first) & zygotes(second)
+
+    kernel(body)
+
+
+def test_a_job_deleted_in_a_run_is_a_stopped_run(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        display = Recorder()
+        running = asyncio.ensure_future(
+            session.run(
+                cell(HEAD + "print('up'); import time; time.sleep(1000)"), display, jobs.folder
+            )
+        )
+        await display.until("up")
+        assert display.job is not None
+        await session.backend("local").delete(display.job)
+        with pytest.raises(JobStopped):
+            await running
+
+    kernel(body)
+
+
+def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        for number in (1, 2, 3):
+            await jobs.ended(HEAD + f"print('number {number}')\nprint('', end='')", session)
+        assert session.last is not None
+        name = session.last.name
+        texts: list[str] = []
+        face = Face(session, Recorder(), texts.append, jobs.folder)
+        await execute(["logs", name, "--run", "2"], face)
+        await execute(["logs", name, "--replica", "worker-0"], face)
+        await execute(["logs", name, "--tail", "1", "--replica", "worker-1"], face)
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() for text in texts]
+        assert plain[0] == ["[worker-0] number 2"]
+        assert plain[1] == ["[worker-1] number 2"]
+        assert plain[2] == [f"[worker-0] number {number}" for number in (1, 2, 3)]
+        assert plain[3] == ["[worker-1] number 3"]
+        display = Recorder()
+        attached = asyncio.ensure_future(session.attach(name, display))
+        await display.until("number 3")
+        await interrupted(attached)
+        assert display.data("worker-0") == b"number 1\nnumber 2\nnumber 3\n"
+
+    kernel(body)
