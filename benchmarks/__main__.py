@@ -21,6 +21,7 @@ NAMES = (
     "latency",
     "throughput",
     "plot_png",
+    "warm",
     "cluster_start",
     "cluster_end",
     "cluster_failure",

@@ -226,7 +226,9 @@ class Agent:
             return folder
         os.makedirs(part)
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(ask.pop("tar")))) as tar:
-            tar.extractall(part)  # the kernel has packed it
+            # Python 3.12 and 3.13 warn without it, and older releases may lack it.
+            safe: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            tar.extractall(part, **safe)
         for where, target in ask.get("links", ()):
             place = os.path.join(part, where)
             os.makedirs(os.path.dirname(place), exist_ok=True)

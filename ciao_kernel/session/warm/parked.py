@@ -31,6 +31,8 @@ _REPEAT = 2.0
 _TRIES = 15
 _ENDING = 15.0
 """Seconds after the grace period in which a stopped run must have ended."""
+_BEHIND = 0.01
+"""Seconds between two looks whether a cell has taken its events: a flood fills no memory."""
 _NOISE = 1 << 16
 """Bytes kept of what a replica writes outside of runs: the reason if it cannot start."""
 
@@ -118,16 +120,12 @@ class Parked:
             *(self._send(one, {"op": "bye"}) for one in self.job.replicas), return_exceptions=True
         )
 
-    async def discard(self, reason: str) -> None:
-        """End the job, whatever it does."""
-        if not self.over:
-            await self._end_job(reason)
-        self.close()
-
-    def close(self) -> None:
-        """Stop following the job."""
-        for task in self._tasks:
+    async def close(self) -> None:
+        """Stop following the job, and wait until nothing of that is open any more."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _end_job(self, reason: str) -> None:
         await self._backend.stop(self.job, reason)
@@ -146,6 +144,8 @@ class Parked:
                         self._hear_output(event)
                     elif self.run is not None:
                         self.run.show(event)
+                    while self.run is not None and self.run.is_behind:
+                        await asyncio.sleep(_BEHIND)
             finally:
                 if isinstance(events, AsyncGenerator):
                     await events.aclose()
@@ -159,9 +159,10 @@ class Parked:
             if self.run is not None and not self.run.over.is_set():
                 self.run.fail(fault)
             self.run = None
+            for task in self._tasks - {asyncio.current_task()}:  # pings and commands
+                task.cancel()
             with log.ignored(_log, "closing the inputs", Exception):
                 await self._feeding.stop_feeding(self.job)
-            self.close()
 
     def _gone(self) -> JobLost:
         return JobLost(
@@ -346,9 +347,10 @@ class Parked:
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(_PING)
-            for replica in self.job.replicas if self._ready else ():
-                with log.ignored(_log, "a ping", BackendError):
-                    await self._send(replica, {"op": "ping"})
+            pings = (self._send(one, {"op": "ping"}) for one in list(self._ready))
+            for result in await asyncio.gather(*pings, return_exceptions=True):
+                if isinstance(result, Exception):
+                    _log.debug("a ping of %s failed: %r", self.job.name, result)
 
     def _start(self, work: Any) -> None:
         """Start a task that neither a cell's end nor a shutdown waits for."""

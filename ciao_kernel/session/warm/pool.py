@@ -66,7 +66,7 @@ class WarmPool:
         if (parked := self.parked) is not None and parked.loop is asyncio.get_running_loop():
             with log.ignored(_log, "ending the warm replicas"):
                 await parked.end()
-            parked.close()
+            await parked.close()
 
 
 class WarmBackend:
@@ -127,6 +127,7 @@ class WarmBackend:
             emit(Notice(f"the warm replicas of {parked.job.name} end, because {different} differs; "
                         "new ones start"))  # fmt: skip
             await parked.end()
+            await parked.close()
             self._pool.keep(None)
             parked = None
         if parked is None:
@@ -193,7 +194,8 @@ class WarmBackend:
         """Return the plan of the job whose replicas run the agent."""
         config = {
             "nonce": nonce,
-            "idle": plan.spec.warm,
+            # Until the first run others may still wait for a node; each run brings its own time.
+            "idle": self._settings.warm_most,
             "lease": LEASE if not self._keeps_runs else 10**9,
             "runLease": _RUN_LEASE,
             "grace": self._settings.stop_grace,
@@ -231,9 +233,14 @@ class WarmBackend:
         self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
     ) -> None:
         """End the processes of the run; the replicas stay."""
+        used, run = self._used, self._run
+        assert used is not None
+        assert run is not None
         stop_certain()
-        if self._used is not None and self._used.run is self._run:
-            await self._used.stop(reason)
+        if used.run is run:
+            await used.stop(reason)
+        elif not run.sent:  # the replicas cannot start
+            await self._inner.stop(used.job, reason)
 
     async def delete(self, job: Job) -> None:
         """End the replicas, and remove all that the job left."""

@@ -16,6 +16,8 @@ from ciao_kernel.delivery.warm.sending import Packed
 from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Plan
 
+_MOST_EVENTS = 64
+
 
 class Run:
     """A run, from its submission to the end of its last process.
@@ -42,7 +44,7 @@ class Run:
         self._decider, self._endless = decider, endless
         self._begun: set[Replica] = set()
         self._ended: dict[Replica, int] = {}
-        self._cut = False
+        self._cut = self._followed = False
         self._status = Status(
             State.PENDING, tuple(ReplicaStatus(one) for one in job.replicas), since=time.time()
         )
@@ -75,13 +77,22 @@ class Run:
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events of the run; the last one is its settled status."""
-        while True:
-            event = await self._events.get()
-            if isinstance(event, BaseException):
-                raise event
-            yield event
-            if isinstance(event, Status) and event.settled:
-                return
+        self._followed = True
+        try:
+            while True:
+                event = await self._events.get()
+                if isinstance(event, BaseException):
+                    raise event
+                yield event
+                if isinstance(event, Status) and event.settled:
+                    return
+        finally:
+            self._followed = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether many events wait for the cell that follows the run."""
+        return self._followed and self._events.qsize() > _MOST_EVENTS
 
     def show(self, event: Event) -> None:
         """Pass an event on; before the run has begun, a status is that of the job."""

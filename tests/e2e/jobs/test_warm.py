@@ -25,13 +25,21 @@ from tests.helpers.jobs import Ended, Recorder, interrupted, wait
 WARM = RBAC / "warm-role.yaml"
 HEAD = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
 PROGRAM = """
-import json, os, time
+import json, os, socket, time
 config = json.loads(os.environ["TF_CONFIG"])
+host, port = config["cluster"]["ps"][0].split(":")
 print("pod", os.environ["HOSTNAME"], "zygote", os.getppid(), "edit {0}")
 for line in range(20):
     print("run {0} line", line)
 if config["task"]["type"] == "ps":
+    server = socket.create_server(("", int(port)))
     time.sleep(1000)
+while True:  # the parameter server is stopped when worker-0 has ended
+    try:
+        socket.create_connection((host, int(port)), 1)
+        break
+    except OSError:
+        time.sleep(0.05)
 """
 
 
@@ -111,6 +119,7 @@ def test_edited_cells_run_in_the_same_pods(warm_team: Team) -> None:
     until(succeeded, "the job to end with its kernel", 120)
 
 
+@pytest.mark.second("operators")
 def test_without_the_right_nothing_is_created(team: Team) -> None:
     async def body(session: Session) -> None:
         refused = await ended(team, session, HEAD + "print(1)")

@@ -122,6 +122,7 @@ def test_the_stop_button_ends_the_run_and_not_the_replicas(jobs: Place, kernel: 
     kernel(body, stop_grace=0.5)
 
 
+@pytest.mark.second("faults")
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
@@ -176,6 +177,7 @@ def test_without_a_notebook_nothing_is_kept(jobs: Place) -> None:
     assert "needs a notebook" in ended.error.message
 
 
+@pytest.mark.second("faults")
 def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         head = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
@@ -198,6 +200,7 @@ def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) ->
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_a_deadline_is_that_of_a_run(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         await jobs.ended(HEAD + "pass", session)
@@ -209,6 +212,7 @@ def test_a_deadline_is_that_of_a_run(jobs: Place, kernel: Kernel) -> None:
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_variables_before_an_import_are_there_in_time(jobs: Place, kernel: Kernel) -> None:
     jobs.write("numpy.py", "import os\nfound = os.environ.get('KERAS_BACKEND')")
 
@@ -226,6 +230,7 @@ def test_variables_before_an_import_are_there_in_time(jobs: Place, kernel: Kerne
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         first = await jobs.ended(HEAD + WHO, session)
@@ -246,6 +251,7 @@ def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) 
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_a_replica_that_is_killed_in_a_run_fails_it(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         first = await jobs.ended(HEAD + WHO, session)
@@ -266,6 +272,7 @@ def test_a_replica_that_is_killed_in_a_run_fails_it(jobs: Place, kernel: Kernel)
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_idle_replicas_end_by_themselves(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         head = "%framework=python\n%warm=3s\n"
@@ -278,6 +285,7 @@ def test_idle_replicas_end_by_themselves(jobs: Place, kernel: Kernel) -> None:
     kernel(body)
 
 
+@pytest.mark.second("faults")
 def test_a_job_deleted_in_a_run_is_a_stopped_run(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         display = Recorder()

@@ -105,7 +105,7 @@ class Replica:
 def replica(tmp_path: Path):
     agent = Replica(tmp_path)
     yield agent
-    agent.process.kill()
+    agent.process.terminate()
     agent.process.wait()
 
 
@@ -132,6 +132,7 @@ print("no line feed", end="")
     assert ends[0][1].splitlines()[2] != ends[1][1].splitlines()[2], "the same random numbers"
 
 
+@pytest.mark.second("faults")
 @pytest.mark.parametrize(
     ("program", "code"),
     [
@@ -211,11 +212,13 @@ def test_a_stop_ends_a_program_that_ignores_sigterm(replica: Replica) -> None:
     assert replica.run("print('well')")[1] == "well\n"
 
 
+@pytest.mark.second("faults")
 def test_a_deadline_is_kept_without_the_kernel(replica: Replica) -> None:
     end, _ = replica.run("import time; time.sleep(1000)", deadline=0.3)
     assert (end["code"], end["why"]) == (-signal.SIGTERM, "deadline")
 
 
+@pytest.mark.second("faults")
 def test_a_command_is_run_once_and_a_cut_one_is_dropped(replica: Replica) -> None:
     replica.process.stdin.write(b'{"op":"run","id":1,"ta')
     replica.process.stdin.write(b"\n")
@@ -228,6 +231,7 @@ def test_a_command_is_run_once_and_a_cut_one_is_dropped(replica: Replica) -> Non
     assert b"".join(part for part in replica.parts if isinstance(part, bytes)).count(b"once") == 1
 
 
+@pytest.mark.second("faults")
 def test_a_second_run_is_refused_while_one_is_active(replica: Replica) -> None:
     replica.start("import time; print('first', flush=True); time.sleep(1000)")
     replica.wait_for_line(b"first")
@@ -235,6 +239,7 @@ def test_a_second_run_is_refused_while_one_is_active(replica: Replica) -> None:
     assert replica.wait_for("refused", number)["why"] == "run 1 is active"
 
 
+@pytest.mark.second("faults")
 def test_several_processes_write_whole_lines_and_end_together(replica: Replica) -> None:
     program = """
 import os, time
@@ -250,6 +255,7 @@ time.sleep(1000)
     assert sorted(text.splitlines()) == sorted(wanted)
 
 
+@pytest.mark.second("faults")
 def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -> None:
     program = "import sys; print('decimal' in sys.modules); import decimal"
     assert replica.run(program, learn=True)[1] == "False\n"
@@ -259,6 +265,7 @@ def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -
     raise AssertionError("never learned")
 
 
+@pytest.mark.second("faults")
 def test_a_zygote_with_threads_is_not_forked(tmp_path: Path) -> None:
     (tmp_path / "threaded.py").write_text(
         "import threading, time\n"
@@ -270,6 +277,7 @@ def test_a_zygote_with_threads_is_not_forked(tmp_path: Path) -> None:
     assert replica.run(program)[0]["code"] == 0
 
 
+@pytest.mark.second("faults")
 @pytest.mark.parametrize(("settings", "why"), [({"idle": 0.3}, "idle"), ({"lease": 0.3}, "kernel")])
 def test_an_agent_that_nobody_needs_ends(tmp_path: Path, settings: dict, why: str) -> None:
     replica = Replica(tmp_path, **settings)
@@ -277,12 +285,14 @@ def test_an_agent_that_nobody_needs_ends(tmp_path: Path, settings: dict, why: st
     assert replica.process.wait() == 0
 
 
+@pytest.mark.second("faults")
 def test_a_replica_whose_kernel_is_gone_ends_as_its_program(tmp_path: Path) -> None:
     replica = Replica(tmp_path, runLease=0.2)
     replica.start("import time; time.sleep(0.5); raise SystemExit(3)")
     assert replica.process.wait() == 3
 
 
+@pytest.mark.second("faults")
 def test_a_terminated_agent_leaves_no_process(replica: Replica) -> None:
     replica.start("import time; print('up', flush=True); time.sleep(1000)")
     replica.wait_for_line(b"up")
@@ -292,6 +302,7 @@ def test_a_terminated_agent_leaves_no_process(replica: Replica) -> None:
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.second("faults")
 def test_a_changed_variable_is_there_before_the_imports(tmp_path: Path) -> None:
     (tmp_path / "early.py").write_text("import os\nfound = os.environ.get('LEVEL')")
     replica = Replica(tmp_path, preload=["early"])
