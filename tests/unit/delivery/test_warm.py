@@ -1,0 +1,117 @@
+"""Markers in the logs of warm replicas, and what a program sets before its imports."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from base64 import b64decode
+
+import pytest
+
+from ciao_kernel.delivery.warm import ahead, marks, sending
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, Source, SourceFile
+
+NONCE = "0123456789abcdef"
+
+
+def marker(text: str) -> bytes:
+    """A marker as the agent writes it: with a line feed before it."""
+    return b"\n" + marks.marker(NONCE) + text.encode() + b"\n"
+
+
+BEGIN, END = '{"ev":"begin","id":1}', '{"ev":"end","id":1,"code":0}'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"",
+        b"one\n",
+        b"one\n\n",
+        b"\n\none\n\n\n",
+        b"\x1eciao:fedcba9876543210 {}\n",
+        b"a\x1eciao:\n",
+    ],
+)
+def test_lines_of_a_run_are_those_that_it_wrote(lines: bytes) -> None:
+    log = b"noise\n" + marker(BEGIN) + lines + marker(END) + b"later\n"
+    for size in (1, 3, len(log)):
+        reader, found = marks.MarkReader(NONCE), []
+        rest = b""
+        for start in range(0, len(log), size):
+            data = rest + log[start : start + size]
+            cut = data.rfind(b"\n") + 1
+            rest = data[cut:]
+            found += list(reader.read(data[:cut]))
+        first, last = found.index({"ev": "begin", "id": 1}), len(found) - 1
+        while found[last] != {"ev": "end", "id": 1, "code": 0}:
+            last -= 1
+        assert (
+            b"".join(part for part in found[first + 1 : last] if isinstance(part, bytes)) == lines
+        )
+
+
+def test_a_line_that_a_run_left_open_is_ended() -> None:
+    log = marker(BEGIN) + b"open" + marker(END)
+    assert marks.lines(log, 1) == b"open\n"
+    assert marks.lines(log) == b"open\n"
+    assert marks.lines(log, 2) == b""
+
+
+def test_times_before_lines_do_not_hide_markers() -> None:
+    stamp = b"2026-11-24T23:00:00.123456789Z "
+    log = stamp + b"one\n" + stamp + marker(END)[1:] + stamp + b"two\n"
+    assert marks.without(log) == stamp + b"one\n" + stamp + b"two\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "variables", "doubt", "learns"),
+    [
+        ("import torch\n", {}, False, True),
+        ('import os\nos.environ["A"]="3"\nimport tensorflow as tf', {"A": "3"}, False, True),
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"]=f()\nimport torch', {}, False, True),
+        ('import torch, os\nos.environ["NCCL_DEBUG"]="INFO"', {}, False, True),
+        ('import torch, os\nos.environ["B"]="1"', {}, False, False),
+        ('import numpy, os\nos.environ["OMP_NUM_THREADS"]="1"\nimport torch', {}, True, False),
+        ('import os\nos.environ.update(A="1")\nimport keras', {"A": "1"}, False, True),
+        ('import os\nfor k in "AB": os.environ[k]="1"\nimport torch', {}, True, False),
+        ('import os\ndel os.environ["A"]\nimport torch', {}, True, False),
+        ("import os\nos.environ.clear()\nimport torch", {}, True, False),
+        ("def f():\n    import torch\nfrom tensorflow.keras import layers", {}, False, True),
+        ("def f(:", {}, False, True),
+    ],
+)
+def test_variables_before_an_import_are_read_from_the_text(
+    program: str, variables: dict[str, str], doubt: bool, learns: bool
+) -> None:
+    found = ahead.read(program)
+    assert (found.variables, bool(found.doubt), found.learns) == (variables, doubt, learns)
+
+
+def test_a_default_counts_unless_the_variable_is_given() -> None:
+    program = b'import os\nos.environ.setdefault("KERAS_BACKEND", "jax")\nimport keras'
+    source = Source(SourceFile("cell.py", program, size=len(program)), imports=frozenset({"keras"}))
+    packed = sending.pack(source, JobSpec("python"))
+    assert packed.environment == {"KERAS_BACKEND": "jax"}
+    assert packed.modules == ("keras",)
+    given = JobSpec("python", env=(("KERAS_BACKEND", "torch"), ("EPOCHS", "3")))
+    assert sending.pack(source, given).environment == {"KERAS_BACKEND": "torch", "EPOCHS": "3"}
+
+
+def test_a_variable_that_the_program_reads_itself_comes_with_the_run() -> None:
+    assert not ahead.is_early("EPOCHS", ['os.environ["EPOCHS"]'])
+    assert ahead.is_early("OMP_NUM_THREADS", ['os.environ["OMP_NUM_THREADS"]'])
+    assert not ahead.is_early("NCCL_DEBUG", [""])
+
+
+def test_a_run_has_all_files_and_not_too_many() -> None:
+    files = (SourceFile("data/a.txt", b"a", size=1),)
+    packed = sending.pack(
+        Source(SourceFile("cell.py", b"1", size=1), files=files), JobSpec("python")
+    )
+    with tarfile.open(fileobj=io.BytesIO(b64decode(packed.archive))) as archive:
+        assert archive.getnames() == ["cell.py", "data/a.txt"]
+    large = (SourceFile("large.bin", b"", size=40 << 20),)
+    with pytest.raises(SpecError, match="at most 32 MiB"):
+        sending.pack(Source(SourceFile("cell.py", b"1", size=1), files=large), JobSpec("python"))
