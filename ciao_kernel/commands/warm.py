@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import UsageError
@@ -18,13 +18,13 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write one line for each job whose replicas wait.
 
     Raises:
         UsageError: The command runs outside of a notebook's kernel.
     """
-    pool = face.session.warm
+    pool = caller.session.warm
     if pool is None:
         raise UsageError(
             "only a notebook's kernel keeps replicas.",
@@ -32,7 +32,7 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         )
     parked = pool.parked
     if parked is None:
-        face.write("[]\n" if args.output == "json" else "no replicas are kept\n")
+        caller.write("[]\n" if args.output == "json" else "no replicas are kept\n")
         return
     spec = parked.key.spec
     gpus = sum(
@@ -49,8 +49,8 @@ async def run(args: argparse.Namespace, face: Face) -> None:
         "state": "running" if parked.run else f"idle, ends in {age(left)}",
     }
     if args.output == "json":
-        face.write(json.dumps([record], indent=2) + "\n")
+        caller.write(json.dumps([record], indent=2) + "\n")
         return
     names = ("job", "replicas", "GPUs", "imported MB", "runs", "age", "state")
-    face.write(columns([names, map(str, record.values())]) + "\n")
-    face.write(f"`%ciao delete {parked.job.reference}` ends them.\n")
+    caller.write(columns([names, map(str, record.values())]) + "\n")
+    caller.write(f"`%ciao delete {parked.job.reference}` ends them.\n")
