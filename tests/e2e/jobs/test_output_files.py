@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.errors import ClusterFault, JobFailed
+from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
+from ciao_kernel.model import Replica
+from ciao_kernel.session import fetching
+from ciao_kernel.session.session import Session
 from tests.cluster.faults import policies
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
@@ -41,6 +44,14 @@ data = os.urandom(40_000_000)
 open("large.bin", "wb").write(data)
 print(hashlib.sha256(data).hexdigest())
 """
+WAITS = """
+import os, time
+open("output/step", "w").write("1")
+while not os.path.exists("go"):
+    time.sleep(0.2)
+open("output/step", "w").write("2")
+"""
+WORKER = Replica("worker", 0)
 SLEEPS = """
 import os, time
 open("output/part", "w").write("a part")
@@ -147,6 +158,46 @@ def test_a_stopped_job_brings_nothing_and_its_pods_end_at_once(team: Team) -> No
         team.run(f"%framework=tensorflow\n%worker=1\n%output\n{SLEEPS}", during=stop)
     assert team.left() == []
     assert not (team.storage / "output").exists()
+
+
+@pytest.mark.second("operators")
+def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_last(
+    team: Team,
+) -> None:
+    shown: list[str] = []
+
+    async def work(session: Session) -> tuple[Path, list[str]]:
+        display = Recorder()
+        await session.run(
+            f"%framework=tensorflow\n%worker=2\n%detach\n%output\n{WAITS}", display, team.folder
+        )
+        assert "`%ciao attach" in display.notices.partition("files of %output come back if")[2]
+        ((job, _),) = await session.jobs()
+        backend, job, _ = await session.find(job.name)
+        while True:  # until its pods run
+            try:
+                await fetching.take(
+                    backend, job, WORKER, "output/step", team.folder, session.settings
+                )
+                break
+            except BackendError as error:
+                shown.append(error.message)
+                await asyncio.sleep(1)
+        assert (team.folder / "step").read_text() == "1"
+        lines = await fetching.fetch(
+            backend, job, (WORKER,), ["output/"], session.settings, display.show
+        )
+        assert "output/step (1 bytes, worker-0)" in lines[0]
+        (team.folder / "go").write_text("on")
+        for replica in job.replicas:
+            await fetching.give(backend, job, replica, team.folder / "go", "./", session.settings)
+        last = Recorder()
+        result = await session.attach(job.name, last)
+        return result.folder, [last.notices]
+
+    folder, notices = team._ask(work)
+    assert (folder / "output/step").read_text() == "2"
+    assert "brought back: output/step (1 bytes, worker-0, worker-1)" in notices[0]
 
 
 @pytest.mark.second("operators")
