@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.display.lines import plain
+from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.model.times import clock_time, span
 from ciao_kernel.visible_text import short, visible
@@ -102,7 +103,10 @@ class Table:
     def output(self, event: Output) -> None:
         """Note the last line of a replica, finished or not, and the number of new lines."""
         self._rate(event.replica).add(event.lines)
-        end = event.tail if event.tail.strip() else event.data[-4096:].rstrip()
+        data = event.data
+        if torchrun_report.SIGN in data:  # its last line, of a frame, says nothing
+            data = b"\n".join(torchrun_report.without_reports(data.split(b"\n"))[0])
+        end = event.tail if event.tail.strip() else data[-4096:].rstrip()
         if end:
             self._last[event.replica] = end[-4096:]
 

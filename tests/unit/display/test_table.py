@@ -10,6 +10,7 @@ from datetime import datetime
 from ciao_kernel.display.table import Table, columns, ending
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.times import clock_time
+from tests.helpers.torchrun_report import report
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mnist", "local", "tensorflow", (ONE, TWO), 0.0, "/jobs/mnist/work")
@@ -116,6 +117,14 @@ def test_endings() -> None:
     assert ending(ReplicaStatus(ONE, State.FAILED, 0, -9)) == "SIGKILL"
     assert ending(ReplicaStatus(ONE, State.SUCCEEDED, 0, 0)) == ""
     assert ending(ReplicaStatus(ONE)) == ""
+
+
+def test_the_frame_of_torchruns_report_is_no_last_line() -> None:
+    table = Table(JOB)
+    table.output(Output(ONE, f"ValueError: bad\n{report(0)}".encode(), 24))
+    assert table.rows()[0].last_line == "ValueError: bad"
+    table.output(Output(ONE, report(0).encode(), 23))
+    assert table.rows()[0].last_line == "ValueError: bad"
 
 
 def test_the_last_line_is_the_unfinished_one_if_there_is_one() -> None:
