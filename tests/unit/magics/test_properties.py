@@ -193,6 +193,7 @@ OTHERS = {
     "clean_policy": maybe(st.sampled_from(CleanPolicy)),
     "deadline": maybe(SECONDS),
     "detach": st.booleans(),
+    "warm": maybe(SECONDS),
     "lines": maybe(st.integers(1, 100_000) | st.just(ALL_LINES)),
     "plot": st.lists(
         st.from_regex(r"[A-Za-z][\w/@. -]{0,20}[a-z0-9]", fullmatch=True), max_size=3
