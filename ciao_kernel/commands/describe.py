@@ -53,6 +53,7 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
         ("created", datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S")),
         ("owner", job.owner + (", detached" if job.detached else "")),
         (job.kind_of_place, job.place),
+        *job.made_of,
         *details.facts,
     ]
     yield columns([map(cell, fact) for fact in facts])
@@ -160,6 +161,7 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
         "detached": job.detached,
         "folder": job.files,
         "header": job.header,
+        "made_of": dict(job.made_of),
         "replicas": [_replica(one) for one in status.replicas],
     }
 

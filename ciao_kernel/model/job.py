@@ -36,6 +36,8 @@ class Job:
     """Number of this try: 2 if it was started again once."""
     owner: str = ""
     detached: bool = False
+    made_of: tuple[tuple[str, str], ...] = ()
+    """Names and values that describe its source: a digest, the commit of its repository."""
     kind_of_place: str = "folder"
     context: str = ""
     """Context of the cluster, if there are several clusters."""

@@ -28,6 +28,8 @@ class Plan:
     owner: Owner
     written: Mapping[str, str] = field(default_factory=dict)
     """Directives as the user finds them, ``%image (line 3)``, by field (``cluster.image``)."""
+    made_of: tuple[tuple[str, str], ...] = ()
+    """Names and values that describe the source, for `ciao describe`."""
 
 
 @runtime_checkable

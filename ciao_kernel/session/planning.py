@@ -20,7 +20,7 @@ from ciao_kernel.magics.overrides import check_command, check_roles, check_serve
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
-from ciao_kernel.model import DryRun, JobSpec, Owner
+from ciao_kernel.model import DryRun, Job, JobSpec, Owner, Source
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
 from ciao_kernel.session.plugin_registry import Registry
@@ -153,6 +153,41 @@ async def make_plan(
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)
     return Plan(spec.name, spec, framework, source, folder, header, owner, written)
+
+
+def plan_again(
+    job: Job,
+    header: str,
+    shown: str,
+    source: Source,
+    folder: Path,
+    registry: Registry,
+    settings: Settings,
+    owner: Owner,
+) -> Plan:
+    """Return the plan of a job that has run already.
+
+    Args:
+        job: That job: the plan is for its place, and its name with the next number.
+        header: Its directives with all their values.
+        shown: Its header as lists show it.
+        source: Its source.
+        folder: The user's working folder.
+        registry: Finds the framework.
+        settings: The default interpreter.
+        owner: Owner of the new job.
+
+    Raises:
+        UsageError: The header is of another version of ciao.
+    """
+    parsed = parse_cell(f"{header}\npass\n", registry, settings)
+    spec, cluster = parsed.spec, parsed.spec.cluster
+    if job.on_cluster:
+        context = job.context or cluster.context
+        cluster = replace(cluster, context=context, namespace=job.place)
+    spec = replace(spec, name=spec.name or job.name, cluster=cluster)
+    framework = registry.framework(spec.framework)
+    return Plan(spec.name, spec, framework, source, folder, shown, owner)
 
 
 def delivery_notices(plan: Plan) -> Iterator[str]:

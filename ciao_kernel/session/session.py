@@ -6,8 +6,10 @@ created before every check has passed; once a job exists, its end is always take
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.magics import render
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
@@ -30,8 +33,8 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, Where
-from ciao_kernel.plugins import Backend, Display
-from ciao_kernel.session import horovod, lookup, planning, selection
+from ciao_kernel.plugins import Backend, Builder, Display, Plan
+from ciao_kernel.session import horovod, job_record, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.keras_note import keras_note
@@ -202,10 +205,26 @@ class Session:
             self.preview = Preview(plan.header, text, spec.name or "")
             display.show(Notice(text))
             return None
+        record = await asyncio.to_thread(job_record.of, plan, self.registry.table)
+        return await self._start(plan, record, backend, builder, display, variables)
+
+    async def _start(
+        self,
+        plan: Plan,
+        record: job_record.Record,
+        backend: Backend,
+        builder: Builder,
+        display: Display,
+        variables: Mapping[str, Any] | None,
+    ) -> JobResult:
+        """Submit a job, and follow it unless it is detached."""
         self.preview = None
+        spec, folder = plan.spec, plan.folder
+        plan = replace(plan, made_of=record.facts)
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
-        del plan  # The variables in it may be large, and the job may take days.
+        await asyncio.to_thread(job_record.keep, record, job)
+        del plan, record  # The variables in it may be large, and the job may take days.
         _log.info(
             "%s is submitted to %s: %s, %d replicas, in %s",
             job.name,
@@ -220,7 +239,42 @@ class Session:
             if spec.output_paths and job.on_cluster:
                 display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             return self.last
-        return await self._run_to_end(job, spec, backend, display, program.folder, variables)
+        return await self._run_to_end(job, spec, backend, display, folder, variables)
+
+    async def rerun(
+        self, name: str, display: Display, *, where: Where = HERE, folder: Path = Path()
+    ) -> JobResult:
+        """Run a job again from what it was made of: the same source and header, the next name.
+
+        Args:
+            name: Name of the job, which may still run.
+            display: Receives the events.
+            where: Where to look for the job.
+            folder: The user's working folder, for errors of the program.
+
+        Raises:
+            NoSuchJob: No job has that name.
+            UsageError: This machine has no record of it.
+            JobFailed: The new job ran and failed.
+        """
+        backend, job, _ = await self.find(name, where)
+        record = await asyncio.to_thread(job_record.read, job)
+        with tempfile.TemporaryDirectory(prefix="ciao-") as programs:
+            plan = planning.plan_again(
+                job,
+                record.header,
+                record.shown,
+                job_record.source(record, Path(programs)),
+                folder,
+                self.registry,
+                self.settings,
+                self._owner,
+            )
+            header = render.render(plan.spec, self.registry.table)  # with the name, for another one
+            record = replace(record, header=header)
+            builder = selection.builder(plan.spec, backend, self.registry, self.settings)
+            await backend.check(plan)
+            return await self._start(plan, record, backend, builder, display, None)
 
     async def _run_to_end(
         self,

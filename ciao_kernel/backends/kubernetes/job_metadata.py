@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from ciao_kernel.backends.kubernetes import apis, replica_list
@@ -31,6 +32,7 @@ _PROGRAM = "ciao-kernel/program"
 _WORKDIR = "ciao-kernel/workdir"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
+_MADE_OF = "ciao-kernel/made-of"
 
 _ALL = "all"
 """Value of the annotation of the decider for jobs that succeed when all replicas do."""
@@ -63,6 +65,7 @@ def notes(job: Job, run: str, decider: Replica | None, endless: Iterable[str]) -
         _PROGRAM: job.program,
         _HEADER: job.header,
         _DETACHED: str(job.detached).lower(),
+        **({_MADE_OF: json.dumps(dict(job.made_of))} if job.made_of else {}),
     }
 
 
@@ -120,9 +123,20 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         retries=surviving.retries_of(notes.get(_HEADER, "")),
         tries=int(notes.get(TRY, "1")),
         first_uid=notes.get(FIRST_UID, ""),
+        made_of=_pairs(notes.get(_MADE_OF, "{}")),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names and values of an annotation; nothing if it has another form."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    found = told.items() if isinstance(told, dict) else ()
+    return tuple((name, value) for name, value in found if isinstance(value, str))
 
 
 def pods_of(job: Job, replica: Replica) -> str:

@@ -115,6 +115,7 @@ async def prepare(
         lines=plan.spec.lines,
         grace=plan.spec.grace,
         retries=plan.spec.retries or 0,
+        made_of=plan.made_of,
         owner=plan.owner.label,
         detached=plan.spec.detach,
     )

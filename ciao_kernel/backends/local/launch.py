@@ -211,6 +211,7 @@ class Launcher:
             "host": self._host.identity,
             "framework": framework.name,
             "header": plan.header,
+            "made_of": dict(plan.made_of),
             "created": time.time(),
             "by": plan.owner.label,
             "owner": owner,

@@ -51,6 +51,7 @@ _TYPES: dict[str, Any] = {
     "decided_by": (str, type(None)), "settled": bool, "ended": bool,
     "exit_code": (int, type(None)), "last_exit": (int, type(None)), "restarts": int,
     "restart": str, "backoff_limit": (int, type(None)), "retries": int, "tries": int,
+    "made_of": dict,
 }  # fmt: skip
 """Types of the fields of all records; a field has the same type wherever it is."""
 

@@ -39,6 +39,7 @@ def job(folder: Folder) -> Job:
         retries=surviving.retries_of(record["header"]),
         owner=record["by"],
         detached=record["detached"],
+        made_of=tuple((name, str(text)) for name, text in record.get("made_of", {}).items()),
         uid=record["id"],
     )
 

@@ -1,0 +1,22 @@
+"""``ciao rerun NAME``: start a job again from what it was made of."""
+
+from __future__ import annotations
+
+import argparse
+
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.describe import reported
+from ciao_kernel.commands.shared_arguments import add_job, add_output, where
+from ciao_kernel.model import JobResult
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the job and ``--output``."""
+    add_job(verb)
+    add_output(verb)
+
+
+async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
+    """Run a job of the same source and header, and follow it as its cell did."""
+    work = face.session.rerun(args.name, face.display, where=where(args), folder=face.folder)
+    return await reported(work, args, face)

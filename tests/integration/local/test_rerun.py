@@ -1,0 +1,69 @@
+"""`ciao rerun`: a job that runs again from what it was made of."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ciao_kernel.commands import Face, execute
+from ciao_kernel.errors import UsageError
+from ciao_kernel.model import State
+from ciao_kernel.session.session import Session
+from tests.helpers.jobs import Place, Recorder, cell
+
+TRAINS = """
+    %framework=tensorflow
+    %worker=1
+    %checkpoint
+    %envvar=TOKEN='a secret'
+    %input=rate
+    %args=x
+    import os, sys
+    import helper
+    from ciao_input import rate
+    path = os.environ["CIAO_CHECKPOINT"] + "/runs"
+    runs = len(open(path).read()) if os.path.exists(path) else 0
+    open(path, "a").write("x")
+    print(helper.NAME, rate, sys.argv[1:], os.environ["TOKEN"], "run", runs)
+"""
+
+
+def test_a_rerun_has_the_source_of_the_job_and_its_checkpoint(jobs: Place) -> None:
+    jobs.write("helper.py", "NAME = 'first'\n")
+    jobs.write(".git/HEAD", f"{'1' * 40}\n")
+
+    async def main() -> tuple[list[str], Session, str]:
+        session, shown = jobs.session(), list[str]()
+        first, text = Recorder(), list[str]()
+        await session.run(cell(TRAINS), first, jobs.folder, variables={"rate": 0.5})
+        jobs.write("helper.py", "NAME = 'changed since'\n")
+        assert first.job
+        for name in (first.job.name, f"{first.job.name}-2"):
+            display = Recorder()
+            face = Face(session, display, text.append, jobs.folder)
+            await execute(["rerun", name], face)
+            shown.append(display.data("worker-0").decode())
+        await execute(["describe", first.job.name], face)
+        return [first.data("worker-0").decode(), *shown], session, "".join(text)
+
+    told, session, described = asyncio.run(main())
+    assert told == [f"first 0.5 ['x'] a secret run {number}\n" for number in range(3)]
+    assert session.last is not None
+    assert session.last.state is State.SUCCEEDED
+    facts = dict(line.split(maxsplit=1) for line in described.splitlines()[:12] if " " in line)
+    assert facts["source"].startswith("sha256:")
+    assert "1" * 40 in described
+    assert "a secret" not in described
+
+
+def test_a_job_without_a_record_says_why(jobs: Place) -> None:
+    async def main() -> None:
+        session = jobs.session()
+        result = await session.run("%framework=python\n%worker=1\n1", Recorder(), jobs.folder)
+        assert result is not None
+        (result.folder / ".ciao" / "made_of.json").unlink()
+        with pytest.raises(UsageError, match="no record of what"):
+            await session.rerun(result.name, Recorder())
+
+    asyncio.run(main())
