@@ -292,7 +292,8 @@ class JobHandle:
     def _check(self, found: Job) -> None:
         """Raise NoSuchJob if another job has taken the name."""
         # A cluster has its own clock, so the time of a submission differs from the object's.
-        same = found.uid == self._job.uid if self._job.uid else found.created == self._job.created
+        told = self._job.identity
+        same = found.identity == told if told else found.created == self._job.created
         if not same:
             raise NoSuchJob(
                 f"{self.name} was deleted, and a later job has its name.",

@@ -71,6 +71,11 @@ class Job:
         return self.folder or self.place
 
     @property
+    def identity(self) -> str:
+        """Distinguishes the job, over all its tries, from a later job with the same name."""
+        return self.first_uid or self.uid
+
+    @property
     def on_cluster(self) -> bool:
         """True if the replicas are pods, False if they are processes of a machine."""
         return self.kind_of_place != "folder"

@@ -57,12 +57,12 @@ class Retries:
 
     def current(self, job: Job) -> Job:
         """Return the newest known try of a job."""
-        newest = self._current.get(_first(job))
+        newest = self._current.get(job.identity)
         return newest if newest and newest.tries > job.tries else job
 
     async def stop(self, job: Job) -> Job:
         """Prevent further tries of a job; return the newest, which has to be deleted."""
-        first = _first(job)
+        first = job.identity
         self._stopped.add(first)
         if lock := self._creating.get(first):
             async with lock:
@@ -125,11 +125,11 @@ class Retries:
 
     def _may_retry(self, job: Job) -> bool:
         left = job.tries <= job.retries
-        return left and apis.of_job(job) is not apis.TRAINER and _first(job) not in self._stopped
+        return left and apis.of_job(job) is not apis.TRAINER and job.identity not in self._stopped
 
     async def _again(self, target: Target, job: Job, path: str, emit: Emit) -> Job | None:
         """Delete a failed try and create the next one; None if somebody else ended the job."""
-        client, first = target.client, _first(job)
+        client, first = target.client, job.identity
         item = await client.find(path)
         if item is None or get(item, "metadata", "deletionTimestamp"):
             return None
@@ -158,16 +158,16 @@ class Retries:
     def _found(self, item: Manifest, job: Job) -> Job | None:
         """Return the next try of a job that another follower has created; None if it is none."""
         notes = get(item, "metadata", "annotations") or {}
-        if notes.get(job_metadata.FIRST_UID) != _first(job):
+        if notes.get(job_metadata.FIRST_UID) != job.identity:
             return None
         again = replace(
             job,
             uid=str(item["metadata"]["uid"]),
             run=job_metadata.run(item),
             tries=int(notes.get(job_metadata.TRY, job.tries + 1)),
-            first_uid=_first(job),
+            first_uid=job.identity,
         )
-        self._current[_first(job)] = again
+        self._current[job.identity] = again
         return again
 
 
@@ -196,7 +196,7 @@ def next_try(item: Manifest, sources: list[Manifest], job: Job, run: str) -> Obj
     """
     body = _cleaned(item, run)
     body["apiVersion"], body["kind"] = _kind(item, job)
-    notes = {job_metadata.TRY: str(job.tries + 1), job_metadata.FIRST_UID: _first(job)}
+    notes = {job_metadata.TRY: str(job.tries + 1), job_metadata.FIRST_UID: job.identity}
     body["metadata"]["annotations"] |= notes
     if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
         body["metadata"]["ownerReferences"] = owners
@@ -263,10 +263,6 @@ async def _sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
     return made
 
 
-def _first(job: Job) -> str:
-    return job.first_uid or job.uid
-
-
 def _counted(now: Status, job: Job) -> Status:
     """Return a status in which each replica counts the earlier tries of the job as restarts."""
     if job.tries == 1:
@@ -292,5 +288,7 @@ def _keep_logs(folder: Path, number: int) -> None:
     """Name the log files of a try after it, so that the next one has files of its own."""
     with contextlib.suppress(OSError):
         for path in folder.glob("*.log"):
-            if path.name.count(".") == 1:
-                path.replace(path.with_suffix(f".try-{number}.log"))
+            kept = path.with_suffix(f".try-{number}.log")
+            # Another follower may have done it, and write the files of the next try already.
+            if path.name.count(".") == 1 and not kept.exists():
+                path.replace(kept)

@@ -38,7 +38,7 @@ class Submission:
 
     def holds(self, job: Job) -> bool:
         """Return whether the place belongs to exactly this job."""
-        return self.folder.name == f"{job.name}-{_uid(job)[:_UID]}"
+        return self.folder.name == f"{job.name}-{job.identity[:_UID]}"
 
 
 class Submissions:
@@ -53,7 +53,7 @@ class Submissions:
 
     def folder(self, job: Job) -> Path:
         """Return the folder of a job's logs. Its uid separates it from later jobs of its name."""
-        name = f"{job.name}-{_uid(job)[:_UID]}" if job.uid else job.name
+        name = f"{job.name}-{job.identity[:_UID]}" if job.uid else job.name
         return self._root / job.place / name
 
     def remember(self, job: Job, context: str) -> None:
@@ -85,8 +85,3 @@ class Submissions:
                     found.append((file.stat().st_mtime, place))
         newest = sorted(found, key=lambda pair: pair[0], reverse=True)
         return [place for _, place in newest[:_MOST]]
-
-
-def _uid(job: Job) -> str:
-    """Return the uid of a job's first try: its tries share a folder."""
-    return job.first_uid or job.uid
