@@ -18,7 +18,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 NAVIGATION = {
-    "Start": ("first-steps", "tutorial", "frameworks", "recipes", "surviving"),
+    "Start": ("first-steps", "tutorial", "frameworks", "recipes", "surviving", "inside"),
     "Homes": ("jupyter", "sos", "gateway"),
     "On a cluster": ("data", "warm", "queues", "packages", "admin", "security"),
     "Reference": ("magics", "commands", "settings", "troubleshooting", "coming-from"),

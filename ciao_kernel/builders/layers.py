@@ -37,7 +37,7 @@ def packed(
         SourceError: A file cannot be read.
         EnvironmentFault: The disk is full.
     """
-    code = source.entry, *source.modules
+    code = source.entry, *source.modules, *source.own
     mine = {file.path for file in code}
     below = [file for file in source.files if file.path not in mine]
     named = (("files", below), ("code", code)) if below else (("code", code),)

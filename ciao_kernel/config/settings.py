@@ -188,6 +188,16 @@ class Settings:
         Number(1, "days"),
         "Time without use after which packages are removed from the folder of local jobs.",
     )
+    inspect: str = _setting(
+        "on",
+        one_of("on", "off"),
+        "Whether `ciao stacks` can show where replicas stand, for cells without %inspect.",
+    )
+    silence: float = _setting(
+        300.0,
+        Number(0, "seconds"),
+        "Time without a line of any replica after which a cell shows where they stand; 0: never.",
+    )
     color: str = _setting("auto", one_of("auto", "always", "never"), "Colours in output.")
     lines: int = _setting(
         DEFAULT_LINES,

@@ -1,9 +1,7 @@
 """Writes the values that ``%output`` names, when the program of a replica has ended.
 
-This file runs in replicas as ``sitecustomize``, which Python imports before a program
-(docs.python.org, module site): command, lines and tracebacks of the program stay as they are. The
-image may have a ``sitecustomize`` of its own, which is imported too. Standard library, from Python
-3.8 on; pathlib would be imported into every process of the program.
+This file is in replicas as ``ciao_result_writer`` (:mod:`ciao_kernel.delivery.site_folder`).
+Standard library, from Python 3.8 on; pathlib would be imported into every process of the program.
 """
 
 from __future__ import annotations
@@ -30,25 +28,17 @@ message")."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
-def start() -> None:
-    """Register the writer if this process is the program, and import the next sitecustomize."""
-    here = os.path.dirname(os.path.abspath(__file__))
+def start(here: str) -> None:
+    """Register the writer if this process is the program.
+
+    Args:
+        here: Folder of this module.
+    """
     if _is_program() and _has_first_rank():
         index = os.path.join(os.environ.get(TARGET, ""), INDEX)
         if os.path.isfile(index):
             os.remove(index)  # of an earlier try
         atexit.register(_write, os.getpid(), here)
-    own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
-    sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
-    importlib.invalidate_caches()
-    try:
-        importlib.import_module("sitecustomize")
-    except ImportError as error:
-        if error.name != "sitecustomize":
-            raise
-    finally:
-        # Python takes the module from there when this one has been run.
-        sys.modules.setdefault("sitecustomize", own)
 
 
 def _is_program() -> bool:
@@ -133,7 +123,3 @@ def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> 
 
 def _message(index: dict[str, Any]) -> bytes:
     return (MARK + json.dumps(index, separators=(",", ":"))).encode()
-
-
-if __name__ == "sitecustomize":
-    start()

@@ -1,8 +1,8 @@
 """The values that come back from a job (``%output``): their way out, and reading them here.
 
-The planning of a cell adds the files of :func:`files` to its source, and the backends give each
-replica :func:`variables`. A replica's values arrive in :func:`folder`: local replicas write there,
-and from a pod :func:`unpack` takes them out of the termination message of its program.
+The planning of a cell adds the writer to its source (:func:`with_files`), and the backends give
+each replica :func:`variables`. A replica's values arrive in :func:`folder`: local replicas write
+there, and from a pod :func:`unpack` takes them out of the termination message of its program.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import contextlib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ciao_kernel import private_files
@@ -22,48 +22,27 @@ from ciao_kernel.delivery import (
     output_keeper,
     replica_files,
     result_writer,
+    site_folder,
     value_formats,
 )
 from ciao_kernel.delivery.result_writer import INDEX, MARK, NAMES, PROGRAM, TARGET
-from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, SourceFile, Status
+from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER
 
-FOLDER = replica_files.OWN
-"""Folder of the writer, beside the program. Not a name that a program imports."""
 KEEPER = "ciao_output_keeper.py"
-"""File there that keeps the program's files in a pod after its end."""
+"""File in ciao's folder that keeps the program's files in a pod after its end."""
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
-BECOME = """\
-import os, sys
-path, folder = os.environ.get("PYTHONPATH"), sys.argv[1]
-os.environ["PYTHONPATH"] = folder + (os.pathsep + path if path else "")
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-"""Runs in a pod before the command: the image may set a PYTHONPATH, which nobody else knows."""
 _SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
 
 
-def files(spec: JobSpec) -> tuple[SourceFile, ...]:
-    """Return the files that a replica needs to write its values, and to keep its files."""
-    values = {"ciao_value_formats.py": value_formats, "sitecustomize.py": result_writer}
-    keeper = {KEEPER: output_keeper, "ciao_replica_files.py": replica_files}
-    modules = (values if spec.output_names else {}) | (keeper if spec.output_paths else {})
-    texts = {name: inspect.getsource(module) for name, module in modules.items()}
-    return tuple(
-        SourceFile(f"{FOLDER}/{name}", text.encode(), size=len(text.encode()))
-        for name, text in texts.items()
-    )
-
-
-def is_own(path: str) -> bool:
-    """Return whether a delivered file is one of :func:`files`."""
-    return path.startswith(f"{FOLDER}/")
-
-
 def with_files(source: Source, spec: JobSpec) -> Source:
-    """Return a source with the files of :func:`files`."""
-    return replace(source, files=(*source.files, *files(spec)))
+    """Return a source with what a replica needs to write its values, and to keep its files."""
+    values = {"ciao_value_formats.py": value_formats, "ciao_result_writer.py": result_writer}
+    keeper = {KEEPER: output_keeper, "ciao_replica_files.py": replica_files}
+    if spec.output_names:
+        source = site_folder.add(source, _texts(values))
+    return site_folder.add(source, _texts(keeper), start=False) if spec.output_paths else source
 
 
 def output_folder(spec: JobSpec, workdir: str) -> dict[str, str]:
@@ -93,7 +72,7 @@ def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
 
 def folder(job_files: str | Path, replica: Replica) -> Path:
     """Return the folder for the values of a replica, below the job's folder on this machine."""
-    return Path(job_files) / FOLDER / "results" / str(replica)
+    return Path(job_files) / site_folder.FOLDER / "results" / str(replica)
 
 
 def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
@@ -223,3 +202,7 @@ def _entries(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _is_file(name: str, file: object) -> bool:
     """Return whether a file's name is the one that a writer gives to a value."""
     return isinstance(file, str) and file in {f"{name}.{suffix}" for suffix in _SUFFIXES}
+
+
+def _texts(modules: Mapping[str, ModuleType]) -> dict[str, str]:
+    return {name: inspect.getsource(module) for name, module in modules.items()}

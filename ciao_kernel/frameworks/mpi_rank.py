@@ -30,6 +30,15 @@ for name, known in (
     for one in known:
         if one in os.environ:
             os.environ[name] = os.environ[one]
+site = os.environ.get("CIAO_SITE")  # in a pod, where mpirun passes no PYTHONPATH on
+if site and "ciao_stack_handler" not in sys.modules:
+    sys.path.insert(0, site)
+    try:
+        import ciao_stack_handler
+        ciao_stack_handler.start()
+    except ImportError:
+        pass
+    sys.path.remove(site)
 
 """
     + in_process.RUN

@@ -298,6 +298,14 @@ def _entries(names: Names) -> list[Directive]:
         *cell_lines.directives(),
         *plots.directives(),
         Directive(
+            "inspect",
+            "inspect",
+            _choice(("on", "off")),
+            "Whether `%ciao stacks NAME` can show where the replicas stand.",
+            "%inspect=off",
+            default="the setting inspect, which is on",
+        ),
+        Directive(
             "dryrun",
             "dryrun",
             value_types.Flag((DryRun.SERVER.value,), DryRun),

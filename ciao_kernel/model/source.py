@@ -33,7 +33,9 @@ class Source:
     """Notes for the user about files that are not delivered, one sentence each."""
     module: str = ""
     """Dotted name of the program if Python runs it as a module (``python -m``), else ""."""
+    own: tuple[SourceFile, ...] = ()
+    """Modules of ciao for the replicas (:mod:`ciao_kernel.delivery.site_folder`)."""
 
     def all(self) -> tuple[SourceFile, ...]:
-        """Return the program, then its modules, then the files."""
-        return (self.entry, *self.modules, *self.files)
+        """Return the program, then its modules, the files, and ciao's own modules."""
+        return (self.entry, *self.modules, *self.files, *self.own)

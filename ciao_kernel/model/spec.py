@@ -223,6 +223,8 @@ class JobSpec:
     """Names of the metrics in the log to draw."""
     lines: int | None = None
     """First and last lines of each replica that a cell keeps; :data:`ALL_LINES`: all lines."""
+    inspect: str | None = None
+    """``on`` or ``off``: whether the replicas get the handler that answers where they stand."""
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()

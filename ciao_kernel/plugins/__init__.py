@@ -5,7 +5,7 @@ A third-party plug-in implements one of these protocols and declares an entry po
 other. Each protocol has its own module; import all of them from this package.
 """
 
-from ciao_kernel.plugins.backend import Backend, Feeding, Plan, Suspending
+from ciao_kernel.plugins.backend import Backend, Feeding, Inspecting, Plan, Suspending
 from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
 from ciao_kernel.plugins.display import Display
 from ciao_kernel.plugins.framework import (
@@ -33,6 +33,7 @@ __all__ = [
     "Emit",
     "Feeding",
     "Framework",
+    "Inspecting",
     "JobManifest",
     "Launching",
     "OperatorKind",

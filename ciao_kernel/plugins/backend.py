@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.plugins.builder import Builder, Emit
 from ciao_kernel.plugins.framework import Framework
 
@@ -191,3 +192,19 @@ class Feeding(Protocol):
 
     async def stop_feeding(self, job: Job) -> None:
         """Release what :meth:`send` keeps open for a job, which has ended."""
+
+
+@runtime_checkable
+class Inspecting(Protocol):
+    """The optional part of a :class:`Backend` that looks into the processes of its replicas."""
+
+    async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
+        """Return where the processes of some replicas stand, in the order of the replicas.
+
+        Args:
+            job: The job.
+            replicas: Replicas of the job; one that does not answer has a ``fault``.
+
+        Raises:
+            BackendError: No replica can be asked.
+        """

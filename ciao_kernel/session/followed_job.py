@@ -80,6 +80,8 @@ class FollowedJob:
                     await self._stopper.finish(self._remove(delete))
                 raise
             self._set_result(JobResult(job, Status(State.STOPPED, (), since=time.time())))
+            if self._following.watch:
+                await self._following.watch.show_before_stop()
             await self._stopper.stop(self._following, reason, wait=shutdown_wait(), delete=delete)
             raise
         except (JobError, BackendError):
@@ -93,6 +95,8 @@ class FollowedJob:
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         result = self._show_result(status)
+        if self._following.watch:
+            self._following.watch.show_after_deadline(status)
         error = self._following.conclude(status)
         if delete or status.hopeless:
             try:

@@ -16,6 +16,7 @@ from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session.inspection.silence import SilenceWatch
 from ciao_kernel.session.turns import Restarts
 from ciao_kernel.session.warm import logs
 
@@ -38,6 +39,7 @@ class Following:
         since: Seconds since the epoch; older lines are left out.
         judge: Returns the error of a job with a status and the ends of its logs, None if it has
             none.
+        watch: Notices a silence of the job; None: nobody does.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class Following:
         follow: tuple[str, ...] = (),
         since: float = 0.0,
         judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
+        watch: SilenceWatch | None = None,
     ) -> None:
+        self.watch = watch
         self.job, self.backend, self.display = job, backend, display
         self._follow, self._since, self._judge = follow, since, judge
         self._failure: JobFailed | None = None
@@ -165,10 +169,13 @@ class Following:
         return stopped
 
     async def _run(self) -> Status:
-        async with self._events() as events:
+        watching = self.watch.watching() if self.watch else contextlib.nullcontext()
+        async with watching, self._events() as events:
             self.display.begin(self.job, self._follow)
             try:
                 async for event in events:
+                    if self.watch:
+                        self.watch.note(event)
                     if isinstance(event, Status):
                         self._status = event
                         # One message: a node's failure restarts hundreds of replicas at once.

@@ -106,6 +106,7 @@ async def make_plan(
     program: Program,
     registry: Registry,
     owner: Owner,
+    settings: Settings,
     variables: Mapping[str, Any] | None,
 ) -> Plan:
     """Collect everything that a job needs from this machine.
@@ -115,6 +116,7 @@ async def make_plan(
         program: Where the program is and how it starts.
         registry: Has the directives and finds the framework.
         owner: Owner of the job.
+        settings: Whether replicas can be inspected.
         variables: The notebook's variables, for ``%input``; None if there is no notebook.
 
     Raises:
@@ -149,6 +151,10 @@ async def make_plan(
         from ciao_kernel.delivery import results
 
         source = results.with_files(source, spec)
+    if python and (spec.inspect or settings.inspect) == "on":
+        from ciao_kernel.delivery import inspection
+
+        source = inspection.with_files(source)
     # Records and lists show the header: %dryrun is not part of the job, variables are secret.
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)
@@ -192,7 +198,6 @@ def plan_again(
 
 def delivery_notices(plan: Plan) -> Iterator[str]:
     """Yield notices about the files that are sent with the code."""
-    from ciao_kernel.delivery import results
     from ciao_kernel.delivery.variables import MODULE
 
     source = plan.source
@@ -203,6 +208,6 @@ def delivery_notices(plan: Plan) -> Iterator[str]:
         sent = [file.path for file in source.files if file.data is not None]
         named = [path for path in sent if Path(path).stem in (*plan.spec.inputs, MODULE)]
         yield f"included, because %input names them: {listed(named, _LISTED)}"
-        if others := [path for path in sent if path not in named and not results.is_own(path)]:
+        if others := [path for path in sent if path not in named]:
             yield f"included, because functions of %input use them: {listed(others, _LISTED)}"
     yield from source.notes

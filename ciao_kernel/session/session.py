@@ -37,6 +37,7 @@ from ciao_kernel.plugins import Backend, Builder, Display, Plan
 from ciao_kernel.session import horovod, job_record, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
+from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
 from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
@@ -191,7 +192,9 @@ class Session:
         builder = selection.builder(spec, backend, self.registry, self.settings)
         if spec.warm is not None:
             backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
-        plan = await planning.make_plan(parsed, program, self.registry, self._owner, variables)
+        plan = await planning.make_plan(
+            parsed, program, self.registry, self._owner, self.settings, variables
+        )
         horovod.check(plan)
         await backend.check(plan)
         for note in planning.delivery_notices(plan):
@@ -301,6 +304,7 @@ class Session:
             judge=lambda status, tails: failure.judge(
                 shown, status, tails, folder, describe_leftovers, variables
             ),
+            watch=self._watch(shown, backend, display, spec.deadline),
         )
         return await self._followed(job, following).run_to_end(
             delete=delete,
@@ -349,8 +353,16 @@ class Session:
             lambda status, tails: failure.judge(
                 job, status, tails, folder, backend.describe_leftovers
             ),
+            self._watch(job, backend, display),
         )
         return await self._followed(job, following).attach_to_end()
+
+    def _watch(
+        self, job: Job, backend: Backend, display: Display, deadline: float | None = None
+    ) -> SilenceWatch | None:
+        if not is_inspected(job, self.settings.inspect):
+            return None
+        return SilenceWatch(job, backend, display.show, self.settings.silence, deadline)
 
     def _followed(self, job: Job, following: Following) -> FollowedJob:
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import results, site_folder
 from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
-from ciao_kernel.model import JobSpec
+from ciao_kernel.model import JobSpec, Source, SourceFile
 
 PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
 
@@ -19,7 +19,8 @@ PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A delivered program with the writer beside it, and the folder of its values."""
-    for file in results.files(JobSpec("python", outputs=("value",))):
+    spec = JobSpec("python", outputs=("value",))
+    for file in results.with_files(Source(SourceFile("program.py", b"")), spec).own:
         path = tmp_path / file.path
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(file.data or b"")
@@ -35,7 +36,7 @@ def run(folder: Path, *words: str, program: str = "", target: str = "", **env: s
         NAMES: "value",
         PROGRAM: program or str(folder / "program.py"),
         TARGET: target or str(folder / "values"),
-        "PYTHONPATH": str(folder / results.FOLDER),
+        "PYTHONPATH": str(folder / site_folder.FOLDER),
         **env,
     }
     argv = [sys.executable, "-u", *words]
@@ -101,7 +102,7 @@ def test_other_processes_write_nothing(folder: Path) -> None:
 def test_the_images_own_sitecustomize_is_imported_too(folder: Path) -> None:
     (folder / "image").mkdir()
     (folder / "image" / "sitecustomize.py").write_text("print('of the image')\n")
-    path = os.pathsep.join([str(folder / results.FOLDER), str(folder / "image")])
+    path = os.pathsep.join([str(folder / site_folder.FOLDER), str(folder / "image")])
     assert run(folder, str(folder / "program.py"), PYTHONPATH=path) == "of the image\n"
     assert value(folder) == [1, {"é": None}]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import results, transfers
+from ciao_kernel.delivery import results, site_folder, transfers
 from ciao_kernel.delivery.replica_files import HELD
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError, ClusterFault
-from ciao_kernel.model import JobSpec, Replica
+from ciao_kernel.model import JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
 
 WORKER = Replica("worker", 0)
@@ -174,12 +174,13 @@ def test_a_folder_that_cannot_be_written_is_said(pod: Pod, tmp_path: Path) -> No
 @pytest.fixture
 def keeper(pod: Pod, tmp_path: Path) -> list[str]:
     """The keeper as it is delivered, and the folder for its marks."""
-    for file in results.files(JobSpec("python", outputs=("model/",))):
+    source = Source(SourceFile("program.py", b""))
+    for file in results.with_files(source, JobSpec("python", outputs=("model/",))).own:
         place = pod.folder / file.path
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(file.data or b"")
     (tmp_path / "marks").mkdir()
-    return [sys.executable, "-I", "-S", str(pod.folder / results.FOLDER / results.KEEPER)]
+    return [sys.executable, "-I", "-S", str(pod.folder / site_folder.FOLDER / results.KEEPER)]
 
 
 def program(keeper: list[str], marks: Path, text: str, copies: str = "") -> list[str]:

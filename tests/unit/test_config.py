@@ -129,6 +129,8 @@ BAD = {
     "buildCpu": ["a\nb"],
     "buildMemory": ["a\0b"],
     "cacheDays": ["0", "-1", "week"],
+    "inspect": ["", "true", "maybe"],
+    "silence": ["-1", "5m"],
     "color": ["red", "true"],
     "outputRate": ["999", "fast"],
     "outputLimit": ["1", "-5"],

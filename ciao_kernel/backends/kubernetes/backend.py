@@ -23,6 +23,7 @@ from ciao_kernel.backends.kubernetes import (
     output_sidecar,
     queue_request,
     retries,
+    stacks,
     status,
     submit,
     suspension,
@@ -58,6 +59,7 @@ from ciao_kernel.model import (
     naming,
 )
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _MOST_PODS = 12
@@ -299,6 +301,16 @@ class KubernetesBackend:
     async def stop_feeding(self, job: Job) -> None:
         """Close the connections to the pods of a warm job."""
         await self._inputs.forget(job)
+
+    async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
+        """Return where the processes of some replicas stand.
+
+        Raises:
+            BackendError: This user may not enter pods, or the API server does not answer.
+        """
+        target = await self._target(job)
+        pods, python = await self._pods(job, target), self._settings.cluster_python
+        return await stacks.stacks(target.client, job, pods, replicas, python)
 
     # ----------------------------------------------------------------------------- parts
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 
 NAME = "ciao-output"
@@ -38,7 +38,7 @@ def add(pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings) ->
     """
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
-    script = f"{artifact.workdir}/{results.FOLDER}/{results.KEEPER}"
+    script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
     marks = {"name": "output", "mountPath": _PLACE}
     limit = int(settings.fetch_limit)
     start = (artifact.python, "-I", "-S", script)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import job_metadata, output_sidecar, volumes
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, results
+from ciao_kernel.delivery import checkpoints, results, site_folder
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -163,12 +163,12 @@ def _placement(cluster: ClusterSpec, made_for: str) -> Manifest:
 
 
 def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
-    """Return the framework's command; with ``%output`` Python also finds the writer of values."""
+    """Return the framework's command; Python finds the folder with ciao's own modules first."""
     command = replica_command(plan.framework, plan.spec, artifact, role)
-    if not plan.spec.output_names:
+    if not site_folder.starts(artifact.source):
         return command
-    place = f"{artifact.workdir}/{results.FOLDER}"
-    return (artifact.python, "-I", "-S", "-c", results.BECOME, place, *command)
+    place = site_folder.path(artifact.workdir)
+    return (artifact.python, "-I", "-S", "-c", site_folder.BECOME, place, *command)
 
 
 def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
@@ -178,6 +178,8 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     own |= results.output_folder(plan.spec, artifact.workdir)
+    if site_folder.starts(artifact.source):
+        own[site_folder.VARIABLE] = site_folder.path(artifact.workdir)
     told = dict(plan.spec.env)
     if (path := dict(artifact.env).get("PYTHONPATH")) and "PYTHONPATH" in told:
         # The builder's packages are there; otherwise they could not be imported.

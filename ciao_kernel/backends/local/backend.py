@@ -17,6 +17,7 @@ from ciao_kernel.backends.local import (
     interpreter,
     isolation,
     preview,
+    stacks,
     views,
     volumes,
     warm_input,
@@ -29,6 +30,7 @@ from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
 
 if TYPE_CHECKING:
@@ -214,6 +216,10 @@ class LocalBackend:
 
     async def stop_feeding(self, job: Job) -> None:
         """Do nothing: a pipe is open only while a command is written."""
+
+    async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
+        """Return where the processes of some replicas stand."""
+        return await stacks.stacks(self._store.folder(job), self._host, replicas)
 
     def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.delivery import checkpoints, results
+from ciao_kernel.delivery import checkpoints, results, site_folder
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Plan, replica_command
@@ -58,8 +58,9 @@ def replica_plans(
         if plan.spec.output_names:
             target = results.folder(artifact.workdir, replica)
             env.update(results.variables(plan.spec, artifact, str(target)))
+        if site_folder.starts(artifact.source):
             before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-            paths = [f"{artifact.workdir}/{results.FOLDER}", *([before] if before else [])]
+            paths = [site_folder.path(artifact.workdir), *([before] if before else [])]
             env["PYTHONPATH"] = os.pathsep.join(paths)
         command = replica_command(plan.framework, plan.spec, artifact, replica.role)
         plans.append(ReplicaPlan(replica, command, tuple(env.items())))

@@ -1,0 +1,69 @@
+"""``ciao stacks NAME``: show where the processes of a job stand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from ciao_kernel.commands import Face
+from ciao_kernel.commands.shared_arguments import (
+    add_job,
+    add_output,
+    add_replica,
+    chosen,
+    where,
+)
+from ciao_kernel.errors import UsageError
+from ciao_kernel.model import State
+from ciao_kernel.model.queries import Where
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the job, ``--all``, ``--replica`` and ``--output``."""
+    verb.epilog = (
+        "Replicas that stand at the same line of the program are one line. After the arrow is the "
+        "function that this line has called; (in C) means that the process is in a library in C, "
+        "and does not run Python. The job goes on meanwhile. On a cluster the command requires the "
+        "right to get and create pods/exec. Options of a job: %%inspect=off."
+    )
+    text = "the job; it may be left out if only one job runs"
+    add_job(verb, nargs="?", default="", help=text)
+    verb.add_argument("--all", action="store_true", help="show the whole stacks, of all threads")
+    add_replica(verb)
+    add_output(verb)
+
+
+async def run(args: argparse.Namespace, face: Face) -> None:
+    """Write the picture."""
+    from ciao_kernel.session.inspection import picture, query
+
+    place = where(args)
+    name = args.name or await _only(face, place)
+    backend, job, status = await face.session.find(name, place)
+    if status.over:
+        raise UsageError(
+            f"{job.name} is over: {status.state}.",
+            f"`%ciao logs {job.reference}` shows what its replicas have written.",
+        )
+    found = await query.ask(backend, job, chosen(args.replica, job))
+    if args.output == "json":
+        records = [{**asdict(one), "replica": str(one.replica)} for one in found]
+        face.write(json.dumps(records, indent=2) + "\n")
+    else:
+        face.write(picture.text(job, found, whole=args.all) + "\n")
+
+
+async def _only(face: Face, place: Where) -> str:
+    """Return the name of the only job that runs."""
+    session = face.session
+    running = [
+        job.name
+        for job, status in await session.jobs([], place)
+        if status.state is State.RUNNING and session.owns(job)
+    ]
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
+    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")

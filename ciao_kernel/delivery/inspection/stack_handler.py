@@ -1,0 +1,104 @@
+"""Answers where a Python process of a replica stands.
+
+This file is in replicas as ``ciao_stack_handler`` (:mod:`ciao_kernel.delivery.site_folder`).
+Nothing runs, and there is no thread, until :mod:`.stack_reader` asks by a signal. Real-time
+signals, because programs use SIGUSR1 and SIGUSR2:
+
+- ASK: a handler in Python answers between two bytecodes, with the stacks of all threads.
+- WAKE: the same handler; it also ends the wait for a lock. The other signals let system calls go
+  on, because not every library in C expects that one is interrupted.
+- DUMP: faulthandler writes the stack of the thread that gets the signal, also while it is in a
+  library in C. Of this one thread only: ``all_threads=True`` reads the stacks of threads that run
+  meanwhile, and a busy process ends with a segmentation fault.
+
+Questions and answers are in a file without a name, in memory (memfd_create(2)): it works with a
+read-only file system, leaves nothing behind, and only this user can open it. Standard library, from
+Python 3.8 on; ``_signal`` because ``signal`` takes milliseconds to import.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+NAME = "ciao-inside-"
+"""Name of the file; the number of the process follows, because a fork inherits the file."""
+DUMP_NUMBER, ASK_NUMBER, WAKE_NUMBER = 5, 6, 7
+"""Numbers of the signals behind SIGRTMIN."""
+QUESTION = b"ask "
+"""Beginning of the file while somebody waits for an answer; a token follows."""
+_FRAMES, _THREADS = 100, 64
+
+_file = (-1, -1, -1)
+"""The descriptor of the file, and its device and inode: a program may close descriptors."""
+
+
+def start(_: str = "") -> None:
+    """Install the handlers; a process that cannot have them runs without."""
+    try:
+        _install()
+        os.register_at_fork(after_in_child=_forked)
+    except Exception:  # a program must not notice anything
+        pass
+
+
+def _forked() -> None:
+    try:
+        before, _, _ = _file
+        _install()
+        os.close(before)
+    except Exception:
+        pass
+
+
+def _install() -> None:
+    global _file
+    import _signal  # type: ignore[import-not-found]
+    import faulthandler
+    import fcntl
+
+    descriptor = os.memfd_create(f"{NAME}{os.getpid()}")
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_RDWR | os.O_APPEND)
+    found = os.fstat(descriptor)
+    _file = (descriptor, found.st_dev, found.st_ino)
+    first = int(_signal.SIGRTMIN)
+    faulthandler.register(first + DUMP_NUMBER, file=descriptor, all_threads=False)
+    for number in (ASK_NUMBER, WAKE_NUMBER):
+        if _signal.getsignal(first + number) == _signal.SIG_DFL:
+            _signal.signal(first + number, _answer)
+            if number == ASK_NUMBER:
+                _signal.siginterrupt(first + number, False)
+
+
+def _answer(_: int, frame: Any) -> None:
+    try:
+        descriptor, device, inode = _file
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) != (device, inode):
+            return
+        question = os.pread(descriptor, 64, 0)
+        if question.startswith(QUESTION):  # else nobody waits any more
+            os.write(descriptor, (repr(_stacks(frame)) + "\n").encode("utf-8", "backslashreplace"))
+    except Exception:
+        pass
+
+
+def _stacks(frame: Any) -> list[Any]:
+    """Return name, whether it is the main one, and the frames of each thread, inner ones first."""
+    import _thread
+
+    # Not threading.enumerate(): the lock that it takes may be held where this handler interrupts.
+    active = getattr(sys.modules.get("threading"), "_active", {})
+    names = {ident: str(thread.name) for ident, thread in list(active.items())}
+    main = _thread.get_ident()
+    found = []
+    for ident, current in list(sys._current_frames().items())[:_THREADS]:
+        one = frame if ident == main else current
+        frames: list[Any] = []
+        while one is not None and len(frames) < _FRAMES:
+            code = one.f_code
+            frames.append([code.co_filename, one.f_lineno or 0, code.co_name])
+            one = one.f_back
+        found.append([names.get(ident, ""), ident == main, frames])
+    return found

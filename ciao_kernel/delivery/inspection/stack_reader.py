@@ -1,0 +1,244 @@
+"""Asks the processes of a job, on the machine or in the pod of this process, where they stand.
+
+:mod:`.stack_handler` explains the signals. A process is first asked in Python, which is safe at any
+time and gives all threads. One that does not answer is in a library in C, and dumps the stack of
+its main thread. A signal is sent only to a process that has the handler: by default it ends a
+process.
+
+A pod runs the text of this file (:func:`program`): standard library, from Python 3.8 on.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_NAME = "ciao-inside-"
+_DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
+_PAUSE = 0.005
+_MOST = 64
+"""Processes of a replica that are asked at most."""
+_LARGEST = 4 * 1024 * 1024
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+
+
+def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
+    """Return what each process of a job does.
+
+    Args:
+        mark: Variable with its value, such as ``CIAO_JOB=mnist``, of all processes of the job.
+        own: Folder of the program; the lines of its files are read.
+        patience: Seconds for the answers in Python, and the same again for those in C.
+    """
+    asked = [_Process(pid, variables) for pid, variables in _processes(mark)][:_MOST]
+    try:
+        for one in asked:
+            one.ask()
+        began = time.monotonic()
+        _wait([one for one in asked if one.waits], began + patience / 2)
+        for one in asked:
+            one.wake()
+        _wait([one for one in asked if one.waits], began + patience)
+        for one in asked:
+            one.dump()
+        _wait([one for one in asked if one.waits], time.monotonic() + patience)
+        return [one.record(own) for one in asked]
+    finally:
+        for one in asked:
+            one.close()
+
+
+def program(mark: str, own: str, patience: float) -> str:
+    """Return the text of a program that prints the result of :func:`look` as JSON."""
+    import inspect
+    import sys
+
+    text = inspect.getsource(sys.modules[__name__])
+    return f"{text}\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
+
+
+class _Process:
+    """One process of a job.
+
+    Args:
+        pid: Its number.
+        variables: Its environment.
+    """
+
+    def __init__(self, pid: int, variables: dict[str, str]) -> None:
+        self.pid = pid
+        self.how = "none"  # it has no handler
+        self.waits = False
+        self._variables = variables
+        self._size = 0
+        self._threads: list[Any] = []
+        self._file = _open(pid)
+
+    def ask(self) -> None:
+        """Ask it in Python."""
+        if self._file is None or not _catches(self.pid, _ASK):
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.how = "asked"  # by somebody else
+            return
+        self.how, self.waits = "silent", True
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, b"ask %d\n" % os.getpid(), 0)
+        self._send(_WAKE if self._is_at_lock() else _ASK)
+
+    def wake(self) -> None:
+        """Interrupt its wait for a lock, in which it does not answer."""
+        if self.waits and self._is_at_lock():
+            self._send(_WAKE)
+
+    def dump(self) -> None:
+        """Let the main thread write its stack; the question is taken back."""
+        if self.waits and self._file is not None:
+            os.ftruncate(self._file, 0)
+            self.how = "c"
+            self._send(_DUMP)
+
+    def poll(self) -> None:
+        """Look for its answer."""
+        if self._file is None:
+            return
+        text = os.pread(self._file, _LARGEST, 0).decode("utf-8", "replace")
+        complete, self._size = len(text) == self._size, len(text)  # faulthandler writes in pieces
+        if self.how == "c" and complete and (dumped := _dumped(text)):
+            self._threads, self.waits = [["", True, dumped]], False
+        for line in text.split("\n")[:-1]:
+            if line.startswith("["):
+                self._threads, self.waits, self.how = ast.literal_eval(line), False, "python"
+
+    def record(self, own: str) -> dict[str, Any]:
+        """Return what is known, for JSON."""
+        state, parent = _stat(self.pid)
+        return {
+            "pid": self.pid,
+            "parent": parent,
+            "state": state,
+            "how": "silent" if self.waits else self.how,
+            "command": _command(self.pid),
+            "replica": self._variables.get("CIAO_REPLICA", ""),
+            "rank": self._variables.get("LOCAL_RANK", ""),
+            "threads": [
+                [name, main, [_with_text(frame, own) for frame in frames]]
+                for name, main, frames in self._threads
+            ],
+        }
+
+    def close(self) -> None:
+        """Take the question back, and forget the answer."""
+        if self._file is not None:
+            if self.how != "asked":
+                os.ftruncate(self._file, 0)
+            os.close(self._file)
+
+    def _is_at_lock(self) -> bool:
+        try:
+            with open(f"/proc/{self.pid}/wchan") as file:
+                return file.read().startswith("futex")
+        except OSError:
+            return False
+
+    def _send(self, number: int) -> None:
+        if _catches(self.pid, number):
+            try:
+                os.kill(self.pid, number)
+            except OSError:
+                self.waits = False
+
+
+def _wait(asked: list[_Process], until: float) -> None:
+    while asked and time.monotonic() < until:
+        time.sleep(_PAUSE)
+        for one in asked:
+            one.poll()
+        asked = [one for one in asked if one.waits]
+
+
+def _processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
+    own, wanted = os.getpid(), mark.encode()
+    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in words and int(name) != own and _stat(int(name))[0] not in "ZX":
+            pairs = (word.decode("utf-8", "replace").partition("=") for word in words)
+            yield int(name), {name: value for name, _, value in pairs}
+
+
+def _open(pid: int) -> int | None:
+    """Open the file of a process's handler; None if it has none."""
+    folder, wanted = f"/proc/{pid}/fd", f"/memfd:{_NAME}{pid} (deleted)"
+    try:
+        for name in os.listdir(folder):
+            if os.readlink(f"{folder}/{name}") == wanted:
+                return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        pass
+    return None
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal (proc(5), SigCgt)."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Return state and parent of a process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+        fields = text[text.rindex(b")") + 2 :].split()
+        return fields[0].decode(), int(fields[1])
+    except (OSError, ValueError):
+        return "X", 0
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return os.path.basename(file.read().split(b"\0")[0].decode("utf-8", "replace"))[:80]
+    except OSError:
+        return ""
+
+
+def _dumped(text: str) -> list[Any]:
+    found = map(_FRAME.fullmatch, text[: text.rfind("\n") + 1].splitlines())
+    return [[match[1], int(match[2]), match[3]] for match in found if match]
+
+
+_lines: dict[str, list[str]] = {}
+
+
+def _with_text(frame: Any, own: str) -> list[Any]:
+    """Return a frame with whether it is the program's, and the text of its line."""
+    path, number, name = frame
+    if not path.startswith(own + "/") or path.startswith(own + "/.ciao/"):
+        return [path, number, name, False, ""]
+    if path not in _lines:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                _lines[path] = file.read(_LARGEST).splitlines()
+        except OSError:
+            _lines[path] = []
+    text = _lines[path][number - 1].strip()[:200] if 0 < number <= len(_lines[path]) else ""
+    return [path, number, name, True, text]

@@ -1,0 +1,42 @@
+"""Starts ciao's parts in each Python process of a replica, and the next ``sitecustomize``.
+
+This file runs in replicas as ``sitecustomize``: command, lines and tracebacks of the program stay
+as they are. The image may have a ``sitecustomize`` of its own, which is imported too. Standard
+library, from Python 3.8 on; what it imports is imported into every process of the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+_PARTS = ("ciao_result_writer", "ciao_stack_handler")
+
+
+def start() -> None:
+    """Start the parts that are in this folder, and import the next sitecustomize."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name in _PARTS:
+        if os.path.isfile(os.path.join(here, name + ".py")):
+            sys.path.insert(0, here)
+            try:
+                part = importlib.import_module(name)
+            finally:
+                sys.path.remove(here)
+            part.start(here)
+    own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
+    sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
+    importlib.invalidate_caches()
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        # Python takes the module from there when this one has been run.
+        sys.modules.setdefault("sitecustomize", own)
+
+
+if __name__ == "sitecustomize":
+    start()

@@ -1,0 +1,71 @@
+"""Where the processes of a job stand at one moment."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from ciao_kernel.model.replica import Replica
+
+
+class Answer(enum.StrEnum):
+    """How a process answered."""
+
+    PYTHON = "python"
+    """From Python's code, with all its threads."""
+    C = "c"
+    """From a library in C, with the main thread alone."""
+    SILENT = "silent"
+    """Not at all, although it has the handler."""
+    ASKED = "asked"
+    """Not at all, because somebody else was asking it."""
+    NONE = "none"
+    """Not at all: it has no handler, or Python has not started yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call in a stack."""
+
+    file: str
+    line: int
+    function: str
+    own: bool = False
+    """True if the file is one of the program's."""
+    text: str = ""
+    """The line's text, for files of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """The stack of one thread, innermost call first."""
+
+    name: str
+    main: bool
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStacks:
+    """The stacks of one process of a replica."""
+
+    pid: int
+    parent: int
+    answer: Answer
+    threads: tuple[ThreadStack, ...] = ()
+    command: str = ""
+    """Name of the program that it runs, such as ``python3``."""
+    rank: str = ""
+    """Its number among the processes that torchrun started in the replica."""
+    state: str = ""
+    """State of its main thread, as in proc(5): ``T`` is stopped, ``D`` waits for a disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStacks:
+    """The stacks of one replica, or why there are none."""
+
+    replica: Replica
+    processes: tuple[ProcessStacks, ...] = ()
+    fault: str = ""
+    """Why nothing is known, as a phrase: ``it is Pending``."""

@@ -1,0 +1,254 @@
+"""Merges the stacks of all processes of a job into a short text.
+
+Processes are merged by the lines of the program in their stacks and by the first call of a library
+below them, not by whole stacks: two ranks that wait in the same call differ in its inner frames.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ciao_kernel.model import Job
+from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
+from ciao_kernel.visible_text import short, visible
+
+_NAMED = 4
+"""Processes that a line names; the others are counted."""
+_WIDEST = 34
+_CODE = 60
+_WRAPPERS = frozenset(
+    {"wrapper", "error_handler", "inner", "_fn", "_call_impl", "_wrapped_call_impl"}
+)
+"""Functions of decorators and the like, which say nothing about a call."""
+_HELPERS = ("/multiprocessing/resource_tracker.py", "/multiprocessing/forkserver.py")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+_STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where one thread stands."""
+
+    lines: tuple[tuple[str, int, str], ...]
+    """File, line and function of each call in the program, innermost first."""
+    call: str
+    """The function of a library that the innermost line has called; "" if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """One process that is shown, with what distinguishes it from others."""
+
+    name: str
+    process: ProcessStacks | None
+    threads: tuple[ThreadStack, ...]
+    """The main thread, and others that run lines of the program."""
+    fault: str = ""
+    child: bool = False
+    """It was started by another process that is shown."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What processes with an equal position have in common."""
+        return (self.fault, *((one.main, position(one)) for one in self.threads))
+
+
+def position(thread: ThreadStack) -> Position:
+    """Return where a thread stands."""
+    own = [number for number, frame in enumerate(thread.frames) if frame.own]
+    lines = tuple(
+        (thread.frames[at].file, thread.frames[at].line, thread.frames[at].function) for at in own
+    )
+    below = thread.frames[: own[0]] if own else thread.frames[:1]
+    if below and below[-1].file.startswith("<frozen importlib"):
+        return Position(lines, "")  # the line itself says what it imports
+    called = [frame.function for frame in reversed(below)]
+    known = [name for name in called if name not in _WRAPPERS]
+    return Position(lines, (known or called or [""])[0])
+
+
+def stands(replicas: Iterable[ReplicaStacks]) -> list[Stand]:
+    """Return the processes of a job that run its program, or why a replica has none."""
+    return [one for replica in replicas for one in _of_replica(replica)]
+
+
+def merged(found: Sequence[Stand]) -> list[list[Stand]]:
+    """Return groups of processes with an equal position, the largest first."""
+    groups: dict[tuple[object, ...], list[Stand]] = {}
+    for one in found:
+        groups.setdefault(one.key, []).append(one)
+    return sorted(groups.values(), key=lambda group: (not group[0].threads, -len(group)))
+
+
+def text(
+    job: Job, replicas: Sequence[ReplicaStacks], *, whole: bool = False, now: float | None = None
+) -> str:
+    """Return the picture of a job.
+
+    Args:
+        job: The job.
+        replicas: Its replicas.
+        whole: Also return the whole stack of each group, with all threads.
+        now: Seconds since the epoch.
+    """
+    found = stands(replicas)
+    groups = merged(found)
+    clock = time.strftime("%H:%M:%S", time.localtime(now))
+    rows: list[tuple[str, str, str] | str] = []
+    for group in groups:
+        rows += _rows(group, job)
+        if whole and (process := group[0].process):
+            rows += _whole(process)
+    cells = [row for row in rows if not isinstance(row, str)]
+    widths = [max((len(row[at]) for row in cells), default=0) for at in (0, 1)]
+    lines = [f"where the replicas of {job.name} stand at {clock}:"]
+    for row in rows:
+        if isinstance(row, str):
+            lines.append(row)
+        else:
+            who, where, code = row
+            lines.append(f"  {who:{widths[0]}}  {where:{widths[1]}}  {code}".rstrip())
+    return "\n".join([*lines, *_remarks(found, groups)])
+
+
+def answered(replicas: Iterable[ReplicaStacks]) -> bool:
+    """Return whether any process gave its stack."""
+    return any(process.threads for replica in replicas for process in replica.processes)
+
+
+def same_place(before: Sequence[ReplicaStacks], after: Sequence[ReplicaStacks]) -> bool:
+    """Return whether each process stands at the same lines of the program as before."""
+    first, second = stands(before), stands(after)
+    return [(one.name, one.key) for one in first] == [(one.name, one.key) for one in second]
+
+
+# ----------------------------------------------------------------------------- processes
+
+
+def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
+    name = str(replica.replica)
+    if replica.fault:
+        yield Stand(name, None, (), replica.fault)
+        return
+    processes = {one.pid: one for one in replica.processes}
+    own = {pid for pid, one in processes.items() if _runs_program(one)}
+    starters = {above for pid in own for above in _ancestors(pid, processes)}
+    shown = [
+        one
+        for pid, one in processes.items()
+        if pid in own
+        or (one.answer is not Answer.NONE and pid not in starters and not _is_helper(one))
+    ]
+    several = sum(one.pid in own and bool(one.rank) for one in shown) > 1
+    for one in shown:
+        child = bool(own & set(_ancestors(one.pid, processes)))
+        rank = f"[{one.rank}]" if several else ""
+        label = f"{name} (child {one.pid})" if child else name + rank
+        yield Stand(label, one, _threads(one), _fault(one), child)
+    if not shown:
+        commands = sorted({one.command for one in replica.processes if one.command})
+        yield Stand(name, None, (), _no_handler(commands))
+
+
+def _runs_program(process: ProcessStacks) -> bool:
+    return any(frame.own for thread in process.threads for frame in thread.frames)
+
+
+def _is_helper(process: ProcessStacks) -> bool:
+    frames = [frame.file for thread in process.threads for frame in thread.frames]
+    return any(file.endswith(_HELPERS) for file in frames)
+
+
+def _ancestors(pid: int, processes: dict[int, ProcessStacks]) -> Iterator[int]:
+    seen = {pid}
+    while pid in processes and (pid := processes[pid].parent) not in seen:
+        seen.add(pid)
+        yield pid
+
+
+def _threads(process: ProcessStacks) -> tuple[ThreadStack, ...]:
+    main = [one for one in process.threads if one.main]
+    others = [
+        one for one in process.threads if not one.main and any(frame.own for frame in one.frames)
+    ]
+    return (*main, *sorted(others, key=lambda one: one.name))
+
+
+def _fault(process: ProcessStacks) -> str:
+    if process.threads:
+        return ""
+    if process.state in _STATES:
+        return _STATES[process.state]
+    if process.answer is Answer.ASKED:
+        return "is being asked by another command"
+    return "does not answer" + (" and waits for a disk" if process.state == "D" else "")
+
+
+def _no_handler(commands: Sequence[str]) -> str:
+    if any(command.startswith("python") for command in commands):
+        return "Python has just started, or runs without the handler"
+    return f"runs no Python ({visible(', '.join(commands[:3])) or 'no process'})"
+
+
+# --------------------------------------------------------------------------------- lines
+
+
+def _rows(group: Sequence[Stand], job: Job) -> Iterator[tuple[str, str, str]]:
+    names = [one.name for one in group]
+    who = ", ".join(names[:_NAMED])
+    who += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    first = group[0]
+    if not first.threads:
+        yield who, visible(first.fault), ""
+        return
+    in_c = [one.process is not None and one.process.answer is Answer.C for one in group]
+    for thread in first.threads:
+        where = _where(position(thread), thread, job)
+        if thread.main and any(in_c):
+            where += " (in C)" if all(in_c) else " (some in C)"
+        code = next((frame.text for frame in thread.frames if frame.own), "")
+        label = who if thread.main else f"  thread {short(visible(thread.name), 24) or '?'}"
+        yield label, where, short(visible(code), _CODE)
+
+
+def _where(found: Position, thread: ThreadStack, job: Job) -> str:
+    if not found.lines:
+        if not thread.frames:
+            return "in no Python code"
+        frame = thread.frames[0]
+        return f"in {visible(frame.function)} of {_place(frame)}"
+    file, line, function = found.lines[0]
+    where = f"line {line}"
+    if file != job.program:
+        where += f" of {visible(file.removeprefix(job.workdir + '/'))}"
+    if function != "<module>":
+        where += f" in {visible(function)}"
+    return where + (f" → {visible(found.call)}" if found.call else "")
+
+
+def _place(frame: Frame) -> str:
+    return f"{visible(_PACKAGES.sub('', frame.file))}:{frame.line}"
+
+
+def _whole(process: ProcessStacks) -> Iterator[str]:
+    for thread in process.threads:
+        name = f"thread {visible(thread.name)}" if thread.name else "main thread"
+        yield f"      {name}:"
+        for frame in thread.frames:
+            yield f"        {_place(frame)} {visible(frame.function)}"
+
+
+def _remarks(found: Sequence[Stand], groups: Sequence[Sequence[Stand]]) -> Iterator[str]:
+    running = [group for group in groups if group[0].threads and not group[0].child]
+    alone = [group[0].name for group in running if len(group) == 1]
+    if len(running) == 2 and len(alone) == 1:
+        yield f"{alone[0]} stands elsewhere than all others."
+    if (
+        found
+        and all(one.process is None and not one.threads for one in found)
+        and all("handler" in one.fault for one in found)
+    ):
+        yield "A job has no handler with %inspect=off, and with python -E, -I or -S."

@@ -1,0 +1,50 @@
+"""Asks the replicas of a job where they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ciao_kernel import log
+from ciao_kernel.errors import CiaoError, UsageError
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.plugins import Backend
+from ciao_kernel.plugins.backend import Inspecting
+
+_log = logging.getLogger(__name__)
+
+
+async def ask(backend: Backend, job: Job, replicas: Sequence[Replica] = ()) -> list[ReplicaStacks]:
+    """Return where the processes of a job stand.
+
+    Args:
+        backend: The backend that runs the job.
+        job: The job.
+        replicas: The replicas to ask; empty: all.
+
+    Raises:
+        UsageError: The backend cannot look into its replicas.
+        BackendError: No replica can be asked.
+    """
+    if not isinstance(backend, Inspecting):
+        raise UsageError(
+            f"the backend {backend.name} cannot look into its replicas.",
+            f"`%ciao logs {job.reference}` shows what they have written.",
+        )
+    return await backend.stacks(job, replicas or job.replicas)
+
+
+async def ask_quietly(backend: Backend, job: Job) -> list[ReplicaStacks]:
+    """Return the same for a picture that nobody asked for; nothing after an error."""
+    try:
+        return await ask(backend, job)
+    except CiaoError as error:
+        _log.info("%s: no picture: %s", job.name, error.message)
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        with log.ignored(_log, "the picture of a job"):
+            raise
+    return []

@@ -1,0 +1,181 @@
+"""Shows where the replicas stand when they write nothing: after a while, at a stop, at a deadline.
+
+Neither processor time nor anything else that a process shows from outside tells a hang from work: a
+wait for other ranks may keep a processor busy. So the notice names facts, comes once for a silence,
+and only if two pictures are equal. It never stops anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from ciao_kernel.background import start_background
+from ciao_kernel.errors import CiaoError
+from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.times import span
+from ciao_kernel.plugins import Backend
+from ciao_kernel.session.inspection import picture, query
+
+_USUAL = 10
+"""A silence is unusual if it is so many times longer than the longest one before."""
+_APART = 30.0
+"""Seconds between two pictures of a silence; less if the silence itself is short."""
+_SILENT = 10.0
+"""Seconds without a line after which a stop shows a picture."""
+_BEFORE_STOP = 0.5
+"""Seconds that a stop waits for a picture at most."""
+_BEFORE_DEADLINE = 1.5
+"""Seconds before the deadline of a job at which its picture is taken."""
+_KEPT = 8
+
+
+def is_inspected(job: Job, setting: str) -> bool:
+    """Return whether a job's replicas have the handler, as far as its header tells.
+
+    Args:
+        job: The job.
+        setting: The setting ``inspect``.
+    """
+    lines = {line.strip() for line in job.header.splitlines()}
+    return "%inspect=on" in lines or (setting == "on" and "%inspect=off" not in lines)
+
+
+class SilenceWatch:
+    """Watches the lines of a followed job.
+
+    Args:
+        job: The job.
+        backend: The backend that runs it.
+        show: Receives the notice.
+        limit: Seconds without a line after which it is shown; 0: never.
+        deadline: Seconds from the job's creation to its deadline; None: it has none.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        backend: Backend,
+        show: Callable[[Event], None],
+        limit: float,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._job, self._backend, self._show = job, backend, show
+        self._limit, self._deadline, self._clock = limit, deadline, clock
+        self._began = clock()
+        self._heard: float | None = None
+        self._longest = 0.0
+        self._lines = asyncio.Event()
+        self._running = True
+        self._at_deadline = ""
+
+    def note(self, event: Event) -> None:
+        """Note an event of the job."""
+        if isinstance(event, Status):
+            self._running = event.state is State.RUNNING and not event.decided
+        elif isinstance(event, Output) and (event.data or event.tail):
+            now = self._clock()
+            if self._heard is not None:
+                self._longest = max(self._longest, now - self._heard)
+            self._heard = now
+            self._lines.set()
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the last line, or since the begin if there was none."""
+        return self._clock() - (self._began if self._heard is None else self._heard)
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watch during the body."""
+        tasks = [start_background(self._watch())] if self._limit else []
+        tasks += [start_background(self._wait_for_deadline())] if self._deadline else []
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def show_before_stop(self) -> None:
+        """Show a picture of a silent job that is about to be stopped; it waits half a second."""
+        seconds = self.silent_for
+        if not self._running or seconds < min(_SILENT, self._limit or _SILENT):
+            return
+        asking = start_background(self._show_picture(seconds))
+        with contextlib.suppress(asyncio.CancelledError):  # another press: the stop goes on
+            await asyncio.wait({asking}, timeout=_BEFORE_STOP)
+
+    def show_after_deadline(self, status: Status) -> None:
+        """Show the picture from before the deadline of a job that it has ended."""
+        if self._at_deadline and "Deadline" in status.reason:
+            self._show(Notice(self._at_deadline))
+
+    async def _show_picture(self, seconds: float) -> None:
+        if text := self._text(await query.ask_quietly(self._backend, self._job), seconds):
+            self._show(Notice(text))
+
+    def _text(self, found: Sequence[ReplicaStacks], seconds: float) -> str:
+        if not picture.answered(found):
+            return ""
+        return f"no line for {span(seconds)}; {picture.text(self._job, found)}"
+
+    async def _wait_for_deadline(self) -> None:
+        at = self._job.created + (self._deadline or 0) - _BEFORE_DEADLINE
+        await asyncio.sleep(max(0.0, at - time.time()))
+        seconds = self.silent_for
+        if self._running and seconds >= min(_SILENT, self._limit or _SILENT):
+            found = await query.ask_quietly(self._backend, self._job)
+            self._at_deadline = self._text(found, seconds)
+
+    async def _watch(self) -> None:
+        await self._lines.wait()  # before the first line an image is pulled, for example
+        while True:
+            self._lines.clear()
+            if await self._is_silent(self._apart):
+                await self._look()
+            await self._lines.wait()
+
+    @property
+    def _apart(self) -> float:
+        return min(_APART, self._limit / 2)
+
+    async def _is_silent(self, before: float) -> bool:
+        """Wait until the job is silent for its limit, less some seconds; False: a line has come."""
+        while not self._lines.is_set():
+            left = max(self._limit, _USUAL * self._longest) - before - self.silent_for
+            if left <= 0:
+                return self._running
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._lines.wait()
+        return False
+
+    async def _look(self) -> None:
+        """Take pictures until two are equal, and show the second; end at the next line."""
+        known: list[list[ReplicaStacks]] = []
+        pause = self._apart
+        while not self._lines.is_set() and self._running:
+            try:
+                found = await query.ask(self._backend, self._job)
+            except CiaoError as error:
+                if known or not await self._is_silent(0.0):
+                    return
+                text = f"{self._job.name} has not written a line for {span(self.silent_for)}."
+                self._show(Notice(f"{text} Where its replicas stand is unknown: {error.message}"))
+                return
+            if not picture.answered(found) or self._lines.is_set():
+                return
+            if any(picture.same_place(one, found) for one in known):
+                self._show(Notice(self._text(found, self.silent_for)))
+                return
+            known = [*known, found][-_KEPT:]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._lines.wait()
+            pause = min(2 * pause, 20 * self._apart) if len(known) > 2 else pause

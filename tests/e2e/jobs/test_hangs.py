@@ -1,0 +1,61 @@
+"""Where the replicas of a job on the cluster stand: a real hang, looked into through pods/exec."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.errors import BackendError
+from ciao_kernel.session.inspection import picture, query
+from tests.e2e.jobs.conftest import EXEC, Team, rules
+from tests.helpers import hangs
+from tests.helpers.jobs import Ended, Recorder
+
+HEADER = "%framework=pytorch\n%worker=2\n"
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("training")
+@pytest.mark.usefixtures("with_frameworks")
+def test_a_hanging_pytorchjob_names_the_rank_that_does_not_wait(team: Team) -> None:
+    team.user.allow(*rules())
+    texts, shown = [], []
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for one in ("master-0", "worker-0", "worker-1"):
+            await display.until("step 6", replica=one, patience=300)
+        assert display.job
+        shown.append(display)
+        backend = KubernetesBackend(team.settings())
+        with pytest.raises(BackendError, match="right to get pods/exec"):
+            await query.ask(backend, display.job)
+        await backend.close()
+        team.user.allow(*rules(), *rules(EXEC))
+        backend = KubernetesBackend(team.settings())  # rights are remembered for some minutes
+        for whole in (False, True):
+            began = time.monotonic()
+            found = await query.ask(backend, display.job)
+            print(f"asked in {time.monotonic() - began:.2f} s")
+            texts.append(picture.text(display.job, found, whole=whole))
+        await backend.close()
+        work.cancel()
+
+    images = {"pytorch": team.namespace.cluster.image("pytorch")}
+    with pytest.raises(asyncio.CancelledError):
+        team.run(HEADER + hangs.LOADER, during=look, images=images, silence=2.0)
+    print(*texts, shown[0].notices, sep="\n")
+    average = hangs.line(hangs.LOADER, "dist.all_reduce", HEADER)
+    loader = hangs.line(hangs.LOADER, "while number", HEADER)
+    for text in (*texts, shown[0].notices):
+        assert f"master-0, worker-1  line {average} in average → all_reduce (in C)" in text
+        assert f"worker-0            line {loader}" in text or f"line {loader + 1} in" in text
+        assert "worker-0 stands elsewhere than all others." in text
+    assert "all_reduce\n" in texts[1]
+    for one in ("master-0", "worker-0", "worker-1"):
+        assert b"ciao" not in shown[0].data(one)

@@ -1,0 +1,183 @@
+"""Jobs of this machine that hang, each in its own way: the picture names what holds them up."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ciao_kernel.model import Job
+from ciao_kernel.session.inspection import picture, query
+from ciao_kernel.session.session import Session
+from tests.helpers import hangs
+from tests.helpers.jobs import Place, Recorder, cell, interrupted, wait
+
+PATIENCE = 300.0
+Look = Callable[[Session, Job], Awaitable[str]]
+
+
+async def picture_of(session: Session, job: Job) -> str:
+    backend, _, _ = await session.find(job.name)
+    return picture.text(job, await query.ask(backend, job))
+
+
+def hang(
+    jobs: Place, text: str, *replicas: str, wanted: str, told: bool = False, **settings: float
+) -> Recorder:
+    """Run a job until its picture has a text, then stop it.
+
+    Args:
+        jobs: Runs it.
+        text: The cell.
+        replicas: They all have written a line before.
+        wanted: A pattern for the text.
+        told: Also wait until the cell shows a picture by itself.
+        settings: The session's.
+    """
+    display = Recorder()
+
+    async def main() -> None:
+        session = jobs.session(**settings)
+        work = asyncio.ensure_future(session.run(cell(text), display, jobs.folder))
+        for one in replicas:
+            await wait(lambda one=one: work.done() or display.lines(one), PATIENCE)
+        assert not work.done(), work.exception()
+        assert display.job
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while not re.search(wanted, found := await picture_of(session, display.job)):
+            assert asyncio.get_running_loop().time() < until, found
+        print(found)
+        if told:
+            await wait(lambda: "no line for" in display.notices, PATIENCE)
+        await interrupted(work)
+
+    asyncio.run(main())
+    return display
+
+
+@pytest.mark.stands_for("operators")
+def test_two_threads_that_wait_for_each_others_lock(jobs: Place) -> None:
+    header = "%framework=python\n%worker=2\n"
+    join = hangs.line(hangs.LOCKS, "one.join()", header)
+    lend = hangs.line(hangs.LOCKS, "        with second:", header)
+    borrow = hangs.line(hangs.LOCKS, "        with first:", header)
+    wanted = (
+        rf"worker-0, worker-1  +line {join} → join +one\.join\(\)\n"
+        rf"    thread borrow +line {borrow} in borrow +with first:\n"
+        rf"    thread lend +line {lend} in lend +with second:"
+    )
+    shown = hang(
+        jobs, header + hangs.LOCKS, "worker-0", "worker-1", wanted=wanted, told=True, silence=0.5
+    )
+    # The silence, and the stop of a silent job.
+    pictures = [text for text in shown.notices.split("no line for ") if "where" in text]
+    assert len(pictures) == 2
+    assert all(re.search(wanted, text) for text in pictures)
+    assert all(shown.data(one) == b"begins\n" for one in ("worker-0", "worker-1"))
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_rank_that_stays_in_its_loader(jobs: Place) -> None:
+    header = "%framework=pytorch\n%master=1\n%worker=2\n"
+    average = hangs.line(hangs.LOADER, "dist.all_reduce", header)
+    loop = hangs.line(hangs.LOADER, "while number", header)
+    hang(
+        jobs,
+        header + hangs.LOADER,
+        "master-0",
+        "worker-0",
+        "worker-1",
+        wanted=rf"master-0, worker-1 +line {average} in average → all_reduce \(in C\) .*\n"
+        rf"  worker-0 +line ({loop}|{loop + 1}) in loader .*\n"
+        r"worker-0 stands elsewhere than all others\.",
+    )
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ranks_that_do_not_call_the_same_collectives(jobs: Place) -> None:
+    header = "%framework=pytorch\n%worker=1\n"
+    second = "    dist.all_reduce(value)\n    dist.all_reduce(value)\nelse"
+    assert second in hangs.MISMATCH
+    odd = hangs.line(hangs.MISMATCH, "dist.recv", header)
+    reduces = odd - 4
+    hang(
+        jobs,
+        header + hangs.MISMATCH,
+        "master-0",
+        "worker-0",
+        wanted=rf"master-0 +line {reduces} → all_reduce \(in C\) .*\n"
+        rf"  worker-0 +line ({odd}|{odd - 1}) → (recv|barrier) \(in C\)",
+    )
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_processes_of_torchrun(jobs: Place) -> None:
+    header = "%framework=pytorch\n%master=1\n%nprocPerNode=2\n"
+    average = hangs.line(hangs.LOADER, "dist.all_reduce", header)
+    hang(
+        jobs,
+        header + hangs.LOADER,
+        "master-0",
+        wanted=rf"master-0\[0\] +line {average} in average → all_reduce \(in C\) .*\n"
+        r"  master-0\[1\] +line \d+ in loader",
+    )
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ranks_of_mpi_that_wait_for_a_message(jobs: Place) -> None:
+    header = "%framework=mpi\n%worker=2\n"
+    receive = hangs.line(hangs.RECEIVE, "comm.recv", header)
+    wanted = rf"worker-0, worker-1 +line {receive} \(in C\) +comm\.recv"
+    hang(jobs, header + hangs.RECEIVE, "worker-0", "worker-1", wanted=wanted)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_parameter_server_that_never_starts(jobs: Place) -> None:
+    header = "%framework=tensorflow\n%ps=1\n%worker=2\n"
+    sleeps = hangs.line(hangs.NO_PS, "time.sleep", header)
+    runs = hangs.line(hangs.NO_PS, "session.run", header)
+    hang(
+        jobs,
+        header + hangs.NO_PS,
+        "worker-0",
+        "worker-1",
+        wanted=rf"worker-0, worker-1 +line {runs} → run \(in C\) .*\n  ps-0 +line {sleeps}",
+    )
+
+
+def test_a_job_without_the_handler_says_so(jobs: Place) -> None:
+    header = "%framework=python\n%worker=1\n%inspect=off\n"
+    program = "import os, time\nassert not os.path.exists('.ciao')\nprint(1)\ntime.sleep(1000)\n"
+    wanted = r"worker-0  Python has just started, or runs without the handler\nA job has no handler"
+    shown = hang(jobs, header + program, "worker-0", wanted=wanted, silence=0.1)
+    assert "no line for" not in shown.notices
+
+
+def test_the_deadline_of_a_silent_job_shows_where_it_stood(jobs: Place) -> None:
+    program = "import time\nprint(1)\ntime.sleep(1000)\n"
+    header = "%framework=python\n%worker=1\n%deadline=6\n"
+    ended = jobs.run(header + program, silence=1.5)
+    assert ended.error is not None
+    assert "deadline" in ended.error.message
+    silences = re.findall(
+        r"no line for (\d+)s; where .*\n +worker-0 +line 6", ended.display.notices
+    )
+    assert silences
+    assert int(silences[-1]) >= 2

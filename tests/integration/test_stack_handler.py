@@ -1,0 +1,236 @@
+"""The handler in real processes, asked by the real reader: wherever they stand, they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.delivery import inspection, site_folder
+from ciao_kernel.delivery.inspection import answers, stack_reader
+from ciao_kernel.model import Source, SourceFile
+from ciao_kernel.model.stacks import Answer, ProcessStacks
+
+PATIENCE = 60.0
+
+
+class Programs:
+    """Programs with the handler, and their mark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = f"CIAO_JOB={secrets.token_hex(8)}"
+        self.started: list[subprocess.Popen[str]] = []
+        source = inspection.with_files(Source(SourceFile("program.py", b"")))
+        for file in source.own:
+            path = folder / file.path
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(file.data or b"")
+
+    def start(self, text: str, *options: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a program, and wait until it has written a line."""
+        path = self.folder / f"program{len(self.started)}.py"
+        path.write_text(text)
+        name, _, value = self.mark.partition("=")
+        given = {**os.environ, "PYTHONPATH": site_folder.path(str(self.folder))}
+        command = [sys.executable, "-u", *options, str(path)]
+        made = subprocess.Popen(
+            command, env={**given, name: value, **variables}, stdout=subprocess.PIPE, text=True
+        )
+        self.started.append(made)
+        assert made.stdout
+        assert made.stdout.readline() == "begins\n"
+        return made
+
+    def look(self, patience: float = 5.0) -> list[ProcessStacks]:
+        found = stack_reader.look(self.mark, str(self.folder), patience)
+        return [answers.process(one) for one in answers.read(_json(found))]
+
+    def until(self, true: Callable[[list[ProcessStacks]], Any]) -> list[ProcessStacks]:
+        """Look until something is true."""
+        until = time.monotonic() + PATIENCE
+        while not true(found := self.look()):
+            assert time.monotonic() < until, found
+        return found
+
+
+def _json(found: list[dict[str, Any]]) -> bytes:
+    import json
+
+    return json.dumps(found).encode()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    made = Programs(tmp_path)
+    yield made
+    for pid in [one["pid"] for one in stack_reader.look(made.mark, str(tmp_path), 0.01)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for one in made.started:
+        one.kill()
+        one.communicate()
+
+
+def lines(one: ProcessStacks) -> dict[str, tuple[int, str]]:
+    """The innermost line of the program in each thread."""
+    found = {}
+    for thread in one.threads:
+        own = [frame for frame in thread.frames if frame.own]
+        found |= {thread.name: (own[0].line, own[0].text)} if own else {}
+    return found
+
+
+BUSY = "print('begins')\nnumber = 0\nwhile True:\n    number += 1\n"
+ASLEEP = "import time\nprint('begins')\ntime.sleep(1000)\n"
+IN_C = "import hashlib\nprint('begins')\nhashlib.pbkdf2_hmac('sha256', b'a', b'b', 2**31 - 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "answer", "line"),
+    [(BUSY, Answer.PYTHON, {3, 4}), (ASLEEP, Answer.PYTHON, {3}), (IN_C, Answer.C, {3})],
+    ids=["python", "sleep", "c"],
+)
+def test_a_process_answers_from_where_it_stands(
+    programs: Programs, program: str, answer: Answer, line: set[int]
+) -> None:
+    started = programs.start(program)
+    patience = 0.3 if answer is Answer.C else 5.0
+    for _ in range(3):
+        found = (
+            programs.until(lambda all_: all_ and all_[0].answer is answer)
+            if (answer is Answer.PYTHON)
+            else programs.look(patience)
+        )
+        (one,) = found
+        assert (one.pid, one.answer) == (started.pid, answer)
+        ((number, text),) = lines(one).values()
+        assert number in line
+        assert text == program.split("\n")[number - 1].strip()
+    assert started.poll() is None
+
+
+def test_threads_that_wait_for_each_others_locks(programs: Programs) -> None:
+    from tests.helpers import hangs
+
+    started = programs.start(hangs.LOCKS)
+    found = programs.until(
+        lambda all_: (
+            all_[0].answer is Answer.PYTHON
+            and {"lend", "borrow"} <= set(lines(all_[0]))
+            and {lines(all_[0])[name][1] for name in ("lend", "borrow")}
+            == {"with second:", "with first:"}
+        )
+    )
+    assert lines(found[0])["MainThread"][1] == "one.join()"
+    assert started.poll() is None
+
+
+def test_children_by_fork_and_spawn(programs: Programs) -> None:
+    started = programs.start(
+        "import multiprocessing, time\n"
+        "def work():\n    time.sleep(1000)\n"
+        "if __name__ == '__main__':\n"
+        "    for way in ('fork', 'spawn', 'forkserver'):\n"
+        "        multiprocessing.get_context(way).Process(target=work).start()\n"
+        "    print('begins')\n    time.sleep(1000)\n"
+    )
+
+    def at_work(found: list[ProcessStacks]) -> list[ProcessStacks]:
+        return [one for one in found if (3, "time.sleep(1000)") in lines(one).values()]
+
+    found = programs.until(lambda all_: len(at_work(all_)) == 3)
+    assert all(one.answer is Answer.PYTHON for one in at_work(found))
+    parents = [one.parent for one in at_work(found)]
+    assert parents.count(started.pid) == 2  # and the fork server
+
+
+def test_a_process_without_the_handler_gets_no_signal(programs: Programs) -> None:
+    one = programs.start(ASLEEP, "-I")  # no PYTHONPATH
+    other = programs.start("import os\nprint('begins')\nos.execvp('sleep', ['sleep', '1000'])\n")
+    found = programs.until(lambda all_: {one.command for one in all_} >= {"sleep"})
+    assert {one.answer for one in found} == {Answer.NONE}
+    assert one.poll() is None
+    assert other.poll() is None
+
+
+def test_a_program_that_has_closed_the_file_is_left_alone(programs: Programs) -> None:
+    started = programs.start(
+        "import os, time\nos.closerange(3, 100)\n"
+        "files = [open('/proc/self/environ') for _ in range(9)]\n"
+        "print('begins')\ntime.sleep(1000)\n"
+    )
+    (one,) = programs.look()
+    assert one.answer is Answer.NONE
+    os.kill(started.pid, int(signal.SIGRTMIN) + 6)
+    programs.look()
+    assert started.poll() is None
+
+
+def test_a_program_keeps_its_own_signals_and_leaves_no_trace(programs: Programs) -> None:
+    own = programs.folder / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text(
+        "import signal\nsignal.signal(signal.SIGRTMIN + 6, lambda *_: None)\n"
+        "signal.signal(signal.SIGRTMIN + 7, lambda *_: None)\nloaded = 1\n"
+    )
+    path = os.pathsep.join([site_folder.path(str(programs.folder)), str(own)])
+    before = {entry.name for entry in programs.folder.iterdir()}
+    text = "import sitecustomize, sys, time\nassert sitecustomize.loaded\n"
+    text += (
+        "assert not any('.ciao' in one for one in sys.path)\nprint('begins')\ntime.sleep(1000)\n"
+    )
+    programs.start(text, PYTHONPATH=path)
+    (one,) = programs.look(0.3)
+    assert one.answer is Answer.C  # its own handler answered the first question
+    assert lines(one)[""] == (5, "time.sleep(1000)")
+    assert {entry.name for entry in programs.folder.iterdir()} - before == {"program0.py"}
+
+
+def test_two_readers_do_not_disturb_each_other(programs: Programs) -> None:
+    import threading
+
+    programs.start(IN_C)
+    found: list[ProcessStacks] = []
+    readers = [threading.Thread(target=lambda: found.extend(programs.look(0.5))) for _ in range(2)]
+    for one in readers:
+        one.start()
+    for one in readers:
+        one.join()
+    assert {one.answer for one in found} <= {Answer.C, Answer.ASKED}
+    assert Answer.C in {one.answer for one in found}
+
+
+@pytest.mark.second("trials")
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_busy_threads_survive_many_questions(programs: Programs) -> None:
+    """CIAO_TEST_DUMPS: number of questions to each process, one in Python and one in C each."""
+    count = int(os.environ.get("CIAO_TEST_DUMPS", "100"))
+    busy = (
+        "import threading\n"
+        "def work(depth=0):\n"
+        "    while True:\n"
+        "        if depth < 50:\n            work(depth + 1)\n"
+        "        return sum(map(len, [str(n) for n in range(50)]))\n"
+        "def loop():\n    while True:\n        work()\n"
+        "for _ in range(4):\n    threading.Thread(target=loop, daemon=True).start()\n"
+        "print('begins')\nloop()\n"
+    )
+    started = [programs.start(busy) for _ in range(2)]
+    answered = dumped = 0
+    for _ in range(count):
+        answered += sum(one.answer is Answer.PYTHON for one in programs.look(2.0))
+        dumped += sum(one.answer is Answer.C for one in programs.look(0.0))
+    print(f"{answered} answers in Python, {dumped} dumps in C, of {count} questions each")
+    assert [one.poll() for one in started] == [None, None]
+    assert answered

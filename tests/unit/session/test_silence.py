@@ -1,0 +1,198 @@
+"""The picture that comes by itself: when, and once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ciao_kernel import background
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
+from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
+from tests.helpers.jobs import wait
+
+ONE = Replica("worker", 0)
+RUNNING = Status(State.RUNNING, ())
+LINE = Output(ONE, b"step 1\n", 1)
+
+
+class Backend:
+    """Has one replica, which stands at the lines of a list, one after the other."""
+
+    name = "fake"
+
+    def __init__(self, *lines: int, error: Exception | None = None, slow: float = 0.0) -> None:
+        self.lines, self.error, self.slow = list(lines), error, slow
+        self.asked = 0
+
+    async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
+        self.asked += 1
+        await asyncio.sleep(self.slow)
+        if self.error:
+            raise self.error
+        line = self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
+        frame = Frame("/ciao/program.py", line, "train", own=True)
+        thread = ThreadStack("MainThread", True, (frame,))
+        return [ReplicaStacks(ONE, (ProcessStacks(1, 0, Answer.PYTHON, (thread,)),))]
+
+
+class Watched:
+    """A watch, and what it has shown."""
+
+    def __init__(self, backend: Backend, limit: float = 0.2, deadline: float | None = None) -> None:
+        self.shown: list[Event] = []
+        job = Job("mine", "fake", "python", (ONE,), time.time(), program="/ciao/program.py")
+        self.watch = SilenceWatch(job, backend, self.shown.append, limit, deadline)  # type: ignore[arg-type]
+        self.watch.note(RUNNING)
+
+    @property
+    def texts(self) -> list[str]:
+        return [event.text for event in self.shown if isinstance(event, Notice)]
+
+
+def test_two_equal_pictures_are_shown_once_for_a_silence() -> None:
+    backend = Backend(5)
+
+    async def main() -> list[str]:
+        made = Watched(backend)
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: made.texts)
+            await asyncio.sleep(0.5)
+        return made.texts
+
+    (text,) = asyncio.run(main())
+    assert text.startswith("no line for 0s; where the replicas of mine stand at ")
+    assert text.endswith("\n  worker-0  line 5 in train")
+    assert backend.asked == 2
+
+
+def test_a_replica_that_moves_is_left_alone_until_it_stands_still() -> None:
+    backend = Backend(1, 2, 3, 4, 9, 9)
+
+    async def main() -> str:
+        made = Watched(backend)
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: made.texts)
+        return made.texts[0]
+
+    assert asyncio.run(main()).endswith("line 9 in train")
+    assert backend.asked == 6
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda watch: None,  # no line was written yet
+        lambda watch: (watch.note(LINE), watch.note(Status(State.FAILED, ()))),
+        lambda watch: (watch.note(LINE), watch.note(Status(State.RUNNING, (), decided=True))),
+        lambda watch: [watch.note(one) for one in (LINE,)] and setattr(watch, "_longest", 60.0),
+    ],
+    ids=["before-a-line", "over", "decided", "usual-pause"],
+)
+def test_a_silence_that_is_usual_is_not_told(prepare: Callable[[SilenceWatch], object]) -> None:
+    backend = Backend(5)
+
+    async def main() -> list[str]:
+        made = Watched(backend)
+        async with made.watch.watching():
+            prepare(made.watch)
+            await asyncio.sleep(0.6)
+        return made.texts
+
+    assert asyncio.run(main()) == []
+    assert backend.asked == 0
+
+
+def test_a_setting_switches_the_notice_off() -> None:
+    backend = Backend(5)
+
+    async def main() -> None:
+        made = Watched(backend, limit=0.0)
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await asyncio.sleep(0.3)
+
+    asyncio.run(main())
+    assert backend.asked == 0
+
+
+def test_without_a_right_the_notice_comes_without_a_picture() -> None:
+    backend = Backend(error=BackendError("you lack the right to get pods/exec."))
+
+    async def main() -> list[str]:
+        made = Watched(backend)
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: made.texts)
+            await asyncio.sleep(0.3)
+        return made.texts
+
+    assert asyncio.run(main()) == [
+        "mine has not written a line for 0s. Where its replicas stand is unknown: "
+        "you lack the right to get pods/exec."
+    ]
+
+
+def test_a_stop_waits_for_a_picture_for_half_a_second_at_most() -> None:
+    async def main(slow: float) -> tuple[float, list[str], list[str]]:
+        made = Watched(Backend(5, slow=slow), limit=0.1)
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await made.watch.show_before_stop()
+        took, first = time.monotonic() - began, made.texts
+        await background.wait_until_idle(10)
+        return took, first, made.texts
+
+    took, first, _ = asyncio.run(main(0.0))
+    assert len(first) == 1
+    took, first, last = asyncio.run(main(2.0))
+    assert took < 2.0
+    assert (len(first), len(last)) == (0, 1)
+
+
+def test_the_stop_of_a_job_that_writes_shows_nothing() -> None:
+    backend = Backend(5)
+
+    async def main() -> list[str]:
+        made = Watched(backend, limit=300.0)
+        made.watch.note(LINE)
+        await made.watch.show_before_stop()
+        return made.texts
+
+    assert asyncio.run(main()) == []
+    assert backend.asked == 0
+
+
+def test_the_picture_before_a_deadline_is_shown_after_it() -> None:
+    async def main(reason: str) -> list[str]:
+        made = Watched(Backend(5), limit=0.1, deadline=2.0)
+        async with made.watch.watching():
+            await asyncio.sleep(1.0)
+        made.watch.show_after_deadline(Status(State.FAILED, (), reason=reason))
+        return made.texts
+
+    (text,) = asyncio.run(main("DeadlineExceeded"))
+    assert "line 5 in train" in text
+    assert asyncio.run(main("ReplicaFailed")) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "setting", "inspected"),
+    [
+        ("%framework=python", "on", True),
+        ("%framework=python", "off", False),
+        ("%framework=python\n%inspect=off", "on", False),
+        ("%framework=python\n%inspect=on", "off", True),
+    ],
+)
+def test_a_job_without_the_handler_is_not_watched(
+    header: str, setting: str, inspected: bool
+) -> None:
+    job = Job("mine", "fake", "python", (ONE,), 1.0, header=header)
+    assert is_inspected(job, setting) is inspected

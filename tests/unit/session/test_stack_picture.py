@@ -1,0 +1,166 @@
+"""Stacks of many processes merged into a few lines."""
+
+from __future__ import annotations
+
+import re
+
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
+from ciao_kernel.session.inspection import picture
+
+PROGRAM = "/ciao/program.py"
+TORCH = "/usr/lib/python3/dist-packages/torch/distributed"
+JOB = Job("mine", "fake", "pytorch", (), 1.0, program=PROGRAM)
+
+
+def own(line: int, function: str = "<module>", text: str = "", file: str = PROGRAM) -> Frame:
+    return Frame(file, line, function, own=True, text=text)
+
+
+def thread(*frames: Frame, name: str = "MainThread") -> ThreadStack:
+    return ThreadStack(name, name == "MainThread", frames)
+
+
+def process(
+    *threads: ThreadStack,
+    pid: int = 10,
+    parent: int = 1,
+    answer: Answer = Answer.PYTHON,
+    **more: str,
+) -> ProcessStacks:
+    return ProcessStacks(pid, parent, answer, threads, **more)
+
+
+def replica(index: int, *processes: ProcessStacks, fault: str = "") -> ReplicaStacks:
+    return ReplicaStacks(Replica("worker", index), processes, fault)
+
+
+def lines(*replicas: ReplicaStacks, whole: bool = False) -> list[str]:
+    first, *rest = picture.text(JOB, replicas, whole=whole).split("\n")
+    assert re.fullmatch(r"where the replicas of mine stand at \d\d:\d\d:\d\d:", first)
+    return [re.sub(r"  +", " | ", line.strip()) for line in rest]
+
+
+def reducing(inner: int) -> ThreadStack:
+    """A main thread in all_reduce; its innermost lines differ from rank to rank."""
+    return thread(
+        Frame(f"{TORCH}/inner.py", inner, "wait"),
+        Frame(f"{TORCH}/distributed_c10d.py", 2500, "all_reduce"),
+        Frame(f"{TORCH}/c10d_logger.py", 83, "wrapper"),
+        own(25, "average", "dist.all_reduce(t)"),
+        own(30),
+    )
+
+
+def test_ranks_are_merged_by_their_lines_and_the_first_call_below() -> None:
+    waiting = [replica(n, process(reducing(n), answer=Answer.C)) for n in (0, 2)]
+    loading = replica(1, process(thread(own(21, "loader", "time.sleep(1)"), own(30))))
+    assert lines(waiting[0], loading, waiting[1]) == [
+        "worker-0, worker-2 | line 25 in average → all_reduce (in C) | dist.all_reduce(t)",
+        "worker-1 | line 21 in loader | time.sleep(1)",
+        "worker-1 stands elsewhere than all others.",
+    ]
+
+
+def test_another_call_of_the_same_function_is_another_place() -> None:
+    calls = [thread(own(5, "step"), own(line)) for line in (30, 40)]
+    found = lines(*(replica(n, process(one)) for n, one in enumerate(calls)))
+    assert found == ["worker-0 | line 5 in step", "worker-1 | line 5 in step"]
+
+
+def test_threads_that_run_the_program_are_named_and_others_are_not() -> None:
+    main = thread(Frame("/usr/lib/python3.11/threading.py", 1112, "join"), own(9, text="t.join()"))
+    feeder = thread(own(4, "feed", "with lock:"), name="feeder")
+    pool = thread(Frame("/usr/lib/python3.11/queue.py", 10, "get"), name="pool")
+    assert lines(replica(0, process(main, pool, feeder))) == [
+        "worker-0 | line 9 → join | t.join()",
+        "thread feeder | line 4 in feed | with lock:",
+    ]
+
+
+def test_processes_of_torchrun_are_shown_without_torchrun_itself() -> None:
+    agent = process(thread(Frame(f"{TORCH}/run.py", 1, "main")), pid=2)
+    ranks = [process(thread(own(7)), pid=n, parent=2, rank=str(n - 3)) for n in (3, 4)]
+    loader = process(thread(Frame(f"{TORCH}/worker.py", 8, "_worker_loop")), pid=9, parent=4)
+    assert lines(replica(0, agent, *ranks, loader)) == [
+        "worker-0[0], worker-0[1] | line 7",
+        "worker-0 (child 9) | in _worker_loop of torch/distributed/worker.py:8",
+    ]
+
+
+def test_an_import_is_named_by_its_line() -> None:
+    frozen = Frame("<frozen importlib._bootstrap>", 1027, "_find_and_load")
+    deep = Frame(f"{TORCH}/deep.py", 3, "<module>")
+    assert lines(replica(0, process(thread(deep, frozen, own(4, text="import torch"))))) == [
+        "worker-0 | line 4 | import torch"
+    ]
+
+
+def test_a_module_beside_the_program_is_named() -> None:
+    inside = own(3, "load", "read()", file="/ciao/data/utils.py")
+    assert lines(replica(0, process(thread(inside, own(8))))) == [
+        "worker-0 | line 3 of data/utils.py in load | read()"
+    ]
+
+
+def test_replicas_without_an_answer_are_named_with_the_reason() -> None:
+    silent = process(answer=Answer.SILENT, state="S")
+    stopped = process(answer=Answer.SILENT, state="T")
+    shell = process(answer=Answer.NONE, command="sh")
+    young = process(answer=Answer.NONE, command="python3")
+    found = lines(
+        replica(0, process(thread(own(1)))),
+        replica(1, silent),
+        replica(2, stopped),
+        replica(3, shell),
+        replica(4, young),
+        replica(5, fault="it is Pending"),
+    )
+    assert found == [
+        "worker-0 | line 1",
+        "worker-1 | does not answer",
+        "worker-2 | is stopped by a signal",
+        "worker-3 | runs no Python (sh)",
+        "worker-4 | Python has just started, or runs without the handler",
+        "worker-5 | it is Pending",
+    ]
+
+
+def test_many_replicas_are_counted() -> None:
+    many = [replica(n, process(thread(own(1)))) for n in range(100)]
+    assert lines(*many) == ["worker-0, worker-1, worker-2, worker-3 and 96 more | line 1"]
+
+
+def test_whole_stacks_are_those_of_one_process_of_each_group() -> None:
+    found = lines(replica(0, process(reducing(1))), replica(1, process(reducing(2))), whole=True)
+    assert found == [
+        "worker-0, worker-1 | line 25 in average → all_reduce | dist.all_reduce(t)",
+        "thread MainThread:",
+        "torch/distributed/inner.py:1 wait",
+        "torch/distributed/distributed_c10d.py:2500 all_reduce",
+        "torch/distributed/c10d_logger.py:83 wrapper",
+        "/ciao/program.py:25 average",
+        "/ciao/program.py:30 <module>",
+    ]
+
+
+def test_what_a_pod_answers_controls_no_terminal() -> None:
+    bad = "\x1b[2J\u202e\n"
+    hostile = thread(Frame(bad, 1, bad), own(1, bad, bad, file=f"/ciao/{bad}"), name="MainThread")
+    other = thread(own(2, bad, bad), name=bad)
+    one = process(hostile, other, command=bad)
+    for whole in (False, True):
+        text = picture.text(JOB, [replica(0, one), replica(1, fault=bad)], whole=whole)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert all(line.startswith(("where", " ", "worker-")) for line in text.split("\n"))
+
+
+def test_equal_places_and_others() -> None:
+    here = [replica(0, process(reducing(1))), replica(1, process(thread(own(5))))]
+    still = [replica(0, process(reducing(9))), replica(1, process(thread(own(5))))]
+    moved = [replica(0, process(reducing(1))), replica(1, process(thread(own(6))))]
+    assert picture.same_place(here, still)
+    assert not picture.same_place(here, moved)
+    assert picture.answered(here)
+    assert not picture.answered([replica(0, process(answer=Answer.NONE))])
