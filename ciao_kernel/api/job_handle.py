@@ -13,7 +13,7 @@ from ciao_kernel.api.client import Client, NoDisplay
 from ciao_kernel.api.job_metrics import JobMetrics
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.results import Results
-from ciao_kernel.display.plotting import read_curves
+from ciao_kernel.display.plotting import Done, read_curves, read_progress
 from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
@@ -23,6 +23,8 @@ from ciao_kernel.session.warm import logs as warm_logs
 
 _AT_ONCE = 16
 """Number of logs that are requested at a time."""
+_NEWEST = 2000
+"""Lines of each log that are read for the progress."""
 _SOON = 2.0
 """Seconds in which a status must come to be shown: a notebook waits for the text of an object."""
 
@@ -149,6 +151,15 @@ class JobHandle:
         if over:
             self._metrics = metrics
         return metrics
+
+    @property
+    def progress(self) -> Done | None:
+        """How far its training is, by the newest lines of its logs: share, time left, step, epoch.
+
+        None if the lines do not tell: neither a bar nor ``Epoch 2/5`` nor ``step 20/100``.
+        """
+        duration, logs = self.duration, self._read(self._job.replicas, LogOptions(tail=_NEWEST))
+        return read_progress(logs, duration)
 
     @property
     def result(self) -> Results:

@@ -6,11 +6,15 @@ displays: it could become a package of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ciao_kernel.model import Job, Output
+
+_OF_MANY = re.compile(rb"\d[ \t]{0,2}/[ \t]{0,2}\d")
+"""A number of a known amount: ``Epoch 2/5``, ``step 20/100``, ``3/40 ━━━``."""
 
 
 class Plot(Protocol):
@@ -48,6 +52,77 @@ def plot_of(job: Job) -> Plot | None:
     from ciao_kernel.display.plot import Curves  # Only jobs with %plot spend time on its import.
 
     return Curves(job, job.plot)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How far a training is."""
+
+    share: float
+    """Part of the work, from 0 to 1."""
+    left: float | None = None
+    """Seconds until its end, in proportion to the work so far; None if they cannot be told yet."""
+    step: int | None = None
+    steps: int | None = None
+    """Steps of an epoch, or of a training without epochs."""
+    epoch: int | None = None
+    epochs: int | None = None
+    of_epoch: bool = False
+    """The lines do not tell how many epochs there are: share and time are those of this one."""
+
+
+class TrainingProgress(Protocol):
+    """Reads the output of a followed job, to tell how far it is."""
+
+    def output(self, event: Output) -> None:
+        """Read the output of a replica."""
+
+    def done(self) -> Done | None:
+        """Return how far the slowest replica is; None if the lines do not tell."""
+
+
+def progress_of(job: Job, clock: Callable[[], float]) -> TrainingProgress:
+    """Return the progress of a followed job.
+
+    Args:
+        job: The job.
+        clock: Seconds, monotonic.
+    """
+    return _LateProgress(job, clock)
+
+
+class _LateProgress:
+    """Progress that imports its reader with the first line that may tell something."""
+
+    def __init__(self, job: Job, clock: Callable[[], float]) -> None:
+        self._job, self._clock = job, clock
+        self._reader: Any = None
+
+    def output(self, event: Output) -> None:
+        if self._reader is None:
+            if not (_OF_MANY.search(event.data) or _OF_MANY.search(event.tail)):
+                return
+            from ciao_kernel.display.plot import training_progress
+
+            self._reader = training_progress.TrainingProgress(self._job, self._clock)
+        self._reader.output(event)
+
+    def done(self) -> Done | None:
+        found = self._reader.done() if self._reader else None
+        return None if found is None else Done(**asdict(found))
+
+
+def read_progress(logs: Iterable[bytes], seconds: float) -> Done | None:
+    """Return how far a job is, by the ends of its logs.
+
+    Args:
+        logs: The end of the output of each replica.
+        seconds: Age of the job, from which the time left is estimated.
+    """
+    from ciao_kernel.display.plot import training_progress
+
+    found = training_progress.of_logs(logs, seconds)
+    return None if found is None else Done(**asdict(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.display.lines import plain
+from ciao_kernel.display.plotting import Done, progress_of
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.model.times import clock_time, span
@@ -43,6 +44,8 @@ _WIDTH = 80
 _FULL = 400
 """Maximum length of a last line in a tooltip; each redraw sends it again."""
 _EMPTY = "–"
+_BAR = 12
+"""Characters of the bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Table:
         self.status: Status | None = None
         self._clock = clock
         self._now = now
+        self._progress = progress_of(job, clock)
         self._last: dict[Replica, bytes] = {}
         self._rates: dict[Replica, _Rate] = {}
         self._drawn: list[_Rate] = []
@@ -103,6 +107,7 @@ class Table:
     def output(self, event: Output) -> None:
         """Note the last line of a replica, finished or not, and the number of new lines."""
         self._rate(event.replica).add(event.lines)
+        self._progress.output(event)
         data = event.data
         if torchrun_report.SIGN in data:  # its last line, of a frame, says nothing
             data = b"\n".join(torchrun_report.without_reports(data.split(b"\n"))[0])
@@ -111,12 +116,14 @@ class Table:
             self._last[event.replica] = end[-4096:]
 
     def title(self) -> str:
-        """Return the line of the job: ``tensorflow-x7k2f: Running``."""
+        """Return the line of the job: ``tensorflow-x7k2f: Running``, and how far it is."""
         status = self.status
         run = f", run {self.job.warm_run}, warm" if self.job.warm_run else ""
         text = f"{self.job.name}{run}: {status.state if status else State.PENDING}"
         if status and status.message:
             text += f" ({status.message.rstrip('.')})"
+        if status and status.state is State.RUNNING and (done := self._progress.done()):
+            text += f"  {progress_text(done)}"
         return visible(text)
 
     def headings(self, *, fixed: bool = False) -> tuple[str, ...]:
@@ -299,3 +306,15 @@ def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:
         gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     )
+
+
+def progress_text(done: Done) -> str:
+    """Return how far a training is: ``━━━━━─────── 45 % (epoch 3/5, step 25/100), ≈ 3m left``."""
+    filled = int(done.share * _BAR)
+    counted = [("epoch", done.epoch, done.epochs), ("step", done.step, done.steps)]
+    where = [f"{name} {now:,}/{of:,}" for name, now, of in counted if now is not None and of]
+    part = f" of epoch {done.epoch}" if done.of_epoch and done.epoch is not None else ""
+    part = part or (" of a loop" if done.of_epoch else "")
+    bar = f"{'━' * filled}{'─' * (_BAR - filled)} {int(done.share * 100)} %{part}"
+    text = f"{bar} ({', '.join(where)})" if where else bar
+    return text if done.left is None else f"{text}, ≈ {span(done.left)} left"

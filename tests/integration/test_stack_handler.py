@@ -119,6 +119,16 @@ def test_a_process_answers_from_where_it_stands(
     assert started.poll() is None
 
 
+def test_the_program_for_a_pod_asks_as_well(programs: Programs) -> None:
+    started = programs.start(ASLEEP)
+    text = stack_reader.program(programs.mark, str(programs.folder), 5.0)
+    command = [sys.executable, "-I", "-S", "-c", "exec(eval(input()))"]
+    said = subprocess.run(command, input=repr(text) + "\n", capture_output=True, text=True)
+    (one,) = [answers.process(one) for one in answers.read(said.stdout.encode())]
+    assert (one.pid, one.answer, said.stderr) == (started.pid, Answer.PYTHON, "")
+    assert [*lines(one).values()] == [(3, "time.sleep(1000)")]
+
+
 def test_threads_that_wait_for_each_others_locks(programs: Programs) -> None:
     from tests.helpers import hangs
 

@@ -60,7 +60,7 @@ def program(mark: str, own: str, patience: float) -> str:
     import sys
 
     text = inspect.getsource(sys.modules[__name__])
-    return f"{text}\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
+    return f"{text}\nimport json\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
 
 
 class _Process:

@@ -100,6 +100,8 @@ class Reading:
     total: float | None = None
     """Total number of steps, if a progress bar shows it."""
     epoch: float | None = None
+    epochs: float | None = None
+    """Total number of epochs, if the line has it: ``Epoch 1/3``."""
     opens_epoch: bool = False
     """True if the line only opens an epoch: ``Epoch 1/3``."""
     marked: bool = False
@@ -131,7 +133,8 @@ def read(line: str) -> Reading:
             other = (*_NOT_NOW, *_OF_MANY) if match["mark"] else _NOT_NOW
             now = not _longer(line, match.start(), written).startswith(other)
             if found.epoch is None and now and abs(value) < _FARTHEST:
-                found.epoch, found.opens_epoch = value, total is not None
+                found.epoch, found.epochs = value, total
+                found.opens_epoch = total is not None
         elif bare in _STEPS:
             if abs(value) < _FARTHEST and (total or 0) < _FARTHEST:
                 steps.setdefault(bare, (value, total))

@@ -243,7 +243,11 @@ def _whole(process: ProcessStacks) -> Iterator[str]:
 
 def _remarks(found: Sequence[Stand], groups: Sequence[Sequence[Stand]]) -> Iterator[str]:
     running = [group for group in groups if group[0].threads and not group[0].child]
-    alone = [group[0].name for group in running if len(group) == 1]
+    alone = [
+        group[0].name
+        for group in running
+        if len(group) == 1 and position(group[0].threads[0]).lines
+    ]
     if len(running) == 2 and len(alone) == 1:
         yield f"{alone[0]} stands elsewhere than all others."
     if (

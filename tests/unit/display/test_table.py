@@ -54,6 +54,18 @@ def test_states_are_shown_with_what_explains_them() -> None:
     assert second.detail == "Stopped"
 
 
+def test_the_line_of_the_job_shows_how_far_its_training_is() -> None:
+    clock = Clock()
+    table = Table(replace(JOB, created=time.time()), clock=clock)
+    table.status = status(State.RUNNING, ReplicaStatus(ONE, State.RUNNING))
+    assert table.title() == "mnist: Running"
+    for clock.now in map(float, range(31)):
+        table.output(Output(ONE, b"step %d/120 loss 0.1\n" % clock.now, 1))
+    assert table.title() == "mnist: Running  ━━━───────── 25 % (step 30/120), ≈ 1m 30s left"
+    table.status = status(State.SUCCEEDED)
+    assert table.title() == "mnist: Succeeded"
+
+
 def test_nodes_and_restarts_are_columns_where_there_are_any() -> None:
     table = Table(JOB)
     table.status = status(

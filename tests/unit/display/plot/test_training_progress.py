@@ -1,0 +1,156 @@
+"""How far a training is, by its lines: logs that were recorded with the time of each piece."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.display.plotting import Done, progress_of, read_progress
+from ciao_kernel.display.table import progress_text
+from ciao_kernel.model import Job, Output, Replica
+
+RECORDED = Path(__file__).parent / "recorded"
+"""Real output of real programs: seconds and text of each piece, one a line."""
+WORKER, OTHER, PS = Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)
+MOST = 0.10
+
+Pieces = Iterable[tuple[float, str]]
+
+
+def replay(
+    pieces: Pieces, age: float = 0.0, replica: Replica = WORKER
+) -> Iterator[tuple[float, Done]]:
+    """Yield the time of each piece, and what is known then."""
+    now = [0.0]
+    job = Job("mine", "fake", "python", (WORKER, OTHER, PS), time.time() - age)
+    progress = progress_of(job, lambda: now[0])
+    rest = b""
+    for seconds, text in pieces:
+        now[0] = seconds
+        whole, end, rest = (rest + text.encode()).rpartition(b"\n")
+        progress.output(Output(replica, whole + end, whole.count(b"\n") + len(end), rest))
+        if done := progress.done():
+            yield seconds, done
+
+
+def recorded(name: str) -> list[tuple[float, str]]:
+    lines = (RECORDED / f"{name}.jsonl").read_text().splitlines()
+    return [(seconds, text) for seconds, text in map(json.loads, lines)]
+
+
+def lightning(bar: str, epochs: int = 4, steps: int = 50) -> list[tuple[float, str]]:
+    """Bars as Lightning's documentation shows them, half a second a step."""
+    texts = [
+        (epoch, step, bar.format(epoch=epoch, last=epochs - 1, step=step, steps=steps))
+        for epoch in range(epochs)
+        for step in range(steps + 1)
+    ]
+    found = []
+    for epoch, step, text in texts:
+        now = (epoch * (steps + 2) + step) / 2
+        found.append((now, f"\r{text}"))
+        if step == steps:
+            bar = "Validation DataLoader 0:  50%|███  | {}/4 [00:00<00:00, 9it/s]"
+            found += [(now + n / 4, "\r" + bar.format(n)) for n in range(5)]
+    return found
+
+
+def trainer(steps: int = 400) -> list[tuple[float, str]]:
+    """The bar of a Trainer, the numbers that it logs, and an evaluation in between."""
+    found, now = [], 0.0
+    for step in range(steps + 1):
+        now += 0.1
+        found.append(
+            (now, f"\r {step * 100 // steps}%|█▏      | {step}/{steps} [00:12<01:30, 9it/s]")
+        )
+        if step % 50 == 49:
+            found.append((now, f"\n{{'loss': 0.5, 'lr': 1e-05, 'epoch': {step / 100}}}\n"))
+            found += [(now + n / 50, f"\r {n * 10}%|█▏  | {n}/10 [00:00<00:01]") for n in range(11)]
+            now += 0.2
+    return found
+
+
+RICH = "Epoch {epoch}/{last} ━━━━━━━ {step}/{steps} 0:00:10 • 0:00:10 4.9it/s v_num: 0 loss: 0.3"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        *(recorded(path.stem) for path in sorted(RECORDED.glob("*.jsonl"))),
+        lightning(RICH),
+        trainer(),
+    ],
+    ids=[*(path.stem for path in sorted(RECORDED.glob("*.jsonl"))), "lightning", "trainer"],
+)
+def test_the_end_is_foretold_after_a_tenth_of_the_work(pieces: Pieces) -> None:
+    known = list(replay(pieces))
+    begin = known[0][0]
+    end = next((now for now, done in known if done.share >= 1), known[-1][0])
+    told = [(now, done.left) for now, done in known if done.share >= 0.1 and done.left is not None]
+    assert len(told) > 10
+    wrong = [(now + left - end) / (end - begin) for now, left in told if now <= end]
+    print(f"{min(wrong):+.1%} … {max(wrong):+.1%} of {end - begin:.0f} s")
+    assert max(map(abs, wrong)) < MOST
+    assert [done.share for _, done in known] == sorted(done.share for _, done in known)
+
+
+def test_a_bar_of_an_epoch_tells_no_end_of_the_training() -> None:
+    bar = "Epoch {epoch}:  50%|█████     | {step}/{steps} [00:10<00:10,  4.9it/s, v_num=0]"
+    known = dict(replay(lightning(bar)))
+    done = known[41.0]
+    assert (done.of_epoch, done.epoch, done.share, done.left) == (True, 1, 0.6, 10.0)
+    assert progress_text(done) == "━━━━━━━───── 60 % of epoch 1 (step 30/50), ≈ 10s left"
+
+
+def test_a_loop_that_begins_again_is_not_the_training() -> None:
+    pieces = [(float(n), f"\r{n % 10}/9 [00:00<00:01]") for n in range(40)]
+    assert [done.of_epoch for _, done in replay(pieces)][:20] == [False] * 10 + [True] * 10
+
+
+def test_old_lines_of_an_attached_job_tell_no_speed() -> None:
+    old = [(0.01 * n, f"step {n}/1000 loss 1\n") for n in range(500)]
+    new = [(5.0 + n, f"step {500 + n}/1000 loss 1\n") for n in range(1, 100)]
+    known = list(replay([*old, *new], age=3600.0))
+    told = [(now, done.left) for now, done in known if done.left is not None]
+    assert told[0][0] > 5.0
+    assert all(left == pytest.approx(505 - now, rel=0.02) for now, left in told)
+
+
+def test_many_lines_at_once_do_not_hide_an_epoch() -> None:
+    lines = "".join(f"Epoch {n}/9\n" + "noise 1/2\n" * 50 for n in (1, 2, 3))
+    ((_, done),) = replay([(1.0, lines)])
+    assert done.epoch == 3
+
+
+def test_a_ps_tells_nothing_and_the_slowest_worker_counts() -> None:
+    assert not list(replay([(1.0, "step 5/10\n")], replica=PS))
+    job = Job("mine", "fake", "python", (WORKER, OTHER, PS), time.time())
+    progress = progress_of(job, lambda: 1.0)
+    for replica, step in ((WORKER, 80), (OTHER, 20)):
+        progress.output(Output(replica, f"step {step}/100\n".encode(), 1))
+    done = progress.done()
+    assert done
+    assert done.step == 20
+
+
+def test_other_numbers_are_no_progress() -> None:
+    noise = "2026/11/24 10:00:00 loss 0.3\nAccuracy: 9900/10000 (99%)\nval 3/10\nhttp://a/1/2\n"
+    assert not list(replay([(float(n), noise) for n in range(10)]))
+
+
+def test_a_log_without_times() -> None:
+    logs = [b"Epoch 1/4\nEpoch 2/4\n50/100 loss 1\n", b"no numbers\n"]
+    done = read_progress(logs, seconds=30.0)
+    assert done == Done(0.375, pytest.approx(50.0), 50, 100, 2, 4)
+    assert read_progress([b"", b"x"], 1.0) is None
+
+
+def test_the_text_of_a_bar() -> None:
+    assert progress_text(Done(0.45, 200.0, 25, 100, 3, 5)) == (
+        "━━━━━─────── 45 % (epoch 3/5, step 25/100), ≈ 3m 20s left"
+    )
+    assert progress_text(Done(0.0, None, None, None, 1, 5)) == "──────────── 0 % (epoch 1/5)"
