@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.model import JobResult
@@ -16,7 +16,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> JobResult | None:
+async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Run a job of the same source and header, and follow it as its cell did."""
-    work = face.session.rerun(args.name, face.display, where=where(args), folder=face.folder)
-    return await reported(work, args, face)
+    work = caller.session.rerun(args.name, caller.display, where=where(args), folder=caller.folder)
+    return await reported(work, args, caller)

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from ciao_kernel.commands import Face
+from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_output,
@@ -34,13 +34,13 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_output(verb)
 
 
-async def run(args: argparse.Namespace, face: Face) -> None:
+async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the picture."""
     from ciao_kernel.session.inspection import picture, query
 
     place = where(args)
-    name = args.name or await _only(face, place)
-    backend, job, status = await face.session.find(name, place)
+    name = args.name or await _only(caller, place)
+    backend, job, status = await caller.session.find(name, place)
     if status.over:
         raise UsageError(
             f"{job.name} is over: {status.state}.",
@@ -49,14 +49,14 @@ async def run(args: argparse.Namespace, face: Face) -> None:
     found = await query.ask(backend, job, chosen(args.replica, job))
     if args.output == "json":
         records = [{**asdict(one), "replica": str(one.replica)} for one in found]
-        face.write(json.dumps(records, indent=2) + "\n")
+        caller.write(json.dumps(records, indent=2) + "\n")
     else:
-        face.write(picture.text(job, found, whole=args.all) + "\n")
+        caller.write(picture.text(job, found, whole=args.all) + "\n")
 
 
-async def _only(face: Face, place: Where) -> str:
+async def _only(caller: Caller, place: Where) -> str:
     """Return the name of the only job that runs."""
-    session = face.session
+    session = caller.session
     running = [
         job.name
         for job, status in await session.jobs([], place)

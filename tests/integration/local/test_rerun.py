@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ciao_kernel.commands import Face, execute
+from ciao_kernel.commands import Caller, execute
 from ciao_kernel.errors import UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
@@ -41,10 +41,10 @@ def test_a_rerun_has_the_source_of_the_job_and_its_checkpoint(jobs: Place) -> No
         assert first.job
         for name in (first.job.name, f"{first.job.name}-2"):
             display = Recorder()
-            face = Face(session, display, text.append, jobs.folder)
-            await execute(["rerun", name], face)
+            caller = Caller(session, display, text.append, jobs.folder)
+            await execute(["rerun", name], caller)
             shown.append(display.data("worker-0").decode())
-        await execute(["describe", first.job.name], face)
+        await execute(["describe", first.job.name], caller)
         return [first.data("worker-0").decode(), *shown], session, "".join(text)
 
     told, session, described = asyncio.run(main())

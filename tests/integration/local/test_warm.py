@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.commands import Face, execute
+from ciao_kernel.commands import Caller, execute
 from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
@@ -236,11 +236,11 @@ def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) 
         first = await jobs.ended(HEAD + WHO, session)
         texts: list[str] = []
         display = Recorder()
-        face = Face(session, display, texts.append, jobs.folder)
-        await execute(["warm"], face)
+        caller = Caller(session, display, texts.append, jobs.folder)
+        await execute(["warm"], caller)
         assert first.job.name in "".join(texts)
         assert "idle, ends in" in "".join(texts)
-        await execute(["delete", first.job.name], face)
+        await execute(["delete", first.job.name], caller)
         assert session.warm is not None
         pool = session.warm
         await wait(lambda: pool.parked is None)
@@ -310,10 +310,10 @@ def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Ker
         assert session.last is not None
         name = session.last.name
         texts: list[str] = []
-        face = Face(session, Recorder(), texts.append, jobs.folder)
-        await execute(["logs", name, "--run", "2"], face)
-        await execute(["logs", name, "--replica", "worker-0"], face)
-        await execute(["logs", name, "--tail", "1", "--replica", "worker-1"], face)
+        caller = Caller(session, Recorder(), texts.append, jobs.folder)
+        await execute(["logs", name, "--run", "2"], caller)
+        await execute(["logs", name, "--replica", "worker-0"], caller)
+        await execute(["logs", name, "--tail", "1", "--replica", "worker-1"], caller)
         plain = [re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() for text in texts]
         assert plain[0] == ["[worker-0] number 2"]
         assert plain[1] == ["[worker-1] number 2"]
