@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata, job_status
-from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, of_item, of_resource, resource_of
+from ciao_kernel.backends.kubernetes import (
+    job_metadata,
+    job_status,
+    manifest,
+    retries,
+    suspension,
+)
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    MPI_OPERATOR,
+    OPERATOR_V1,
+    of_item,
+    of_resource,
+    resource_of,
+)
 from ciao_kernel.frameworks import mpi_ssh, mpirun
-from ciao_kernel.model import Gpu, Replica, Resources
+from ciao_kernel.model import Gpu, Job, Replica, Resources
 from ciao_kernel.plugins import replica_command
 from tests.unit.backends.kubernetes.test_manifest import objects
 from tests.unit.test_frameworks import ARTIFACT, spec
@@ -98,6 +112,19 @@ def test_an_mpijob_of_mpi_operator() -> None:
         assert env["PRTE_MCA_plm_ssh_agent"] == env["CIAO_MPI_AGENT"]
 
 
+def test_the_pods_of_another_try_name_its_submission() -> None:
+    made = objects("%framework=mpi\n%image=i\n%worker=2\n", api=MPI_OPERATOR)
+    job = Job("job", "kubernetes", "mpi", (*WORKERS, LAUNCHER), 1.0, "team")
+    job = replace(job, resource=resource_of(made.path))
+    again = retries.next_try(made.job, [], job, "run-2")
+    assert again.path == made.path
+    for one in (made.job, again.job):
+        for template in manifest.pod_templates(one).values():
+            told = template["metadata"]["annotations"]["ciao-kernel/run"]
+            assert told == job_metadata.run(one)
+    assert job_metadata.run(again.job) == "run-2"
+
+
 def test_the_launchers_pod_is_of_the_job_whose_submission_it_names() -> None:
     labels = {
         "training.kubeflow.org/operator-name": "mpi-operator",
@@ -111,6 +138,12 @@ def test_the_launchers_pod_is_of_the_job_whose_submission_it_names() -> None:
     assert job_metadata.job_name(pod) == "mnist"
     assert job_metadata.is_part_of(pod, "uid", "run-1")
     assert not job_metadata.is_part_of(pod, "uid", "run-2")
+
+
+def test_an_mpijob_of_mpi_operator_is_suspended_as_the_other() -> None:
+    assert suspension.change(MPI_OPERATOR, suspended=True) == {"runPolicy": {"suspend": True}}
+    assert suspension.change(OPERATOR_V1, suspended=False) == {"runPolicy": {"suspend": False}}
+    assert suspension.change(JOB, suspended=True) == {"suspend": True}
 
 
 def test_a_program_of_ssh_is_a_shells() -> None:

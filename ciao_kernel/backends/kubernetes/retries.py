@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -18,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import apis, creation, job_metadata, manifest
-from ciao_kernel.backends.kubernetes.apis import JOB
+from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.losses import Losses
@@ -201,6 +202,10 @@ def next_try(item: Manifest, sources: list[Manifest], job: Job, run: str) -> Obj
     if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
         body["metadata"]["ownerReferences"] = owners
     body["spec"] = dict(item["spec"])
+    if apis.of_item(item) is MPI_OPERATOR:  # its pods name their submission
+        body["spec"] = copy.deepcopy(item["spec"])
+        for template in manifest.pod_templates(body).values():
+            template["metadata"]["annotations"][job_metadata.RUN] = run
     if apis.of_item(item) is JOB:
         body["spec"].pop("selector", None)
         template = dict(body["spec"]["template"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.kubernetes import apis, checks, job_metadata, queues, status, workloads
-from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
+from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, OPERATOR_V1, Api
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
@@ -49,13 +49,23 @@ async def set_suspended(target: Target, job: Job, item: Object, *, suspended: bo
         await target.client.patch(f"{at}/{name}", {"spec": {"active": not suspended}})
         return
     api = apis.of_job(job)
-    await checks.require_rights(target, f"{what} jobs", Right("patch", job.resource, api.group))
+    await checks.require_rights(target, f"{what} jobs", _right_to_patch(job))
     if not suspended:
         await _pods_gone(target, job)
-    field: Manifest = {"suspend": suspended}
-    spec = {"runPolicy": field} if api is OPERATOR_V1 else field
     path = job_metadata.path(job.place, job.resource, job.name)
-    await target.client.patch(path, {"metadata": {"uid": job.uid}, "spec": spec})
+    body = {"metadata": {"uid": job.uid}, "spec": change(api, suspended=suspended)}
+    await target.client.patch(path, body)
+
+
+def change(api: Api, *, suspended: bool) -> Manifest:
+    """Return the part of a job's spec that suspends or resumes it."""
+    field: Manifest = {"suspend": suspended}
+    return {"runPolicy": field} if api in (OPERATOR_V1, MPI_OPERATOR) else field
+
+
+def _right_to_patch(job: Job) -> Right:
+    # A Role names a kind without its version.
+    return Right("patch", job.resource.partition(".")[0], apis.of_job(job).group)
 
 
 async def _pods_gone(target: Target, job: Job) -> None:

@@ -154,6 +154,10 @@ def test_a_header_that_differs_starts_new_replicas_and_says_why(
         ("%framework=xgboost\n%worker=1\n%warm\n", "%warm does not work with xgboost"),
         (HEAD + "%detach\n", "%detach cannot be combined with %warm"),
         (HEAD + "%output=a\n", "%output cannot be combined with %warm"),
+        (
+            "%framework=tensorflow\n%worker=1\n%serve=worker\n%warm\n",
+            "%serve cannot be combined with %warm",
+        ),
         (HEAD + "%restartPolicy=OnFailure\n", "%restartPolicy cannot be combined with %warm"),
         (HEAD + "%cleanPolicy=all\n", "%cleanPolicy cannot be combined with %warm"),
         ("%framework=pytorch\n%worker=2\n%min=1\n%warm\n", "%min cannot be combined with %warm"),
