@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.cli.command import QUICK, User
 
-LOOKING = ["jobs", "describe", "logs", "attach", "delete", "exec"]
+LOOKING = ["jobs", "describe", "logs", "attach", "delete", "exec", "fetch", "cp"]
 VERBS = ["run", *LOOKING, "config", "doctor", "log", "magics", "install", "uninstall"]
 SLOW = {"IPython", "ipykernel", "jupyter_client", "rich", "traitlets"}
 
