@@ -10,8 +10,10 @@ import itertools
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +183,41 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
         f"{repeated} steps trained again, at most {INTERVAL} each time; "
         f"{ended.display.status.tries} tries"
     )
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_rerun_has_the_objects_of_the_job_and_goes_on_from_its_checkpoint(
+    namespace: Namespace, claim: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
+    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    image = f"%image={namespace.cluster.image('python')}\n"
+    header = f"{HEADERS[kind]}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
+    ended = team.run(f"{header}%args=10 {INTERVAL} {peers}\n{TRAINS}")
+    assert ended.error is None
+
+    again = Recorder()
+    result = team._ask(lambda session: session.rerun("survives", again))
+
+    assert result.name == "survives-2"
+    first = ended.display.data("worker-0").decode().splitlines()
+    assert again.data("worker-0").decode().splitlines() == [first[-1]]
+    resource = {"tfjob": "tfjobs", "pytorchjob": "pytorchjobs", "indexed": "jobs"}[kind]
+    one, two = (namespace.get(resource, name) for name in ("survives", "survives-2"))
+    assert general(two) == general(one)
+
+
+def general(item: dict[str, Any]) -> str:
+    """An object of the server without its name, its times and what the server numbers."""
+    name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+    meta, spec = item["metadata"], item["spec"]
+    kept = {"labels": meta["labels"], "annotations": meta["annotations"], "spec": spec}
+    kept["annotations"].pop("ciao-kernel/run")
+    text = json.dumps(kept, sort_keys=True).replace('"subPath": "survives"', '"subPath": "<same>"')
+    # The name of a ConfigMap has a digest of what is in it, also of the names of the replicas.
+    text = re.sub(rf'"{name}-replicas-[0-9a-f]+"', '"<replicas>"', text.replace(uid, "<uid>"))
+    return text.replace(f'"{name}-', '"<job>-').replace(f'"{name}"', '"<job>"')
 
 
 READS = """

@@ -272,9 +272,11 @@ def test_the_record_with_the_secrets_is_the_users_alone(jobs: Place) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "job.json").stat().st_mode & 0o777 == 0o600
     assert "hunter2" in (folder / "job.json").read_text()
+    (again,) = folder.rglob("made_of.json")  # for `ciao rerun`
+    assert again.stat().st_mode & 0o777 == 0o600
     # Nothing else that ciao wrote has it; the program is the user's own text.
     for path in folder.rglob("*"):
-        if path.is_file() and path.name not in ("job.json", "ciao_cell.py"):
+        if path.is_file() and path.name not in ("job.json", "made_of.json", "ciao_cell.py"):
             assert b"hunter2" not in path.read_bytes()
 
 
