@@ -82,7 +82,7 @@ def of(plan: Plan, table: Table) -> Record:
 
 def keep(record: Record, job: Job) -> None:
     """Write the record of a job; a fault leaves a job that cannot be started again this way."""
-    if not record.files:
+    if not record.files or not Path(job.files).is_absolute():  # a third party's place
         return
     told = {
         "version": _VERSION,

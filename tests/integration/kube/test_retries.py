@@ -174,6 +174,7 @@ def test_attach_starts_a_job_again_that_nobody_followed(
     assert display.data("worker-0").decode().endswith("life 2 begins\ntrains\n")
 
 
+@pytest.mark.second("trials")
 def test_two_followers_make_one_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, display, other = Training(2), Recorder(), Recorder()
 

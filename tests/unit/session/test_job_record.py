@@ -157,6 +157,17 @@ def test_a_large_source_is_not_recorded(source: Source, tmp_path: Path) -> None:
         job_record.read(job)
 
 
+def test_a_place_that_is_no_folder_gets_no_record(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(CELLS["tensorflow"], tmp_path, source)
+    job_record.keep(
+        job_record.of(plan, REGISTRY.table), Job("m", "x", "x", (), 1.0, "their-cluster")
+    )
+    assert [one.name for one in tmp_path.iterdir()] == ["tool.sh"]
+
+
 def test_a_broken_record_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / ".ciao").mkdir(mode=0o700)
     (tmp_path / ".ciao" / "made_of.json").write_text('{"version": 1}')
