@@ -201,3 +201,19 @@ def test_two_followers_make_one_try(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert display.status.state is other.status.state is State.SUCCEEDED
     for replica in ("worker-0", "worker-1"):
         assert display.data(replica) == other.data(replica)
+
+
+def test_a_dry_run_and_the_cell_say_who_starts_the_job_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry, display = Recorder(), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        await run(session, f"%dryrun\n{JOB}", dry, tmp_path)
+        await run(session, JOB, display, tmp_path)
+
+    on_cluster(tmp_path, monkeypatch, Training(1), work)
+    words = "%retries: who follows the job starts it again after the loss of a replica."
+    assert dry.notices.startswith(f"# {words}")
+    assert "`%ciao attach mine`" in dry.notices
+    assert words in display.notices
