@@ -42,10 +42,10 @@ from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
-from ciao_kernel.session.warm.pool import WarmBackend, WarmPool
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
+    from ciao_kernel.session.warm.pool import WarmPool
 
 _log = logging.getLogger(__name__)
 
@@ -191,6 +191,8 @@ class Session:
         backend = self.backend(spec.backend)
         builder = selection.builder(spec, backend, self.registry, self.settings)
         if spec.warm is not None:
+            from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it
+
             backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
         plan = await planning.make_plan(
             parsed, program, self.registry, self._owner, self.settings, variables

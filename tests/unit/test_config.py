@@ -104,6 +104,7 @@ BAD = {
     "storage": ["", "  ", "a\nb", "~nobody-of-this-name/x", ["/a"]],
     "stopGrace": ["", "soon", "-1", "nan", "inf", "1e99", "1 2"],
     "linger": ["-0.1", "x"],
+    "warmMost": ["59", "x"],
     "shutdownWait": ["-1", "1s"],
     "localReplicas": ["0", "many"],
     "context": ["a\nb"],

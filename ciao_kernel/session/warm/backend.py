@@ -1,0 +1,250 @@
+"""The backend through which a cell uses warm replicas: its jobs are runs in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.warm import sending
+from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.magics.table import Table
+from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
+from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan
+from ciao_kernel.session.warm import framework
+from ciao_kernel.session.warm.key import key_of
+from ciao_kernel.session.warm.parked import Parked
+from ciao_kernel.session.warm.pool import WarmPool
+from ciao_kernel.session.warm.run import Run
+
+LEASE = 300.0
+"""Seconds without a word of the kernel after which idle replicas on a cluster end.
+
+A long plain cell blocks the kernel's loop, so it is long; a shorter ``%warm`` ends them earlier."""
+_RUN_LEASE = 90.0
+"""The same at the end of a run, whose cell keeps the loop running."""
+_ROOT = "/tmp/ciao-warm"
+_BUSY = 30.0
+"""Seconds in which the processes of an interrupted run must have ended before the next one."""
+
+
+class WarmBackend:
+    """A backend whose jobs are runs in warm replicas (:class:`ciao_kernel.plugins.Backend`).
+
+    Args:
+        inner: The backend that has the replicas.
+        pool: The replicas that this kernel keeps; None if nothing is kept here.
+        settings: Grace periods and limits.
+        table: The directives, to name a difference.
+    """
+
+    def __init__(
+        self, inner: Backend, pool: WarmPool | None, settings: Settings, table: Table
+    ) -> None:
+        self.name = inner.name
+        self.outlives_kernel = inner.outlives_kernel
+        self._inner, self._pool = inner, pool
+        self._settings, self._table = settings, table
+        self._run: Run | None = None
+        self._used: Parked | None = None
+
+    def available(self) -> bool:
+        """Return whether the replicas' backend is available."""
+        return self._inner.available()
+
+    async def check(self, plan: Plan) -> None:
+        """Refuse what warm replicas cannot do, then check as for any other job."""
+        if self._pool is None:
+            raise SpecError(
+                "%warm needs a notebook, whose kernel keeps the replicas for the next cell.",
+                "Leave %warm out.",
+                directive="warm",
+            )
+        policy = plan.spec.clean_policy or self._settings.clean_policy
+        framework.check(plan.spec, plan.framework, deletes=policy is CleanPolicy.ALL)
+        if not isinstance(self._inner, Feeding):
+            raise SpecError(
+                f"the backend {self._inner.name} cannot keep replicas.",
+                "Leave %warm out.",
+                directive="warm",
+            )
+        await self._inner.check(plan)
+        await self._inner.check_feeding(plan)
+
+    async def preview(self, plan: Plan, builder: Builder) -> str:
+        """Describe the job whose replicas would be kept."""
+        packed = await asyncio.to_thread(sending.pack, plan.source, plan.spec)
+        return await self._inner.preview(self._plan(plan, packed, "0" * 16), builder)
+
+    async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
+        """Use the replicas that wait if the header fits; else end them, and start new ones."""
+        assert self._pool is not None
+        packed = await asyncio.to_thread(sending.pack, plan.source, plan.spec)
+        key = await asyncio.to_thread(key_of, plan, self._settings, self.name)
+        parked = await self._waiting(emit, lambda: key)
+        if parked is not None and (different := parked.key.difference(key, self._table)):
+            emit(Notice(f"the warm replicas of {parked.job.name} end, because {different} differs; "
+                        "new ones start"))  # fmt: skip
+            await parked.end()
+            await parked.close()
+            self._pool.keep(None)
+            parked = None
+        if parked is None:
+            nonce = secrets.token_hex(8)
+            job = await self._inner.submit(
+                self._plan(plan, packed, nonce), builder, emit, outlive=outlive
+            )
+            parked = Parked(
+                job,
+                self._inner,
+                key,
+                nonce,
+                grace=self._settings.stop_grace,
+                linger=self._settings.linger,
+            )
+            self._pool.keep(parked)
+        number = parked.runs + 1
+        root = parked.job.workdir if self._keeps_runs else _ROOT
+        place = f"{root}/run-{number}"
+        job = replace(
+            parked.job,
+            warm_run=number,
+            created=parked.job.created if number == 1 else time.time(),
+            program=f"{place}/{packed.program}",
+            root=place,
+            place=place if self._keeps_runs else parked.job.place,
+            header=plan.header,
+            plot=plan.spec.plot,
+            lines=plan.spec.lines,
+        )
+        decider = plan.framework.decider(plan.spec)
+        self._run = Run(job, plan, packed, decider, plan.framework.endless)
+        self._used = parked
+        parked.begin(self._run)
+        return job
+
+    async def _waiting(self, emit: Emit, key: Callable[[], object]) -> Parked | None:
+        """Return the replicas of this kernel, after the end of an interrupted run in them."""
+        assert self._pool is not None
+        parked = self._pool.parked
+        if parked is None:
+            return None
+        if parked.loop is not asyncio.get_running_loop():
+            if not parked.loop.is_closed():
+                raise BackendError(
+                    "the warm replicas belong to another shell of this kernel.",
+                    "Leave %warm out in subshells.",
+                )
+            self._pool.keep(None)  # its loop has ended, and the lease ends its replicas
+            await self._inner.stop(parked.job, "its kernel's loop has ended")
+            return None
+        if (run := parked.run) is not None:
+            try:
+                async with asyncio.timeout(_BUSY):
+                    await run.over.wait()
+            except TimeoutError:
+                raise BackendError(
+                    f"run {run.number} of {parked.job.name} has not ended yet.",
+                    f"`%ciao delete {parked.job.reference}` ends its replicas.",
+                ) from None
+        return self._pool.parked
+
+    def _plan(self, plan: Plan, packed: sending.Packed, nonce: str) -> Plan:
+        """Return the plan of the job whose replicas run the agent."""
+        config = {
+            "nonce": nonce,
+            # Until the first run others may still wait for a node; each run brings its own time.
+            "idle": self._settings.warm_most,
+            "lease": LEASE if not self._keeps_runs else 10**9,
+            "runLease": _RUN_LEASE,
+            "grace": self._settings.stop_grace,
+            "keep": self._keeps_runs,
+            "oom": not self._keeps_runs,
+            "root": "" if self._keeps_runs else _ROOT,
+            "host": "127.0.0.1" if self._keeps_runs else "",
+            "preload": packed.modules,
+            "environment": packed.environment,
+        }
+        spec = replace(
+            plan.spec,
+            args=(),
+            files=(),
+            inputs=(),
+            env=(("CIAO_WARM", json.dumps(config, separators=(",", ":"))),),
+            deadline=int(self._settings.warm_most),
+        )
+        return replace(
+            plan, spec=spec, framework=framework.warm(plan.framework), source=sending.agent()
+        )
+
+    @property
+    def _keeps_runs(self) -> bool:
+        return isinstance(self._inner, Feeding) and self._inner.keeps_runs
+
+    # -------------------------------------------------------------------------- the active run
+
+    def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        """Yield the events of the run that was submitted here."""
+        assert self._run is not None
+        return self._run.events()
+
+    async def stop(
+        self, job: Job, reason: str, *, stop_certain: Callable[[], None] = lambda: None
+    ) -> None:
+        """End the processes of the run; the replicas stay."""
+        used, run = self._used, self._run
+        assert used is not None
+        assert run is not None
+        stop_certain()
+        if used.run is run:
+            await used.stop(reason)
+        elif not run.sent:  # the replicas cannot start
+            await self._inner.stop(used.job, reason)
+
+    async def delete(self, job: Job) -> None:
+        """End the replicas, and remove all that the job left."""
+        await self._inner.delete(job)
+
+    async def is_host_terminating(self, job: Job) -> bool:
+        """Return the answer of the replicas' backend."""
+        return await self._inner.is_host_terminating(job)
+
+    def describe_leftovers(self, job: Job) -> str:
+        """Return what is left: the replicas, if they were ready."""
+        if self._used is None or self._used.over or (self._run and not self._run.sent):
+            return self._inner.describe_leftovers(job)
+        if self._used.run is self._run:
+            return "its processes have not ended yet"
+        return "its replicas stay warm"
+
+    # ------------------------------------------------------------------------ all other requests
+
+    async def jobs(self, where: Where = HERE) -> list[tuple[Job, Status]]:
+        """Return all jobs of the replicas' backend."""
+        return await self._inner.jobs(where)
+
+    async def find(self, name: str, where: Where = HERE) -> tuple[Job, Status]:
+        """Find a job of the replicas' backend."""
+        return await self._inner.find(name, where)
+
+    async def details(self, job: Job) -> Details:
+        """Return the details of a job."""
+        return await self._inner.details(job)
+
+    async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
+        """Return the log of a replica, with its markers."""
+        return await self._inner.log(job, replica, options)
+
+    async def execute(
+        self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
+    ) -> int:
+        """Run a command beside a replica."""
+        return await self._inner.execute(job, replica, command, streams)
+
+    async def close(self) -> None:
+        """Do nothing: the replicas' backend is closed by its owner."""
