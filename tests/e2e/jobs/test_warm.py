@@ -130,3 +130,80 @@ def test_without_the_right_nothing_is_created(team: Team) -> None:
 
     as_kernel(team, body)
     assert team.left() == []
+
+
+@pytest.mark.second("faults")
+@pytest.mark.parametrize("when", ["in a run", "between runs"])
+def test_a_deleted_pod_ends_the_replicas_and_the_next_run_starts_new_ones(
+    warm_team: Team, when: str
+) -> None:
+    team = warm_team
+    head = "%framework=pytorch\n%worker=1\n%warm\n%runner=python\n"
+
+    def delete() -> None:
+        (name,) = (pod for pod in pods(team) if "worker-0" in pod)
+        team.namespace.kubectl("delete", "pod", name, "--wait=false")
+
+    async def body(session: Session) -> None:
+        first = await ended(team, session, head + "print('well')")
+        assert first.error is None, first.error
+        assert session.warm is not None
+        pool = session.warm
+        if when == "in a run":
+            display = Recorder()
+            program = head + "import time\nprint('up', flush=True)\ntime.sleep(1000)"
+            work = asyncio.ensure_future(session.run(program, display, team.folder))
+            await display.until("up")
+            await asyncio.to_thread(delete)
+            with pytest.raises(CiaoError):
+                await work
+        else:
+            await asyncio.to_thread(delete)
+        await wait(lambda: pool.parked is None)
+        again = await ended(team, session, head + "print('well')")
+        assert again.error is None, again.error
+        assert again.display.data("worker-0") == b"well\n"
+        assert again.job.name != first.job.name
+        assert again.job.warm_run == 1
+
+    as_kernel(team, body)
+
+
+@pytest.mark.second("faults")
+def test_a_run_whose_kernel_is_killed_goes_on_and_is_found(warm_team: Team) -> None:
+    team = warm_team
+    head = "%framework=tensorflow\n%worker=2\n%warm\n%name=kept\n"
+    program = (
+        "import time\nfor line in range(200):\n    print('line', line)\n    time.sleep(0.02)\n"
+    )
+
+    async def kernel() -> None:
+        registry = Registry({})
+        session = Session(
+            registry, Owner("a test", os.getpid()), team.settings(), NoShutdown(), WarmPool()
+        )
+        await ended(team, session, head + "print('first run')")
+        display = Recorder()
+        running = asyncio.ensure_future(session.run(head + program, display, team.folder))
+        await display.until("line 20")
+        running.add_done_callback(lambda task: task.cancelled() or task.exception())
+        os._exit(0)  # no end of anything: the process is gone
+
+    child = os.fork()
+    if child == 0:
+        asyncio.run(kernel())
+    os.waitpid(child, 0)
+
+    async def body(session: Session) -> None:
+        display = Recorder()
+        attached = asyncio.ensure_future(session.attach("kept", display))
+        for replica in ("worker-0", "worker-1"):
+            await display.until("line 199\n", replica=replica)
+        await interrupted(attached)
+        for replica in ("worker-0", "worker-1"):
+            lines = display.data(replica).decode().splitlines()
+            assert lines == ["first run", *(f"line {number}" for number in range(200))]
+        _, job, _ = await session.find("kept")
+        await session.backend("kubernetes").delete(job)
+
+    as_kernel(team, body)
