@@ -319,6 +319,7 @@ class Agent:
             code=code,
             why=run.why,
             left=left,
+            cold=self._cold,
             port=self._listener.getsockname()[1],
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,

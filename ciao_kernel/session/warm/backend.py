@@ -86,10 +86,10 @@ class WarmBackend:
         assert self._pool is not None
         packed = await asyncio.to_thread(sending.pack, plan.source, plan.spec)
         key = await asyncio.to_thread(key_of, plan, self._settings, self.name)
-        parked = await self._waiting(emit, lambda: key)
+        parked = await self._waiting()
         if parked is not None and (different := parked.key.difference(key, self._table)):
-            emit(Notice(f"the warm replicas of {parked.job.name} end, because {different} differs; "
-                        "new ones start"))  # fmt: skip
+            text = f"the warm replicas of {parked.job.name} end, because {different} differs"
+            emit(Notice(f"{text}; new ones start"))
             await parked.end()
             await parked.close()
             self._pool.keep(None)
@@ -128,7 +128,7 @@ class WarmBackend:
         parked.begin(self._run)
         return job
 
-    async def _waiting(self, emit: Emit, key: Callable[[], object]) -> Parked | None:
+    async def _waiting(self) -> Parked | None:
         """Return the replicas of this kernel, after the end of an interrupted run in them."""
         assert self._pool is not None
         parked = self._pool.parked

@@ -59,6 +59,7 @@ class Parked:
         self.idle_since = time.time()
         self.seconds = 0
         self.over = False
+        self._told = False
         self.run: Run | None = None
         self._backend: Backend = backend
         self._feeding: Feeding = backend
@@ -231,6 +232,10 @@ class Parked:
 
     def _hear_end(self, run: Run, replica: Replica, marker: dict[str, Any]) -> None:
         before = run.state
+        if marker.get("cold") and not self._told:
+            self._told = True
+            text = "an import of the program starts a thread, opens a GPU or ends the process"
+            run.show(Notice(f"each run here starts a fresh interpreter: {text}"))
         run.end(replica, marker)
         if not run.complete:
             if run.state.over and not before.over:
@@ -240,9 +245,12 @@ class Parked:
             self._linger_timer.cancel()
         self.idle_since = time.time()
         if run.number == 1 and run.state is not State.STOPPED:
-            run.show(Notice(f"the replicas of {self.job.name} stay warm: the next run with this "
-                            "header starts in them at once (`%ciao delete "
-                            f"{self.job.reference}` ends them)"))  # fmt: skip
+            run.show(
+                Notice(
+                    f"the replicas of {self.job.name} stay warm: the next run with this header "
+                    f"starts in them at once (`%ciao delete {self.job.reference}` ends them)"
+                )
+            )
         self.run = None
         run.finish()
 

@@ -273,7 +273,8 @@ def test_a_zygote_with_threads_is_not_forked(tmp_path: Path) -> None:
     )
     replica = Replica(tmp_path, preload=["threaded"])
     program = "import sys; print('threaded' in sys.modules)"
-    assert replica.run(program) == (replica.parts[-1], "False\n")
+    end, text = replica.run(program)
+    assert (end["cold"], text) == (True, "False\n")
     assert replica.run(program)[0]["code"] == 0
 
 
