@@ -168,7 +168,7 @@ class KubernetesBackend:
         path = job_metadata.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
-            job = replace(job, resource=path.split("/")[-2])
+            job = replace(job, resource=apis.resource_of(path.rpartition("/")[0]))
         folder = self._places.folder(job)
         events = self._retries.follow(target, job, path, folder, self._settings, since=since)
         async with contextlib.aclosing(events):

@@ -213,13 +213,16 @@ def secured(made: Objects) -> Objects:
     body = copy.deepcopy(made.holder)
     for pod in pod_templates(body).values():
         spec = pod["spec"]
+        # What a %podPatch sets beside it stays, such as a user for an image that has root.
         spec["securityContext"] = {
+            **_dict(spec.get("securityContext")),
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.group(spec),
         }
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             container["securityContext"] = {
+                **_dict(container.get("securityContext")),
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
@@ -227,6 +230,10 @@ def secured(made: Objects) -> Objects:
         return replace(made, job=body, secured=True)
     beside = tuple(body if one is made.holder else one for one in made.beside)
     return replace(made, beside=beside, secured=True)
+
+
+def _dict(value: Any) -> Manifest:
+    return value if isinstance(value, dict) else {}
 
 
 def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:

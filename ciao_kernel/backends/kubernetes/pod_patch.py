@@ -7,6 +7,7 @@ stays: a patch that changes it is refused.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from ciao_kernel.model import Manifest
 from ciao_kernel.visible_text import short
 
 _DIRECTIVE = "podPatch"
+_QUOTE = "Quote dates and the like, and use no alias of an object in itself."
 _MOST_BYTES = 1 << 20
 _PARTS = ("metadata", "spec")
 _FIXED = ("restartPolicy", "hostname", "subdomain", "shareProcessNamespace")
@@ -53,6 +55,11 @@ def read(name: str, folder: Path) -> Manifest:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         why = short(" ".join(str(error).split()))
         raise _refused(f"{name} is not YAML: {why}.", "Correct the file.") from error
+    try:  # also refuses dates and objects that contain themselves, which JSON cannot hold
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = short(str(error))
+        raise _refused(f"{name} has a value that JSON cannot hold: {why}.", _QUOTE) from error
     if not isinstance(found, dict) or not found or set(found) - set(_PARTS):
         raise _refused(
             f"{name} is no patch of a pod template: expected the keys spec and metadata.",
@@ -93,6 +100,9 @@ def _changes(before: Manifest, after: Manifest) -> Iterator[str]:
     """Yield what a patch may not change, as part of a sentence."""
     for kind in ("labels", "annotations"):
         old, new = get(before, "metadata", kind) or {}, get(after, "metadata", kind) or {}
+        if not isinstance(new, dict):
+            yield f"metadata.{kind}"
+            continue
         for key, value in old.items():
             ours = key in job_metadata.labels("") or key.startswith(_OWN)
             if ours and new.get(key) != value:
@@ -102,14 +112,14 @@ def _changes(before: Manifest, after: Manifest) -> Iterator[str]:
     for field in _FIXED:
         if get(before, "spec", field) != get(after, "spec", field):
             yield f"spec.{field}"
-    volumes = {one.get("name"): one for one in many(after, "spec", "volumes")}
+    volumes = {str(one.get("name")): one for one in many(after, "spec", "volumes")}
     for one in many(before, "spec", "volumes"):
         if volumes.get(one["name"]) != one:
             yield f"the volume {one['name']}"
     for list_name in ("containers", "initContainers"):
-        known = {one.get("name"): one for one in many(after, "spec", list_name)}
+        known = {str(one.get("name")): one for one in many(after, "spec", list_name)}
         for one in many(before, "spec", list_name):
-            yield from _container_changes(one, known.get(one.get("name"), {}))
+            yield from _container_changes(one, known.get(str(one.get("name")), {}))
 
 
 def _container_changes(before: Manifest, after: Manifest) -> Iterator[str]:

@@ -69,11 +69,14 @@ def _right_to_patch(job: Job) -> Right:
 
 
 async def _pods_gone(target: Target, job: Job) -> None:
-    """Wait for the end of a suspended job's pods: the training operator takes it for a failure."""
+    """Wait for the end of a suspended job's pods: the training operator takes it for a failure.
+
+    Pods that had ended before stay in some APIs, and do no harm.
+    """
     path = f"/api/v1/namespaces/{job.place}/pods"
     for _ in range(_LOOKS):
         found = await target.client.get(path, labelSelector=job_metadata.selector(job))
-        pods = status.many(found, "items")
+        pods = (pod for pod in status.many(found, "items") if not _is_over(pod))
         if not any(job_metadata.is_part_of(pod, job.uid, job.run) for pod in pods):
             return
         await asyncio.sleep(_EVERY)
@@ -81,6 +84,10 @@ async def _pods_gone(target: Target, job: Job) -> None:
         f"{job.name} cannot be resumed yet: its pods have not ended.",
         f"`%ciao describe {job.reference}` shows them; try again later.",
     )
+
+
+def _is_over(pod: Object) -> bool:
+    return status.get(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
 def is_suspended(item: Object, workload: Object) -> bool:

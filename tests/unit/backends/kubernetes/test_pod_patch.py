@@ -94,6 +94,9 @@ def test_what_ciao_needs_stays(patch: Any, what: str, tmp_path: Path) -> None:
         ("[]", "patch.yaml is no patch of a pod template"),
         ("", "patch.yaml is no patch of a pod template"),
         ("kind: Pod\nspec: {}", "patch.yaml is no patch of a pod template"),
+        ("metadata: {labels: {version: 2024-01-01}}", "patch.yaml has a value that JSON cannot"),
+        ("spec: &a\n  securityContext: *a", "patch.yaml has a value that JSON cannot hold: Circ"),
+        ("metadata: {labels: foo}", "patch.yaml changes metadata.labels, which ciao needs"),
         ("spec: {containers: [{image: x}]}", "patch.yaml cannot be merged: spec.containers[0]"),
     ],
 )
@@ -112,3 +115,25 @@ def test_other_objects_of_the_job_stay(tmp_path: Path) -> None:
     plain, made = objects(CELL), patched("spec: {priority: 1}", tmp_path)
     assert made.beside == plain.beside
     assert made.job["metadata"] == plain.job["metadata"]
+
+
+def test_under_restricted_what_a_patch_adds_beside_the_required_fields_stays(
+    tmp_path: Path,
+) -> None:
+    text = """
+spec:
+  securityContext: {runAsUser: 1000, runAsNonRoot: false}
+  containers:
+  - {name: tensorflow, securityContext: {readOnlyRootFilesystem: true, privileged: false}}
+"""
+    spec = manifest.pod_templates(manifest.secured(patched(text, tmp_path)).job)["PS"]["spec"]
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsNonRoot"]) == (
+        1000,
+        True,
+    )
+    assert spec["containers"][0]["securityContext"] == {
+        "readOnlyRootFilesystem": True,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
