@@ -56,7 +56,7 @@ async def _cluster(at: Place) -> list[Figure]:
     cold, applied = [], []
     async with at.session() as session:
         session.warm = WarmPool()
-        objects = await clusters.objects(session, CLUSTER + program.format("of kubectl"))
+        objects = await clusters.objects(session, CLUSTER + program.format(-1))
         for number in range(COLD_ROUNDS):
             cold.append(await _first(session, CLUSTER + program.format(number)))
             await asyncio.to_thread(at.remove)
@@ -72,7 +72,7 @@ async def _cluster(at: Place) -> list[Figure]:
 async def _reruns(session: Session, header: str, program: str) -> list[float]:
     """Seconds to the first line of edited cells, behind the one that starts the replicas."""
     header += "%warm\n"
-    await _first(session, header + program.format("of the first run"))
+    await _first(session, header + program.format(-1))
     found = [await _first(session, header + program.format(n)) for n in range(WARM_ROUNDS)]
     assert session.warm is not None
     await session.warm.close()
