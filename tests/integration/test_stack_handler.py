@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,25 @@ def test_a_program_keeps_its_own_signals_and_leaves_no_trace(programs: Programs)
     assert {entry.name for entry in programs.folder.iterdir()} - before == {"program0.py"}
 
 
+@pytest.mark.parametrize(
+    "answer", ["[", "[[1, 2]]", "[1]", "[['a', True, [['f', 'x', 'g']]]]", "[" * 9999, "[]"]
+)
+def test_what_a_program_writes_into_the_file_is_no_answer(programs: Programs, answer: str) -> None:
+    programs.start(
+        "import os, signal, time\n"
+        "name = next(n for n in os.listdir('/proc/self/fd')\n"
+        "            if 'ciao' in os.readlink('/proc/self/fd/' + n))\n"
+        f"text = {answer!r}.encode()\n"
+        "for number in (6, 7):\n"
+        "    signal.signal(signal.SIGRTMIN + number,\n"
+        "                  lambda *_: os.write(int(name), text + bytes([10])))\n"
+        "print('begins')\ntime.sleep(1000)\n"
+    )
+    (one,) = programs.look(0.2)
+    assert one.answer is Answer.C
+    assert [text for _, text in lines(one).values()] == ["time.sleep(1000)"]
+
+
 def test_two_readers_do_not_disturb_each_other(programs: Programs) -> None:
     import threading
 
@@ -220,27 +240,67 @@ def test_two_readers_do_not_disturb_each_other(programs: Programs) -> None:
     assert Answer.C in {one.answer for one in found}
 
 
+PYTHON_LOOP = """
+def work(depth=0):
+    if depth < 50:
+        return work(depth + 1)
+    return sum(map(len, [str(n) for n in range(50)]))
+"""
+TORCH_LOOP = """
+import torch
+torch.set_num_threads(1)
+a = torch.ones(64, 64)
+def work():
+    global a
+    for _ in range(20):
+        a = torch.tanh(a @ a) if a.sum() < 1e6 else torch.ones(64, 64)
+"""
+TENSORFLOW_LOOP = """
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(2)
+x = tf.ones((64, 64))
+@tf.function
+def step(a):
+    return tf.tanh(a @ x)
+step(x)
+def work():
+    for _ in range(20):
+        step(x)
+"""
+THREADS = """
+import threading
+done = [0] * 4
+def loop(place):
+    while True:
+        work()
+        done[place] += 1
+for place in range(1, 4):
+    threading.Thread(target=loop, args=(place,), daemon=True).start()
+print("begins")
+loop(0)
+"""
+
+
 @pytest.mark.second("trials")
+@pytest.mark.frameworks
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_busy_threads_survive_many_questions(programs: Programs) -> None:
-    """CIAO_TEST_DUMPS: number of questions to each process, one in Python and one in C each."""
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "work", [PYTHON_LOOP, TORCH_LOOP, TENSORFLOW_LOOP], ids=["python", "torch", "tensorflow"]
+)
+def test_busy_threads_survive_many_questions(programs: Programs, work: str) -> None:
+    """CIAO_TEST_DUMPS: number of dumps of each process; every second one is asked in Python too."""
     count = int(os.environ.get("CIAO_TEST_DUMPS", "100"))
-    busy = (
-        "import threading\n"
-        "def work(depth=0):\n"
-        "    while True:\n"
-        "        if depth < 50:\n            work(depth + 1)\n"
-        "        return sum(map(len, [str(n) for n in range(50)]))\n"
-        "def loop():\n    while True:\n        work()\n"
-        "for _ in range(4):\n    threading.Thread(target=loop, daemon=True).start()\n"
-        "print('begins')\nloop()\n"
-    )
-    started = [programs.start(busy) for _ in range(2)]
-    answered = dumped = 0
-    for _ in range(count):
-        answered += sum(one.answer is Answer.PYTHON for one in programs.look(2.0))
-        dumped += sum(one.answer is Answer.C for one in programs.look(0.0))
-    print(f"{answered} answers in Python, {dumped} dumps in C, of {count} questions each")
+    started = [programs.start(work + THREADS) for _ in range(2)]
+    answers_: Counter[Answer] = Counter()
+    began = time.monotonic()
+    for number in range(count):
+        for one in started:
+            os.kill(one.pid, int(signal.SIGRTMIN) + stack_reader.DUMP)
+        if number % 2 == 0:
+            answers_.update(one.answer for one in programs.look(0.2))
+        time.sleep(0.002)
+    seconds = time.monotonic() - began
+    print(f"{2 * count} dumps and {dict(answers_)} in {seconds:.0f} s")
     assert [one.poll() for one in started] == [None, None]
-    assert answered
+    assert answers_[Answer.PYTHON] or answers_[Answer.C]

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _NAME = "ciao-inside-"
-_DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
+DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
 _PAUSE = 0.005
 _MOST = 64
 """Processes of a replica that are asked at most."""
@@ -78,7 +78,8 @@ class _Process:
         self._variables = variables
         self._size = 0
         self._threads: list[Any] = []
-        self._file = _open(pid)
+        self._path = _find(pid)
+        self._file = _open(self._path, pid) if self._path else None
 
     def ask(self) -> None:
         """Ask it in Python."""
@@ -103,8 +104,11 @@ class _Process:
         """Let the main thread write its stack; the question is taken back."""
         if self.waits and self._file is not None:
             os.ftruncate(self._file, 0)
+            if self._path != _find(self.pid):  # else the stack would be in another file
+                self.waits, self.how = False, "none"
+                return
             self.how = "c"
-            self._send(_DUMP)
+            self._send(DUMP)
 
     def poll(self) -> None:
         """Look for its answer."""
@@ -115,8 +119,8 @@ class _Process:
         if self.how == "c" and complete and (dumped := _dumped(text)):
             self._threads, self.waits = [["", True, dumped]], False
         for line in text.split("\n")[:-1]:
-            if line.startswith("["):
-                self._threads, self.waits, self.how = ast.literal_eval(line), False, "python"
+            if line.startswith("[") and (threads := _answered(line)):
+                self._threads, self.waits, self.how = threads, False, "python"
 
     def record(self, own: str) -> dict[str, Any]:
         """Return what is known, for JSON."""
@@ -178,15 +182,31 @@ def _processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield int(name), {name: value for name, _, value in pairs}
 
 
-def _open(pid: int) -> int | None:
-    """Open the file of a process's handler; None if it has none."""
-    folder, wanted = f"/proc/{pid}/fd", f"/memfd:{_NAME}{pid} (deleted)"
+def _find(pid: int) -> str:
+    """Return the path of the file of a process's handler; "" if it has none."""
+    folder = f"/proc/{pid}/fd"
     try:
-        for name in os.listdir(folder):
-            if os.readlink(f"{folder}/{name}") == wanted:
-                return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+        names = os.listdir(folder)
     except OSError:
-        pass
+        return ""
+    return next((f"{folder}/{one}" for one in names if _is_file(f"{folder}/{one}", pid)), "")
+
+
+def _is_file(path: str, pid: int) -> bool:
+    try:
+        return os.readlink(path) == f"/memfd:{_NAME}{pid} (deleted)"
+    except OSError:
+        return False
+
+
+def _open(path: str, pid: int) -> int | None:
+    try:
+        opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if _is_file(f"/proc/self/fd/{opened}", pid):
+        return opened
+    os.close(opened)  # the program has just opened another file under this number
     return None
 
 
@@ -219,6 +239,18 @@ def _command(pid: int) -> str:
             return os.path.basename(file.read().split(b"\0")[0].decode("utf-8", "replace"))[:80]
     except OSError:
         return ""
+
+
+def _answered(line: str) -> list[Any]:
+    """Return the threads of an answer; none if a program has written something else there."""
+    try:
+        found = ast.literal_eval(line)
+        return [
+            [str(name), bool(main), [[str(file), int(at), str(call)] for file, at, call in frames]]
+            for name, main, frames in found
+        ]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return []
 
 
 def _dumped(text: str) -> list[Any]:
