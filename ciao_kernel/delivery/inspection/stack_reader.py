@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import fcntl
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -25,7 +24,8 @@ _PAUSE = 0.005
 _MOST = 64
 """Processes of a replica that are asked at most."""
 _LARGEST = 4 * 1024 * 1024
-_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_FRAME = '  File "'
+"""Begin of a line of faulthandler with a call: ``  File "a.py", line 3 in work``."""
 
 
 def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
@@ -254,8 +254,13 @@ def _answered(line: str) -> list[Any]:
 
 
 def _dumped(text: str) -> list[Any]:
-    found = map(_FRAME.fullmatch, text[: text.rfind("\n") + 1].splitlines())
-    return [[match[1], int(match[2]), match[3]] for match in found if match]
+    found = []
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        path, _, rest = line[len(_FRAME) :].partition('", line ')
+        number, _, name = rest.partition(" in ")
+        if line.startswith(_FRAME) and number.isdigit():
+            found.append([path, int(number), name])
+    return found
 
 
 _lines: dict[str, list[str]] = {}
