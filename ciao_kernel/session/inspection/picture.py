@@ -6,7 +6,6 @@ below them, not by whole stacks: two ranks that wait in the same call differ in 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ _WRAPPERS = frozenset(
 )
 """Functions of decorators and the like, which say nothing about a call."""
 _HELPERS = ("/multiprocessing/resource_tracker.py", "/multiprocessing/forkserver.py")
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
 
 
@@ -230,7 +229,13 @@ def _where(found: Position, thread: ThreadStack, job: Job) -> str:
 
 
 def _place(frame: Frame) -> str:
-    return f"{visible(_PACKAGES.sub('', frame.file))}:{frame.line}"
+    path = frame.file
+    for folder in _PACKAGES:
+        _, found, rest = path.rpartition(folder)
+        if found:
+            # The rest of the standard library's folder is the number of the version.
+            path = rest if folder.endswith("/") else rest.partition("/")[2] or path
+    return f"{visible(path)}:{frame.line}"
 
 
 def _whole(process: ProcessStacks) -> Iterator[str]:
