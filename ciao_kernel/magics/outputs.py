@@ -41,16 +41,19 @@ class Outputs:
         if word.isidentifier():
             return word
         if not any(sign in word for sign in _SIGNS):
-            raise ValueError(f"{self.expected}; ./{word} is a file of that name")
+            raise ValueError(f"{self.expected}; ./ before a name makes it a path")
         return path(word)
 
 
 def path(word: str) -> str:
-    """Return a path in the program's folder; raise ValueError if it is none."""
+    """Return a path in the program's folder; raise ValueError if it is none.
+
+    The error does not repeat the word, which may be a password in the wrong place.
+    """
     if word.startswith(("/", "~")):
-        raise ValueError(f"a path relative to the program's folder, not {word}")
+        raise ValueError("a path relative to the program's folder")
     if ".." in word.split("/"):
-        raise ValueError(f"a path inside the program's folder, not {word}")
+        raise ValueError("a path inside the program's folder, without ..")
     if posixpath.normpath(word) == ".":
         raise ValueError("a file or a folder in the program's folder, not that folder itself")
     return word

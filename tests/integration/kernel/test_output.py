@@ -128,7 +128,7 @@ def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("%output=../model/", "a path inside the program's folder, not ../model/"),
+        ("%output=../model/", "a path inside the program's folder, without .."),
         ("%output\n%volume=tmp:output", "the volume tmp:output is there"),
         ("%output=", "names of the program's variables"),
         ("%output=a\n%cleanPolicy=all", "cleanPolicy=all removes the files of the job"),

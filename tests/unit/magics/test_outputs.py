@@ -43,11 +43,11 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("%output=/tmp/a.csv", "a path relative to the program's folder, not /tmp/a.csv"),
+        ("%output=/tmp/a.csv", "a path relative to the program's folder"),
         ("%output=~/a.csv", "a path relative to the program's folder"),
-        ("%output=model/../../a", "a path inside the program's folder, not model/../../a"),
+        ("%output=model/../../a", "a path inside the program's folder"),
         ("%output=./", "not that folder itself"),
-        ("%output=my-model", "./my-model is a file of that name"),
+        ("%output=my-model", "./ before a name makes it a path"),
         ("%output=", "has no value"),
     ],
 )
