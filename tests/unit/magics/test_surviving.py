@@ -21,7 +21,6 @@ def read(line: str) -> JobSpec:
     ("line", "place"),
     [
         ("%checkpoint", Checkpoint()),
-        ("%checkpoint=", Checkpoint()),
         ("%checkpoint=runs", Checkpoint("runs")),
         ("%checkpoint=runs/team/./a/", Checkpoint("runs", "team/a")),
         ("", None),
@@ -39,6 +38,7 @@ def test_each_form_of_a_checkpoint_is_read(line: str, place: Checkpoint | None) 
         ("/data", "CLAIM or CLAIM/FOLDER"),
         ("runs/../x", "a path without .."),
         ("a b", "CLAIM or CLAIM/FOLDER"),
+        ("", "has no value"),
     ],
 )
 def test_another_checkpoint_is_refused_with_its_line(value: str, expected: str) -> None:
