@@ -100,6 +100,7 @@ def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
         "min": (spec.min_workers is not None, "the number of warm replicas does not change"),
         "max": (spec.max_workers is not None, "the number of warm replicas does not change"),
         "restartPolicy": (restarts, "a warm run is not restarted"),
+        "retries": (bool(spec.retries), "a warm run is not restarted"),
         "backoffLimit": (spec.cluster.backoff_limit is not None, "a warm run is not restarted"),
         "cleanPolicy": (
             spec.clean_policy is not None and str(spec.clean_policy) != "running",

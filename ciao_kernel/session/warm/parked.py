@@ -171,11 +171,34 @@ class Parked:
             "Run the cell again: it starts new ones.",
         )
 
+    def _lose_runs(self, why: str) -> None:
+        """End the job, because replicas were started again: they lack the run, others wait in it.
+
+        The replicas are kept no longer, so the next cell starts new ones at once.
+        """
+        run, self.run = self.run, None
+        self.over = True
+        self._ready.clear()
+        self._start(self._end_lost_job(why))
+        if run is None:
+            return
+        if run.state.over:
+            run.finish()
+        else:
+            text = f"the run was lost, because {why} in {self.job.name}."
+            run.fail(JobLost(text, "Run the cell again: it starts new replicas."))
+
+    async def _end_lost_job(self, why: str) -> None:
+        with log.ignored(_log, "ending warm replicas that were started again", Exception):
+            await self._end_job(why)
+
     def _hear_status(self, status: Status) -> None:
         run = self.run
         if not status.state.over:
             if run is not None and not run.sent:
                 run.show(status)
+            elif run is not None and run.is_cut and status.state is State.PENDING:
+                self._lose_runs(f"the replicas were ended ({status.reason or 'Pending'})")
             return
         if run is None:
             return
@@ -214,7 +237,12 @@ class Parked:
 
     def _hear_marker(self, replica: Replica, marker: dict[str, Any]) -> None:
         what, run = marker.get("ev"), self.run
+        if self.over:
+            return  # the job ends; no run is in it any more
         if what == "ready":
+            if replica in self._ready:
+                self._lose_runs(f"{replica} was started again")
+                return
             self._ready[replica] = marker
             self._send_when_ready()
         elif what == "begin":

@@ -90,6 +90,11 @@ class Run:
             self._followed = False
 
     @property
+    def is_cut(self) -> bool:
+        """True if a replica was ended from outside during the run."""
+        return self._cut
+
+    @property
     def is_behind(self) -> bool:
         """Whether many events wait for the cell that follows the run."""
         return self._followed and self._events.qsize() > _MOST_EVENTS

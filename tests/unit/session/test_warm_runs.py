@@ -1,0 +1,180 @@
+"""Runs in warm replicas that a test plays: what is sent to them, and what their markers cause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.warm.marks import marker
+from ciao_kernel.errors import JobLost, SpecError
+from ciao_kernel.frameworks.tensorflow import TensorFlow
+from ciao_kernel.magics.header import Style
+from ciao_kernel.model import (
+    Event,
+    Job,
+    Output,
+    Owner,
+    Replica,
+    ReplicaStatus,
+    Source,
+    SourceFile,
+    State,
+    Status,
+)
+from ciao_kernel.plugins import Plan
+from ciao_kernel.session.planning import parse_cell
+from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.warm import framework
+from ciao_kernel.session.warm.backend import WarmBackend
+from ciao_kernel.session.warm.pool import WarmPool
+
+HEAD = "%framework=tensorflow\n%worker=2\n%warm\n"
+REGISTRY = Registry({})
+
+
+def plan(header: str = HEAD) -> Plan:
+    spec = parse_cell(f"{header}x", REGISTRY, Settings(), style=Style.CELL).spec
+    source = Source(SourceFile("cell.py", b"x", size=1))
+    return Plan(None, spec, TensorFlow(), source, Path("/x"), header, Owner("me"))
+
+
+class Replicas:
+    """A backend whose replicas say what the test tells them."""
+
+    name, outlives_kernel, keeps_runs = "fake", True, False
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.sent: list[tuple[Replica, dict[str, Any]]] = []
+        self.told, self.ended = asyncio.Event(), asyncio.Event()
+        self.plan = plan()
+
+    async def submit(self, plan: Plan, *_: Any, **__: Any) -> Job:
+        self.plan = plan
+        return Job("mine", "fake", "tensorflow", plan.spec.replicas(), 1.0, root="/work")
+
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        while True:
+            yield await self.events.get()
+
+    async def check_feeding(self, plan: Plan) -> None: ...
+
+    async def send(self, job: Job, replica: Replica, data: bytes) -> None:
+        self.sent.append((replica, json.loads(data)))
+        if len(self.sent) == len(job.replicas):
+            self.told.set()
+
+    async def stop_feeding(self, job: Job) -> None: ...
+
+    async def stop(self, job: Job, reason: str, **_: Any) -> None:
+        self.ended.set()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the agents are told when they start."""
+        return dict(json.loads(dict(self.plan.spec.env)["CIAO_WARM"]))
+
+    def say(self, replica: Replica, **what: Any) -> None:
+        """Let a replica write a marker."""
+        data = b"\n" + marker(self.config["nonce"]) + json.dumps(what).encode() + b"\n"
+        self.events.put_nowait(Output(replica, data, 2))
+
+    def ready(self) -> None:
+        for one in self.plan.spec.replicas():
+            self.say(one, ev="ready", host="10.0.0.1", port=1000 + one.index, root="/tmp/x")
+
+    def begin(self) -> None:
+        for one in self.plan.spec.replicas():
+            self.say(one, ev="begin", id=1)
+
+
+class Cell:
+    """A cell in replicas of its own, as far as its program has been sent to them."""
+
+    def __init__(self, header: str = HEAD) -> None:
+        self.inner, self.pool, self.plan = Replicas(), WarmPool(), plan(header)
+        self.backend = WarmBackend(self.inner, self.pool, Settings(), REGISTRY.table)  # type: ignore[arg-type]
+
+    async def start(self) -> None:
+        self.job = await self.backend.submit(
+            self.plan,
+            None,
+            lambda _: None,
+            outlive=True,  # type: ignore[arg-type]
+        )
+        self.inner.ready()
+        await self.inner.told.wait()
+
+    async def events(self) -> list[Event]:
+        return [event async for event in self.backend.follow(self.job)]
+
+
+def run(main: Any) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await main()
+
+    asyncio.run(limited())
+
+
+def test_a_replica_that_is_started_again_fails_the_run_and_ends_the_job() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        cell.inner.ready()
+        with pytest.raises(JobLost) as caught:
+            await cell.events()
+        assert "worker-0 was started again" in caught.value.message
+        await cell.inner.ended.wait()
+        assert cell.pool.parked is None, "the next cell starts new replicas"
+
+    run(main)
+
+
+def test_idle_replicas_that_are_started_again_are_not_used() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        last = (await cell.events())[-1]
+        assert isinstance(last, Status)
+        assert last.state is State.SUCCEEDED
+        assert cell.pool.parked is not None
+        cell.inner.ready()
+        await cell.inner.ended.wait()
+        assert cell.pool.parked is None
+
+    run(main)
+
+
+def test_a_run_in_a_suspended_job_does_not_wait_until_it_is_resumed() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        one = cell.job.replicas[0]
+        cell.inner.say(one, ev="end", id=1, code=143, why="terminated", port=2000)
+        replicas = tuple(map(ReplicaStatus, cell.job.replicas))
+        cell.inner.events.put_nowait(Status(State.PENDING, replicas, reason="Suspended"))
+        with pytest.raises(JobLost, match="Suspended"):
+            await cell.events()
+        await cell.inner.ended.wait()
+
+    run(main)
+
+
+def test_a_run_is_not_started_again() -> None:
+    spec = replace(plan().spec, retries=2)
+    with pytest.raises(SpecError, match="%retries cannot be combined with %warm"):
+        framework.check(spec, TensorFlow(), deletes=False)
+    framework.check(replace(spec, retries=0), TensorFlow(), deletes=False)
