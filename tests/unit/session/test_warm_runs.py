@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.warm.marks import marker
 from ciao_kernel.errors import JobLost, SpecError
+from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
@@ -178,3 +180,27 @@ def test_a_run_is_not_started_again() -> None:
     with pytest.raises(SpecError, match="%retries cannot be combined with %warm"):
         framework.check(spec, TensorFlow(), deletes=False)
     framework.check(replace(spec, retries=0), TensorFlow(), deletes=False)
+
+
+REFUSED = {
+    "detach": "",
+    "serve": "=worker",
+    "output": "=a",
+    "min": "=1",
+    "max": "=2",
+    "retries": "=2",
+    "restartPolicy": "=OnFailure",
+    "backoffLimit": "=3",
+    "cleanPolicy": "=none",
+}
+
+
+def test_the_page_names_all_that_is_refused() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "warm.md").read_text(encoding="utf-8")
+    names = re.findall(r"`%(\w+)`", page.partition("- Not together with")[2].partition("\n- ")[0])
+    assert set(names) == set(REFUSED)
+    for name, value in REFUSED.items():
+        other = PyTorch() if name in ("min", "max") else TensorFlow()
+        header = f"%framework={other.name}\n%worker=2\n%warm\n%{name}{value}\n"
+        with pytest.raises(SpecError, match=f"%{name} cannot be combined"):
+            framework.check(plan(header).spec, other, deletes=False)
