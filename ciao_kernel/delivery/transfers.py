@@ -214,7 +214,7 @@ class Fetch:
             self._digest.update(body)
             self._offset += len(body)
             self._news = True
-            if self._offset > self._limit:
+            if self._offset > int(self._told["size"]):
                 raise Damaged("the replica sent more than it had announced.")
             self._on_progress(self._done + self._offset, self.listing.size)
         elif kind == END and self._file is not None:
@@ -237,7 +237,9 @@ class Fetch:
             )
 
     def _begin(self, told: dict[str, Any]) -> None:
-        path, offset = checked(told["path"]), int(told["offset"])
+        path, offset = checked(told["path"], self._words), int(told["offset"])
+        if not offset <= int(told["size"]) <= self._limit:
+            raise Damaged("the replica announced a file of a wrong size.")
         same = self._file is not None and self._told.get("path") == path
         if not same or offset != self._offset:
             self._close()
@@ -354,11 +356,15 @@ def _failed(code: int, words: bytes) -> str:
     return f"{text}."
 
 
-def checked(path: Any) -> str:
-    """Return a path that a replica names if it is below a folder; pods may name anything.
+def checked(path: Any, words: Sequence[str]) -> str:
+    """Return a path that a replica names if it is what was asked for; pods may name anything.
+
+    Args:
+        path: The path.
+        words: The paths and patterns that were asked for.
 
     Raises:
-        Damaged: It is not.
+        Damaged: It is another one, or leads out of the folder.
     """
     parts = path.split("/") if isinstance(path, str) else [""]
     if (
@@ -367,9 +373,16 @@ def checked(path: Any) -> str:
         or len(str(path)) > _LONGEST_PATH
         or parts[0] == replica_files.OWN
         or posixpath.normpath(path) != path
+        or not is_asked(path, words)
     ):
-        raise Damaged(f"the replica named a file {short(visible(repr(path)), 80)}.")
+        named = short(visible(repr(path)), 80)
+        raise Damaged(f"the replica sent {named}, which nobody has asked for.")
     return str(path)
+
+
+def is_asked(path: str, words: Sequence[str]) -> bool:
+    """Return whether a path is what some words name, or in a folder that they name."""
+    return any(replica_files.pattern(word).fullmatch(path) for word in words)
 
 
 def python_of(job: Job, default: str) -> str:

@@ -179,6 +179,8 @@ class _Target:
 
     def place(self, path: str, part: Path, digest: str) -> None:
         """Give a whole file its name."""
+        if not transfers.is_asked(path, [self._name]):  # not even if the transfer lets it pass
+            raise BackendError(f"{visible(path)} is not below {visible(self._name)}.")
         below = path.removeprefix(self._name).lstrip("/")
         place = self._target / path if self._into else self._target / below
         if not below and not self._into:

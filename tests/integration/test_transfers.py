@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -16,12 +17,13 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery import results, site_folder, transfers
-from ciao_kernel.delivery.replica_files import HELD
+from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, HELD, LIST
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.session import fetching
 
 WORKER = Replica("worker", 0)
 
@@ -144,8 +146,55 @@ def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -
 def test_a_replica_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
     for path in ("../a", "/etc/passwd", "a/../../b", "", ".ciao/returned.json", "a//b", 7):
         with pytest.raises(transfers.Damaged):
-            transfers.checked(path)
-    assert transfers.checked("model/net.pt") == "model/net.pt"
+            transfers.checked(path, ["**"])
+    assert transfers.checked("model/net.pt", ["model/"]) == "model/net.pt"
+
+
+def sends(*messages: tuple[bytes, object]) -> transfers.Execute:
+    """A replica that sends any messages, and then ends."""
+
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        for kind, body in messages:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            streams.out(HEADER.pack(kind, len(data)) + data)
+        return 0
+
+    return execute
+
+
+def whole(path: str, data: bytes, **told: object) -> list[tuple[bytes, object]]:
+    about = {"path": path, "size": len(data), "offset": 0, "runs": False, **told}
+    return [(FILE, about), (DATA, data), (END, hashlib.sha256(data).hexdigest().encode())]
+
+
+ONE: tuple[bytes, object] = (LIST, {"files": 1, "bytes": 4, "missing": [], "left_out": []})
+
+
+@pytest.mark.parametrize("path", [".bashrc", "model.pt2", "other/model.pt"])
+def test_a_replica_that_sends_another_file_than_the_one_asked_for_is_refused(
+    tmp_path: Path, path: str
+) -> None:
+    execute = sends(ONE, *whole(path, b"evil"), (DONE, b""))
+    into = fetching._Target(tmp_path, "model.pt")
+    with pytest.raises(transfers.Damaged, match="nobody has asked for"):
+        asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
+    part = into.part()
+    part.write_bytes(b"evil")
+    with pytest.raises(BackendError, match="is not below"):
+        into.place(path, part, "")
+    part.unlink()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("told", [{"size": 3}, {"size": -1}, {"size": 10**12}, {"offset": 9}])
+def test_a_replica_that_sends_another_size_than_announced_is_refused(
+    tmp_path: Path, told: dict[str, object]
+) -> None:
+    execute = sends(ONE, *whole("model.pt", b"evil", **told), (DONE, b""))
+    into = fetching._Target(tmp_path, "model.pt")
+    with pytest.raises(transfers.Damaged, match="size|announced"):
+        asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
