@@ -346,6 +346,12 @@ def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program(
     assert all(one in sidecar["volumeMounts"] for one in build(source()).mounts)
 
 
+def test_the_grace_period_of_the_cell_comes_before_the_setting() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%output\n%grace=5m\n"
+    (program,) = pod(objects(text, stop_grace=7.0), "Worker")["spec"]["containers"]
+    assert program["command"][5:7] == ["/ciao-output", "300"]
+
+
 def test_where_the_folder_is_in_the_image_the_program_leaves_copies() -> None:
     artifact = Artifact(source(), "python3", "/ciao", image="host/cells@sha256:1")
     spec = pod(objects("%framework=tensorflow\n%worker=1\n%output\n", artifact), "Worker")["spec"]
