@@ -58,8 +58,8 @@ class OutputFetch:
         self._words = tuple(one for one in outputs.asked(job.header) if not one.isidentifier())
         self._files = ReturnedFiles(folder)
         self._room = asyncio.Semaphore(_AT_ONCE)
-        self._tasks: dict[tuple[str, bool], _Replica] = {}
-        """By the uid of the pod, and whether its program has ended."""
+        self._tasks: dict[tuple[str, int, bool], _Replica] = {}
+        """By the uid of the pod, the restarts of its program, and whether that has ended."""
         self._events: list[Event] = []
         self._ending_since = 0.0
         self.busy = False
@@ -123,7 +123,7 @@ class OutputFetch:
         return replica == decider
 
     def _start(self, replica: Replica, pod: Object, *, held: bool) -> _Replica:
-        key = (str(pod["metadata"]["uid"]), held)
+        key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)
         if key not in self._tasks:
             one = _Replica(replica)
             container = output_sidecar.NAME if held else job_metadata.container(pod)

@@ -93,12 +93,17 @@ def keeps(pod: Any) -> bool:
 
 
 def is_held(pod: Any) -> bool:
-    """Return whether the program has ended, and the pod stays for its files."""
-    if not keeps(pod):
+    """Return whether the program has ended for good, and the pod stays for its files."""
+    if not keeps(pod) or status.get(pod, "metadata", "deletionTimestamp") is not None:
         return False
     ended = [status.get(one, "state", "terminated") for one in status.program(pod)]
-    leaves = status.get(pod, "metadata", "deletionTimestamp") is not None
-    return bool(ended) and all(one is not None for one in ended) and not leaves
+    policy = status.get(pod, "spec", "restartPolicy")
+    return bool(ended) and all(one is not None and _is_last(one, policy) for one in ended)
+
+
+def _is_last(end: Any, policy: Any) -> bool:
+    """Return whether the kubelet does not start a container again after its end."""
+    return policy == "Never" or (policy == "OnFailure" and status.get(end, "exitCode") == 0)
 
 
 def is_native(templates: Iterable[Any]) -> bool:

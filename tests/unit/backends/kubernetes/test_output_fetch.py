@@ -55,14 +55,14 @@ def made() -> list[FakeFetch]:
     return FakeFetch.made
 
 
-def pod(replica: Replica, *, ended: bool) -> dict[str, Any]:
+def pod(replica: Replica, *, ended: bool, restarts: int = 0) -> dict[str, Any]:
     state: dict[str, Any] = {"terminated": {"exitCode": 0}} if ended else {"running": {}}
     return {
         "metadata": {"name": f"job-{replica}", "uid": str(replica)},
-        "spec": {"containers": [{"name": "tensorflow"}]},
+        "spec": {"containers": [{"name": "tensorflow"}], "restartPolicy": "Never"},
         "status": {
             "phase": "Running",
-            "containerStatuses": [{"name": "tensorflow", "state": state}],
+            "containerStatuses": [{"name": "tensorflow", "state": state, "restartCount": restarts}],
             "initContainerStatuses": [{"name": "ciao-output", "state": {"running": {}}}],
         },
     }
@@ -80,9 +80,9 @@ def follow(
         none: Any = None
         fetch = OutputFetch(none, job, tmp_path, settings, lambda: None, make)
 
-        async def update(**ends: bool) -> None:
+        async def update(restarts: int = 0, **ends: bool) -> None:
             given = {Replica(name[:-1], int(name[-1])): ended for name, ended in ends.items()}
-            pods = {one: pod(one, ended=ended) for one, ended in given.items()}
+            pods = {one: pod(one, ended=ended, restarts=restarts) for one, ended in given.items()}
             states = {True: State.SUCCEEDED, False: State.RUNNING}
             replicas = tuple(ReplicaStatus(one, states[ended]) for one, ended in given.items())
             fetch.update(ITEM, Status(State.RUNNING, replicas), pods)
@@ -134,6 +134,20 @@ def test_the_replica_that_ends_the_job_is_released_after_files_of_all_others(
         await update(**ends)
         assert first.released.is_set()
         assert not fetch.busy
+
+    follow(tmp_path, work)
+
+
+def test_each_start_of_a_program_has_a_fetch_of_its_own(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker1=True)
+        made[0].arrived.set()
+        await update(worker1=True)
+        await update(restarts=1, worker1=True)
+        assert [one.arrived.is_set() for one in made] == [True, False]
+        assert fetch.busy
 
     follow(tmp_path, work)
 

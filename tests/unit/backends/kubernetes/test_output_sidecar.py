@@ -12,10 +12,15 @@ RUNS: dict[str, Any] = {"running": {}}
 ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
 
 
-def pod(program: dict[str, Any], keeper: dict[str, Any], **meta: Any) -> dict[str, Any]:
+FAILED: dict[str, Any] = {"terminated": {"exitCode": 1}}
+
+
+def pod(
+    program: dict[str, Any], keeper: dict[str, Any], policy: str = "Never", **meta: Any
+) -> dict[str, Any]:
     return {
         "metadata": {"name": "one", **meta},
-        "spec": {"containers": [{"name": "tensorflow"}]},
+        "spec": {"containers": [{"name": "tensorflow"}], "restartPolicy": policy},
         "status": {
             "containerStatuses": [{"name": "tensorflow", "state": program}],
             "initContainerStatuses": [{"name": "ciao-output", "state": keeper}],
@@ -27,6 +32,10 @@ def pod(program: dict[str, Any], keeper: dict[str, Any], **meta: Any) -> dict[st
     ("item", "held"),
     [
         (pod(ENDED, RUNS), True),
+        (pod(FAILED, RUNS), True),
+        (pod(ENDED, RUNS, "OnFailure"), True),
+        (pod(FAILED, RUNS, "OnFailure"), False),  # it is started again
+        (pod(ENDED, RUNS, "Always"), False),
         (pod(RUNS, RUNS), False),
         (pod(ENDED, ENDED), False),
         (pod(ENDED, RUNS, deletionTimestamp="2026-01-01T00:00:00Z"), False),
