@@ -43,6 +43,7 @@ _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _LARGEST = 1 << 24
 """Bytes of a message; a pod's bytes are foreign input."""
 _LONGEST_PATH = 1024
+_MOST_FILES = 100_000
 _WORDS = 2000
 
 
@@ -122,8 +123,12 @@ class Fetch:
         """Bytes of the current file that are here."""
         self._done = 0
         """Bytes of files that are whole."""
+        self._begun = 0
+        """Files that have begun, on all connections."""
+        self._furthest = 0
+        """Largest number of bytes that were here at one time."""
         self._news = False
-        """Whether the current connection has brought something."""
+        """Whether the current connection has brought something new."""
         self._words_of_replica = bytearray()
 
     def release(self) -> None:
@@ -213,7 +218,8 @@ class Fetch:
             self._file.write(body)
             self._digest.update(body)
             self._offset += len(body)
-            self._news = True
+            if self._done + self._offset > self._furthest:
+                self._furthest, self._news = self._done + self._offset, True
             if self._offset > int(self._told["size"]):
                 raise Damaged("the replica sent more than it had announced.")
             self._on_progress(self._done + self._offset, self.listing.size)
@@ -230,19 +236,35 @@ class Fetch:
             tuple(map(str, told["left_out"]))[:_WORDS],
         )
         if self.listing.size > self._limit:
-            raise BackendError(
-                f"its files have {size_text(self.listing.size)}, and fetchLimit is "
-                f"{size_text(self._limit)}.",
-                "`%ciao config fetchLimit=…` raises the limit.",
-            )
+            raise self._too_large(self.listing.size)
+        if self.listing.files > _MOST_FILES:
+            raise self._too_many(self.listing.files)
+
+    def _too_large(self, size: int) -> BackendError:
+        return BackendError(
+            f"its files have {size_text(size)}, and fetchLimit is {size_text(self._limit)}.",
+            "`%ciao config fetchLimit=…` raises the limit.",
+        )
+
+    def _too_many(self, files: int) -> BackendError:
+        return BackendError(
+            f"it has {files:,} files, and at most {_MOST_FILES:,} are fetched.",
+            "Let the program pack them into an archive.",
+        )
 
     def _begin(self, told: dict[str, Any]) -> None:
         path, offset = checked(told["path"], self._words), int(told["offset"])
-        if not offset <= int(told["size"]) <= self._limit:
+        if int(told["size"]) < offset:
             raise Damaged("the replica announced a file of a wrong size.")
+        # What it announces is checked too, but a replica may send something else.
+        if self._done + int(told["size"]) > self._limit:
+            raise self._too_large(self._done + int(told["size"]))
         same = self._file is not None and self._told.get("path") == path
         if not same or offset != self._offset:
             self._close()
+            self._begun += 1
+            if self._begun > _MOST_FILES:
+                raise self._too_many(self._begun)
             self._part = self._receiver.part()
             self._file = private_files.create(self._part, executable=bool(told["runs"]))
             self._digest = hashlib.sha256()
@@ -257,6 +279,7 @@ class Fetch:
         if digest and digest == self._digest.hexdigest():
             self._receiver.place(self._told["path"], self._part, digest)
             self._done += self._offset
+            self._news = True
         self._close()
         if digest and digest != self._digest.hexdigest():
             raise ClusterFault(f"{visible(self._told['path'])} arrived damaged.")

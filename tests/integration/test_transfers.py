@@ -186,7 +186,7 @@ def test_a_replica_that_sends_another_file_than_the_one_asked_for_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("told", [{"size": 3}, {"size": -1}, {"size": 10**12}, {"offset": 9}])
+@pytest.mark.parametrize("told", [{"size": 3}, {"size": -1}, {"offset": 9}])
 def test_a_replica_that_sends_another_size_than_announced_is_refused(
     tmp_path: Path, told: dict[str, object]
 ) -> None:
@@ -195,6 +195,29 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
     with pytest.raises(transfers.Damaged, match="size|announced"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     assert not list(tmp_path.iterdir())
+
+
+def test_the_limit_is_for_all_files_that_come_whatever_is_announced(tmp_path: Path) -> None:
+    files = [message for number in range(3) for message in whole(f"model/{number}", b"1234")]
+    into = fetching._Target(tmp_path / "here", "model")
+    one = Fetch(sends(ONE, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
+    with pytest.raises(BackendError, match="its files have 12 bytes, and fetchLimit is 10 bytes"):
+        asyncio.run(one.run())
+    assert into.size == 8
+
+
+@pytest.mark.parametrize("announced", [1, 4])
+def test_the_number_of_files_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, announced: int
+) -> None:
+    monkeypatch.setattr(transfers, "_MOST_FILES", 3)
+    files = [message for number in range(4) for message in whole(f"model/{number}", b"")]
+    told = (LIST, {"files": announced, "bytes": 0, "missing": [], "left_out": []})
+    into = fetching._Target(tmp_path / "here", "model")
+    one = Fetch(sends(told, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
+    with pytest.raises(BackendError, match="it has 4 files, and at most 3 are fetched"):
+        asyncio.run(one.run())
+    assert into.count == (3 if announced == 1 else 0)
 
 
 @pytest.mark.parametrize(
