@@ -22,8 +22,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-LIST, FILE, DATA, END, DONE = b"L", b"F", b"D", b"E", b"Z"
-"""Kinds of messages: what there is, the next file, a piece of it, its digest, the last message."""
+LIST, FILE, DATA, END, DONE, BEAT = b"L", b"F", b"D", b"E", b"Z", b"B"
+"""Kinds of messages: what there is, the next file, a piece of it, its digest, the last message, and
+a sign of life."""
 HEADER = struct.Struct(">cI")
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
@@ -132,7 +133,7 @@ class _Sender:
 
     def __init__(self) -> None:
         self._marks = os.environ.get(HELD, "")
-        self._beat = 0.0
+        self._beat, self._sent = 0.0, time.monotonic()
 
     def send(self, request: dict[str, Any]) -> None:
         base, after, limit = request["base"], request["after"], request["limit"]
@@ -165,7 +166,7 @@ class _Sender:
             digest = hashlib.sha256()
             for data in _pieces(file, offset):
                 digest.update(data)
-                self._touch()
+                self._live()
             runs = bool(about.st_mode & 0o100)
             told = {"path": path, "size": about.st_size, "offset": offset, "runs": runs}
             self._put(FILE, json.dumps(told).encode())
@@ -179,7 +180,13 @@ class _Sender:
     def _put(self, kind: bytes, body: bytes) -> None:
         _write(HEADER.pack(kind, len(body)))
         _write(body)
+        self._sent = time.monotonic()
         self._touch()
+
+    def _live(self) -> None:
+        """Show while nothing else is sent that the replica is alive."""
+        if time.monotonic() - self._sent > _BEAT:
+            self._put(BEAT, b"")
 
     def _touch(self) -> None:
         now = time.monotonic()

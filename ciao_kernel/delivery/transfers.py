@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import posixpath
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,10 @@ _LOADER = (
     " if not d: sys.exit(3)\n b+=d\nexec(compile(b,'ciao','exec'),{'__name__':'ciao'})"
 )
 _TRIES = 6
-"""Connections in a row that may bring nothing."""
+"""Connections in a row that may bring nothing, and files that may arrive damaged."""
+_SILENT = 60.0
+"""Seconds without a byte after which a replica is given up: a frozen one answers nothing, while its
+connection lives."""
 _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _LARGEST = 1 << 24
 """Bytes of a message; a pod's bytes are foreign input."""
@@ -49,6 +53,10 @@ _WORDS = 2000
 
 class Damaged(BackendError):
     """A replica sent something else than whole files."""
+
+
+class _WrongDigest(ClusterFault):
+    """A file arrived damaged, perhaps on the way."""
 
 
 class Receiver(Protocol):
@@ -92,6 +100,7 @@ class Fetch:
         waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
         on_progress: Called with the bytes that have come, and all.
         pause: Seconds before the first new try.
+        silent: Seconds without a byte after which the replica is given up.
     """
 
     def __init__(
@@ -106,10 +115,12 @@ class Fetch:
         waits: bool = False,
         on_progress: Callable[[int, int], object] = lambda *_: None,
         pause: float = _PAUSE,
+        silent: float = _SILENT,
     ) -> None:
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._receiver, self._limit, self._base = receiver, limit, base
         self._waits, self._on_progress, self._pause = waits, on_progress, pause
+        self._silent, self._heard = silent, 0.0
         self._release = asyncio.Event()
         self.arrived = asyncio.Event()
         """Set when all files are here."""
@@ -141,7 +152,7 @@ class Fetch:
         Raises:
             BackendError: They cannot be fetched. What is whole stays.
         """
-        failed = 0
+        failed = damaged = 0
         pause = self._pause
         try:
             while True:
@@ -151,10 +162,11 @@ class Fetch:
                     return
                 except (ClusterFault, Refused) as error:
                     failed = 0 if self._news else failed + 1
+                    damaged += isinstance(error, _WrongDigest)
                     known = isinstance(error, Refused) and error.code < 500
                     if self.arrived.is_set() and (known or self._release.is_set()):
                         return  # the replica has ended meanwhile
-                    if known or failed >= _TRIES:
+                    if known or max(failed, damaged) >= _TRIES:
                         raise
                     pause = self._pause if self._news else min(pause * 2, _LONGEST_PAUSE)
                     _log.info("a transfer was cut, and goes on: %s", error.message)
@@ -175,13 +187,27 @@ class Fetch:
             "waits": self._waits,
             "waits_only": whole,
         }
-        code = await self._execute(
-            *called(self._python, request, self._out, self._err, self._rest())
-        )
+        streams = called(self._python, request, self._out, self._err, self._rest())
+        code = await self._end_of(self._execute(*streams))
         if code:
             raise Damaged(_failed(code, bytes(self._words_of_replica)))
         if not self.arrived.is_set():
             raise ClusterFault("the connection ended before the files were here.")
+
+    async def _end_of(self, work: Awaitable[int]) -> int:
+        """Wait for a command's end, and give up if its replica is silent before all is here."""
+        command = asyncio.ensure_future(work)
+        self._heard = time.monotonic()
+        try:
+            while not command.done():
+                left = self._heard + self._silent - time.monotonic()
+                if left <= 0 and not self.arrived.is_set():
+                    raise BackendError(f"the replica has sent nothing for {self._silent:g} s.")
+                await asyncio.wait({command}, timeout=None if self.arrived.is_set() else left)
+            return command.result()
+        finally:
+            command.cancel()
+            await asyncio.gather(command, return_exceptions=True)
 
     async def _rest(self) -> AsyncIterator[bytes]:
         await self._release.wait()
@@ -192,6 +218,7 @@ class Fetch:
         del self._words_of_replica[:-_WORDS]
 
     def _out(self, data: bytes) -> None:
+        self._heard = time.monotonic()
         self._buffer += data
         try:
             while len(self._buffer) >= HEADER.size:
@@ -282,7 +309,7 @@ class Fetch:
             self._news = True
         self._close()
         if digest and digest != self._digest.hexdigest():
-            raise ClusterFault(f"{visible(self._told['path'])} arrived damaged.")
+            raise _WrongDigest(f"{visible(self._told['path'])} arrived damaged.")
         # The next connection begins behind this file.
         self._told, self._offset = {"path": self._told["path"] + "\0"}, 0
 

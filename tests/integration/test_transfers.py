@@ -137,6 +137,39 @@ def test_a_damaged_file_is_fetched_again(pod: Pod, tmp_path: Path) -> None:
     assert pod.runs == 2
 
 
+def test_a_file_that_arrives_damaged_each_time_ends_the_transfer(tmp_path: Path) -> None:
+    starts: list[int] = []
+
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        starts.append(1)
+        assert len(starts) < 50
+        text = bytes(len(starts))  # longer each time, so each connection brings something new
+        wrong = (END, b"0" * 64)
+        return await sends(ONE, *whole("model.pt", text)[:2], wrong)(command, streams)
+
+    into = fetching._Target(tmp_path, "model.pt")
+    with pytest.raises(ClusterFault, match=r"model\.pt arrived damaged"):
+        asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9, pause=0).run())
+    assert len(starts) == 6
+
+
+def test_a_replica_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        await sends(ONE, *whole("model.pt", b"1234")[:2])(command, streams)
+        await asyncio.Event().wait()  # frozen, and its connection lives
+        return 0
+
+    async def work() -> None:
+        into = fetching._Target(tmp_path, "model.pt")
+        one = Fetch(execute, sys.executable, ["model.pt"], into, 10**9, silent=0.2)
+        async with asyncio.timeout(30):
+            await one.run()
+
+    with pytest.raises(BackendError, match=r"has sent nothing for 0\.2 s"):
+        asyncio.run(work())
+    assert not list(tmp_path.iterdir())
+
+
 def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"3\.0 MB, and fetchLimit is 1\.0 MB"):
         asyncio.run(fetch(pod, tmp_path / "here", 1_000_000).run())
