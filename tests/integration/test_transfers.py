@@ -225,7 +225,7 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
 ) -> None:
     execute = sends(ONE, *whole("model.pt", b"evil", **told), (DONE, b""))
     into = fetching._Target(tmp_path, "model.pt")
-    with pytest.raises(transfers.Damaged, match="size|announced"):
+    with pytest.raises(transfers.Damaged, match=r"size|announced"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     assert not list(tmp_path.iterdir())
 

@@ -109,6 +109,7 @@ BAD = {
     "localReplicas": ["0", "many"],
     "context": ["a\nb"],
     "namespace": ["a\nb", ["a"]],
+    "queue": ["a\nb", ["a"]],
     "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
     "volumes": ["claim", "claim=", "claim=relative", "=/data"],
     "checkpoint": ["Claim", "claim/", "claim/../x", "two words"],

@@ -180,7 +180,7 @@ OTHERS = {
         st.sampled_from([Checkpoint(), Checkpoint("data"), Checkpoint("data", "x/y")])
     ),
     "grace": maybe(SECONDS),
-    "warm": maybe(SECONDS),
+    "inspect": maybe(st.sampled_from(["on", "off"])),
     "retries": maybe(st.integers(1, 100)),
     "serve": st.lists(st.sampled_from(["ps", "worker"]), max_size=2, unique=True).map(tuple),
     "runner": maybe(st.sampled_from(Runner)),
