@@ -40,7 +40,7 @@ def verbs(_: Table) -> str:
         for action in verb._actions:
             if action.dest == "help" or action.help == argparse.SUPPRESS or id(action) in shared:
                 continue
-            rows.append((f"`{_form(action)}`", action.help or ""))
+            rows.append((f"`{_form(action)}`", (action.help or "").replace("%%", "%")))
         if many:
             rows.append(("`--DIRECTIVE VALUE`", "every directive, as an option"))
         table = directive_help._table(rows) if len(rows) > 1 else ""

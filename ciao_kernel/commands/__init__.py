@@ -36,7 +36,7 @@ VERBS = {
     "warm": "list the replicas that this kernel keeps for the next run (%warm)",
     "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
     "fetch": "fetch files of a job's replicas now: fetch NAME model/ log.csv",
-    "cp": "copy files from a replica, or to it: cp NAME/worker-0:log.csv .",
+    "cp": "copy files from a replica, or to it: cp NAME/worker-0:log.csv here.csv",
     "config": "show all settings, or change some: ciao config key=value",
     "doctor": "check Python, packages, kernelspec, settings and access to a cluster",
     "log": "show the last lines of ciao's own log",

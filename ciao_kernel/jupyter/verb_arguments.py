@@ -27,6 +27,8 @@ _CLUSTERS = 0.2
 """Maximum seconds to wait for those of clusters."""
 _FRESH = 3.0
 """Seconds in which an answer is not asked for again: Tab is pressed several times for one name."""
+_HANGS = 30.0
+"""Seconds after which a search is given up: jobs that began since then would never be offered."""
 _ELSEWHERE = ("run",)
 """Verbs whose arguments IPython completes: files."""
 
@@ -93,8 +95,9 @@ class VerbArguments:
     def _jobs(self, args: argparse.Namespace) -> list[Job]:
         """Return the jobs, the newest first: those of this machine, and of clusters if known."""
         place = (args.context, args.namespace)
-        fresh = self._clock() - self._began < _FRESH
-        if self._search is None or place != self._place or (self._search.over and not fresh):
+        age = self._clock() - self._began
+        stale = self._search is not None and age > (_FRESH if self._search.over else _HANGS)
+        if self._search is None or place != self._place or stale:
             if place != self._place:
                 self._known = []
             elif self._search is not None:

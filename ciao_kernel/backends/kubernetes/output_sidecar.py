@@ -103,7 +103,9 @@ def is_held(pod: Any) -> bool:
 
 def _is_last(end: Any, policy: Any) -> bool:
     """Return whether the kubelet does not start a container again after its end."""
-    return policy == "Never" or (policy == "OnFailure" and status.get(end, "exitCode") == 0)
+    if policy == "OnFailure":
+        return bool(status.get(end, "exitCode") == 0)
+    return bool(policy == "Never")
 
 
 def is_native(templates: Iterable[Any]) -> bool:

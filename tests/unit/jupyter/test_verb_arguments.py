@@ -79,7 +79,7 @@ def test_a_slow_cluster_is_offered_by_the_next_tab() -> None:
     assert tab.press("%ciao attach |") == ["%ciao attach mnist"]
     (search,) = tab.searches
     assert sum(search.waits[0]) < 1
-    tab.now = 60.0
+    tab.now = 20.0
     search.jobs.append(THERE)
     # The search goes on, and no other one begins. The newest job comes first.
     assert tab.press("%ciao attach |") == ["%ciao attach bert", "%ciao attach mnist"]
@@ -88,6 +88,15 @@ def test_a_slow_cluster_is_offered_by_the_next_tab() -> None:
     assert len(tab.searches) == 2
     # The name stays while the cluster is asked again.
     assert tab.press("%ciao attach b|") == ["%ciao attach bert"]
+
+
+def test_a_search_that_hangs_is_given_up() -> None:
+    tab = Tab()
+    tab.press("%ciao attach |")
+    tab.searches[0].jobs.append(THERE)
+    tab.now = 40.0
+    assert tab.press("%ciao attach |") == ["%ciao attach bert", "%ciao attach mnist"]
+    assert len(tab.searches) == 2
 
 
 def test_an_answer_is_not_asked_for_twice_in_a_moment_and_each_place_has_its_own() -> None:
