@@ -22,7 +22,7 @@ from ciao_kernel.delivery.transfers import Listing
 from ciao_kernel.model import Replica
 
 _RECORD = "returned.json"
-_TAKEN = re.compile(r"[a-z]+-\d+(\.earlier)?\.(log|part)|\.followed")
+_TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed")
 """Names of the logs in that folder."""
 
 

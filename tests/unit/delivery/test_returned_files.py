@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Listing
 from ciao_kernel.model import Replica
@@ -46,11 +48,12 @@ def test_equal_files_are_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "worker-2/log.csv").read_text() == "b"
 
 
-def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path) -> None:
-    (tmp_path / "worker-0.log").write_text("the log")
-    put(tmp_path, FIRST, "worker-0.log", "of the program")
-    assert (tmp_path / "worker-0.log").read_text() == "the log"
-    assert (tmp_path / "worker-0/worker-0.log").read_text() == "of the program"
+@pytest.mark.parametrize("name", ["worker-0.log", "worker-0.try-1.log"])
+def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("the log")
+    put(tmp_path, FIRST, name, "of the program")
+    assert (tmp_path / name).read_text() == "the log"
+    assert (tmp_path / "worker-0" / name).read_text() == "of the program"
 
 
 def test_a_word_is_missing_if_no_replica_has_it(tmp_path: Path) -> None:
