@@ -30,6 +30,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
+from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Event, Job, Manifest, Notice, State, Status
 from ciao_kernel.plugins import Emit
 
@@ -40,6 +41,9 @@ _OF_SERVER = (
     "batch.kubernetes.io/job-name",
 )
 """Labels that the server adds to the template of a Job."""
+_OTHERS = 10.0
+"""Seconds for which another follower's next try is awaited, beyond the grace period of the pods."""
+_LOOK = 0.3
 
 
 class Retries:
@@ -115,7 +119,7 @@ class Retries:
             await asyncio.to_thread(_keep_logs, logs, job.tries)
             notices: list[Event] = []
             # An interrupt of the cell or command must not leave the job deleted.
-            work = start_background(self._again(target, job, path, notices.append))
+            work = start_background(self._again(target, job, path, settings, notices.append))
             again = await asyncio.shield(work)
             for notice in notices:
                 yield notice
@@ -128,17 +132,21 @@ class Retries:
         left = job.tries <= job.retries
         return left and apis.of_job(job) is not apis.TRAINER and job.identity not in self._stopped
 
-    async def _again(self, target: Target, job: Job, path: str, emit: Emit) -> Job | None:
+    async def _again(
+        self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
+    ) -> Job | None:
         """Delete a failed try and create the next one; None if somebody else ended the job."""
         client, first = target.client, job.identity
+        grace = job.grace if job.grace is not None else settings.stop_grace
         item = await client.find(path)
         if item is None or get(item, "metadata", "deletionTimestamp"):
-            return None
+            return await self._others(client, job, path, grace)
         if (uid := str(item["metadata"]["uid"])) != (job.uid or uid):
             return self._found(item, job)
         run = secrets.token_hex(8)
         made = next_try(item, await _sources(target, item, job), job, run)
         await self._deletions.remove(client, replace(job, uid=uid), path, lambda: None)
+        created: Object | None = None
         async with self._creating.setdefault(first, asyncio.Lock()):
             if first in self._stopped:
                 return None
@@ -147,19 +155,36 @@ class Retries:
             except Refused as error:
                 if error.reason != "AlreadyExists":
                     raise
-                found = await client.find(path)  # another follower of the job was faster
-                return self._found(found, job) if found else None
-            uid = str(created["metadata"]["uid"])
-            again = replace(
-                job, uid=uid, run=run, tries=job.tries + 1, first_uid=first, created=time.time()
-            )
-            self._current[first] = again
-        return again
+            if created is not None:
+                uid = str(created["metadata"]["uid"])
+                again = replace(
+                    job, uid=uid, run=run, tries=job.tries + 1, first_uid=first, created=time.time()
+                )
+                self._current[first] = again
+                return again
+        return await self._others(client, job, path, grace)  # another follower was faster
+
+    async def _others(self, client: Client, job: Job, path: str, grace: float) -> Job | None:
+        """Return the next try that another follower makes; None if somebody ended the job.
+
+        The other one deletes the failed try first, which takes as long as its pods need to end.
+        """
+        until = time.monotonic() + grace + _OTHERS
+        while True:
+            item = await client.find(path)
+            if item and (found := self._found(item, job)):
+                return found
+            foreign = item and str(item["metadata"]["uid"]) != job.uid
+            if foreign or job.identity in self._stopped or time.monotonic() > until:
+                return None
+            await asyncio.sleep(_LOOK)
 
     def _found(self, item: Manifest, job: Job) -> Job | None:
         """Return the next try of a job that another follower has created; None if it is none."""
         notes = get(item, "metadata", "annotations") or {}
-        if notes.get(job_metadata.FIRST_UID) != job.identity:
+        if notes.get(job_metadata.FIRST_UID) != job.identity or (
+            str(item["metadata"]["uid"]) == job.uid  # a further try is still there
+        ):
             return None
         again = replace(
             job,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from ciao_kernel.backends.kubernetes import job_metadata, retries
+from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest
 from tests.unit.backends.kubernetes import test_indexed_manifest as indexed
 from tests.unit.backends.kubernetes.test_manifest import objects
@@ -73,3 +82,58 @@ def test_a_further_try_is_found_with_its_number_and_its_first_uid() -> None:
     item["metadata"]["annotations"]["ciao-kernel/header"] = HEAD
     job = job_metadata.job(item, 0.0)
     assert (job.retries, job.tries, job.uid, job.first_uid) == (3, 2, "2", "1")
+
+
+class Slow:
+    """A server on which another follower deletes the failed try, and then creates the next.
+
+    Args:
+        looks: What it answers, one by one; the last one stays.
+    """
+
+    def __init__(self, *looks: Manifest | None) -> None:
+        self.looks = list(looks)
+
+    async def find(self, _: str) -> Manifest | None:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+def follower(job: Job, *looks: Manifest | None) -> Job | None:
+    """What a follower finds that comes too late to make the next try."""
+    target = cast("Target", SimpleNamespace(client=Slow(*looks)))
+    work: Any = retries.Retries(Deletions())._again
+    settings = Settings(stop_grace=0.0)
+    return cast("Job | None", asyncio.run(work(target, job, "/jobs/j", settings, print)))
+
+
+def test_a_slower_follower_waits_for_the_next_try_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retries, "_LOOK", 0.01)
+    made = objects(HEAD)
+    place, resource = made.path.split("/")[-2:]
+    job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
+    ending = on_server(made.job)
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:05Z"
+    second = on_server(again(made).job)
+    second["metadata"]["uid"] = "2"
+    found = follower(job, ending, ending, None, None, second)
+    assert found is not None
+    assert (found.uid, found.tries, found.identity) == ("2", 2, "1")
+    third = replace(found, uid="2")
+    ending = copy.deepcopy(second)
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:05Z"
+    last = copy.deepcopy(second)
+    last["metadata"]["uid"] = "3"
+    last["metadata"]["annotations"][job_metadata.TRY] = "3"
+    found = follower(third, ending, ending, last)
+    assert found is not None
+    assert (found.uid, found.tries) == ("3", 3)
+
+
+def test_a_deleted_job_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "_LOOK", 0.01)
+    monkeypatch.setattr(retries, "_OTHERS", 0.05)
+    place, resource = objects(HEAD).path.split("/")[-2:]
+    job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
+    assert follower(job, None) is None
