@@ -63,7 +63,12 @@ def of(plan: Plan, table: Table) -> Record:
     files: tuple[tuple[str, str, bytes, bool], ...] = ()
     words = f"{count} {'file' if count == 1 else 'files'}, {size:,} bytes"
     if size <= _MOST:
-        kinds = (("entry", (source.entry,)), ("module", source.modules), ("file", source.files))
+        kinds = (
+            ("entry", (source.entry,)),
+            ("module", source.modules),
+            ("file", source.files),
+            ("own", source.own),
+        )
         files = tuple((kind, one.path, *_content(one)) for kind, many in kinds for one in many)
         total = hashlib.sha256()
         for kind, path, data, runs in files:
@@ -144,12 +149,18 @@ def source(record: Record, folder: Path) -> Source:
             file.write(data)
         return SourceFile(path, None, origin, len(data))
 
-    found: dict[str, list[SourceFile]] = {"entry": [], "module": [], "file": []}
+    found: dict[str, list[SourceFile]] = {"entry": [], "module": [], "file": [], "own": []}
     for number, (kind, path, data, runs) in enumerate(record.files):
         found[kind].append(made(number, path, data, runs))
     (entry,) = found["entry"]
-    modules, files = tuple(found["module"]), tuple(found["file"])
-    return Source(entry, modules, files, frozenset(record.imports), (), record.module)
+    return Source(
+        entry,
+        tuple(found["module"]),
+        tuple(found["file"]),
+        frozenset(record.imports),
+        module=record.module,
+        own=tuple(found["own"]),
+    )
 
 
 def _content(one: SourceFile) -> tuple[bytes, bool]:

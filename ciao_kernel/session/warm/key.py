@@ -13,7 +13,7 @@ from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.model import DryRun, JobSpec
 from ciao_kernel.plugins import Plan
 
-_FILES = ("build.requirements", "build.conda_env", "build.dockerfile")
+_FILES = ("build.requirements", "build.conda_env", "build.dockerfile", "cluster.pod_patch")
 
 
 @dataclass(frozen=True, slots=True)

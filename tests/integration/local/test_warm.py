@@ -153,6 +153,8 @@ def test_a_header_that_differs_starts_new_replicas_and_says_why(
     [
         ("%framework=xgboost\n%worker=1\n%warm\n", "%warm does not work with xgboost"),
         (HEAD + "%detach\n", "%detach cannot be combined with %warm"),
+        (HEAD + "%checkpoint\n", "%checkpoint cannot be combined with %warm"),
+        (HEAD + "%retries=2\n", "%retries cannot be combined with %warm"),
         (HEAD + "%output=a\n", "%output cannot be combined with %warm"),
         (
             "%framework=tensorflow\n%worker=1\n%serve=worker\n%warm\n",

@@ -199,7 +199,6 @@ OTHERS = {
     "plot": st.lists(
         st.from_regex(r"[A-Za-z][\w/@. -]{0,20}[a-z0-9]", fullmatch=True), max_size=3
     ).map(tuple),
-    "inspect": st.none() | st.sampled_from(("on", "off")),
     "dryrun": st.sampled_from(DryRun),
 }
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
