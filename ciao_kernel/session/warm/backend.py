@@ -118,6 +118,8 @@ class WarmBackend:
             program=f"{place}/{packed.program}",
             root=place,
             place=place if self._keeps_runs else parked.job.place,
+            # The agent makes the folder of the run: what ciao itself keeps is beside it.
+            folder=parked.job.files if self._keeps_runs else parked.job.folder,
             header=plan.header,
             plot=plan.spec.plot,
             lines=plan.spec.lines,

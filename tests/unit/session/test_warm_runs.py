@@ -60,7 +60,8 @@ class Replicas:
 
     async def submit(self, plan: Plan, *_: Any, **__: Any) -> Job:
         self.plan = plan
-        return Job("mine", "fake", "tensorflow", plan.spec.replicas(), 1.0, root="/work")
+        where = {"place": "/jobs/mine"} if self.keeps_runs else {"folder": "/jobs/mine"}
+        return Job("mine", "fake", "tensorflow", plan.spec.replicas(), 1.0, root="/work", **where)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         while True:
@@ -171,6 +172,18 @@ def test_a_run_in_a_suspended_job_does_not_wait_until_it_is_resumed() -> None:
         with pytest.raises(JobLost, match="Suspended"):
             await cell.events()
         await cell.inner.ended.wait()
+
+    run(main)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_files_of_ciao_are_not_in_the_folder_that_the_agent_makes(here: bool) -> None:
+    async def main() -> None:
+        cell = Cell()
+        cell.inner.keeps_runs = here
+        await cell.start()
+        assert cell.job.files == "/jobs/mine"
+        assert cell.job.place.endswith("/run-1") is here
 
     run(main)
 
