@@ -27,36 +27,28 @@ _STATE_COLORS = {
     }.items()
 }
 _NEUTRAL = "color-mix(in srgb, currentColor 75%, transparent)"
-# Columns go in two steps where the cell is narrow: the last line keeps some room. The width of the
-# cell counts, which a list of files beside it changes, and not that of the page.
-_NARROW = (
-    ".ciao :is(th,td):nth-last-child(3),"  # lines/s
-    ".ciao>.nodes :is(th,td):nth-child(4){display:none}"
-    ".ciao>table{min-width:var(--fewer)}"
-)
-_NARROWER = (
-    ".ciao :is(th,td):nth-last-child(2),"  # log
-    ".ciao>.nodes :is(th,td):nth-child(5){display:none}"  # restarts
-    ".ciao>table{min-width:var(--least)}"
-)
 # A style sheet, since styles in each cell would double the size of each redraw. Front ends that
 # remove it, as for a notebook that is not trusted, show a plain table.
 # The repeated class outranks the rules of the page.
 _STYLE = (
-    "<style>.ciao{overflow-x:auto;container-type:inline-size;contain-intrinsic-inline-size:60em}"
+    "<style>.ciao{overflow-x:auto;container-type:inline-size}"
     ".ciao>*,.ciao.ciao.ciao :is(th,td,td>code)"
     "{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
     ".ciao>*{display:block}"
     ".ciao>div>code{user-select:all}"
-    ".ciao>table{display:table;table-layout:fixed;width:100%;min-width:var(--all)}"
+    ".ciao>table{display:table;table-layout:fixed;width:100%;min-width:var(--a)}"
     ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
     ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
     ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
-    f"@container(max-width:76em){{{_NARROW}}}"
-    f"@container(max-width:50em){{{_NARROWER}}}"
-    # Browsers without container queries (before 2023) know only the width of the page.
-    "@supports not (container-type:inline-size)"
-    f"{{@media(max-width:1100px){{{_NARROW}}}@media(max-width:800px){{{_NARROWER}}}}}"
+    # Columns go in two steps where the cell is narrow: the last line keeps some room. The width of
+    # the cell counts, which a list of files beside it changes, and not that of the page. Browsers
+    # without container queries (before 2023) keep all columns, and scroll the table.
+    "@container(max-width:76em){.ciao tr>:nth-last-child(3),"  # lines/s
+    ".ciao-nodes tr>:nth-child(4){display:none}"
+    ".ciao>table{min-width:var(--b)}}"
+    "@container(max-width:50em){.ciao tr>:nth-last-child(2),"  # log
+    ".ciao-nodes tr>:nth-child(5){display:none}"  # restarts
+    ".ciao>table{min-width:var(--c)}}"
     "</style>"
 )
 _WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
@@ -70,6 +62,8 @@ _STATE_FITS = 20
 _LONGEST_NAME = 30
 _LAST_LINE = 12
 """Minimum width of the last line; a narrower cell scrolls the table."""
+_PADDING = 2
+"""Digits that fit in the padding of a column, which is one em."""
 _SURE_TO_FIT = 9
 """A text up to this length is never cut, so it needs no tooltip."""
 
@@ -110,9 +104,9 @@ def table_html(table: Table, links: Links | None = None) -> str:
     )
     least = ";".join(
         f"--{name}:{_least(widths, without)}"
-        for name, without in (("all", ()), ("fewer", _WIDE), ("least", _WIDE + _LESS_WIDE))
+        for name, without in (("a", ()), ("b", _WIDE), ("c", _WIDE + _LESS_WIDE))
     )
-    nodes = ' class="nodes"' if "node" in headings else ""
+    nodes = ' class="ciao-nodes"' if "node" in headings else ""
     body = "".join(_row(row, headings, links) for row in rows)
     places = "".join(
         f'<div title="{escape(place)}">{escape(name)}: <code>'
@@ -141,8 +135,7 @@ def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
 def _least(widths: Mapping[str, int], without: Sequence[str]) -> str:
     """Return the minimum width of a table without some columns."""
     shown = [width for heading, width in widths.items() if heading not in without]
-    # The padding of a column is one em.
-    return f"calc({sum(shown) + _LAST_LINE}ch + {len(shown) + 1}em)"
+    return f"{sum(shown) + _LAST_LINE + (len(shown) + 1) * _PADDING}ch"
 
 
 def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
