@@ -103,33 +103,42 @@ class ReturnedFiles:
         return folder / f"{secrets.token_hex(8)}.part"
 
     def place(self, replica: str, path: str, part: Path, digest: str) -> None:
-        """Give a file of a replica its name, and move others that had the same name."""
+        """Give a file of a replica its name.
+
+        Files of other replicas with the same path move out of the way, or back if all are equal
+        now.
+        """
         own = self._of(replica)["files"]
-        others = {one: self._of(one)["files"][path] for one, known in self._all() if known == path}
-        others.pop(replica, None)
-        size = part.stat().st_size
-        equal = next((one for one in others.values() if one["sha256"] == digest), None)
-        apart = bool(others) or _TAKEN.fullmatch(path) is not None
-        at = equal["at"] if equal else f"{replica}/{path}" if apart else path
-        if not equal:
-            for one, about in others.items():
-                if about["at"] == path:
-                    self._move(path, one, others)
-        place = self._folder / at
-        private_files.make_folders(place.parent, self._folder)
-        part.replace(place)
-        own[path] = {"at": at, "size": size, "sha256": digest}
+        before = own.get(path)
+        own[path] = {"at": "", "size": part.stat().st_size, "sha256": digest}
+        holders = {one: self._of(one)["files"][path] for one, known in self._all() if known == path}
+        present = (about for about in holders.values() if about["at"])
+        places = {about["sha256"]: self._folder / about["at"] for about in present}
+        if before and self._folder / before["at"] not in places.values():
+            (self._folder / before["at"]).unlink(missing_ok=True)
+        if digest in places:
+            places[digest].unlink(missing_ok=True)
+        places[digest] = part
+        apart = len(places) > 1 or _TAKEN.fullmatch(path) is not None
+        targets: dict[str, str] = {}
+        for one, about in holders.items():
+            about["at"] = targets.setdefault(about["sha256"], f"{one}/{path}" if apart else path)
+        self._move({places[one]: self._folder / at for one, at in targets.items()})
         self._save()
 
-    def _move(self, path: str, replica: str, others: Mapping[str, dict[str, Any]]) -> None:
-        to = f"{replica}/{path}"
-        place = self._folder / to
-        private_files.make_folders(place.parent, self._folder)
-        with contextlib.suppress(FileNotFoundError):  # the user has removed it
-            (self._folder / path).replace(place)
-        for about in others.values():
-            if about["at"] == path:
-                about["at"] = to
+    def _move(self, moves: Mapping[Path, Path]) -> None:
+        """Move files, also to where another of them is."""
+        waiting = []
+        for source, target in moves.items():
+            if source == target:
+                continue
+            part = self.new_part()
+            with contextlib.suppress(FileNotFoundError):  # the user has removed it
+                source.replace(part)
+                waiting.append((part, target))
+        for part, target in waiting:
+            private_files.make_folders(target.parent, self._folder)
+            part.replace(target)
 
     def _all(self) -> Iterator[tuple[str, str]]:
         for replica, one in self._record.items():

@@ -38,6 +38,27 @@ def test_different_files_of_one_path_go_into_folders_of_their_replicas(tmp_path:
     assert [place.read_text() for place in places] == ["a", "b", "c"]
 
 
+def test_files_that_become_equal_are_one_file_again(tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "step", "1")
+    put(tmp_path, SECOND, "step", "2")
+    put(tmp_path, FIRST, "step", "2")
+    (one,) = ReturnedFiles(tmp_path).files()
+    assert (one.at, one.replicas) == ("step", ("worker-0", "worker-1"))
+    assert (tmp_path / "step").read_text() == "2"
+    assert not list(tmp_path.rglob("worker-*/step"))
+
+
+def test_a_file_takes_the_place_of_another_ones(tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "step", "1")
+    for replica in (SECOND, THIRD):
+        put(tmp_path, replica, "step", "2")
+    put(tmp_path, SECOND, "step", "3")
+    places = {one.at: one.replicas for one in ReturnedFiles(tmp_path).files()}
+    assert places == {f"worker-{n}/step": (f"worker-{n}",) for n in range(3)}
+    texts = [(tmp_path / f"worker-{number}/step").read_text() for number in range(3)]
+    assert texts == ["1", "3", "2"]
+
+
 def test_equal_files_are_one_file(tmp_path: Path) -> None:
     for replica in (FIRST, SECOND):
         put(tmp_path, replica, "log.csv", "a")

@@ -196,6 +196,7 @@ def test_a_run_is_not_started_again() -> None:
 
 
 REFUSED = {
+    "checkpoint": "",
     "detach": "",
     "serve": "=worker",
     "output": "=a",
