@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, trainer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
@@ -17,8 +17,6 @@ from ciao_kernel.plugins import JobManifest
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _WITHOUT_OPERATOR = "%api=job runs the cell without it, on Kubernetes 1.31 or newer."
-_RUNTIME_FIRST = "must be created before the TrainJob is created"
-"""Part of Trainer's refusal of a TrainJob without its runtime, after all other checks."""
 _ANOTHER = "Name another namespace: %namespace=…."
 
 
@@ -149,7 +147,7 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
     tries += [client.create(path, pod, dry_run=True) for pod in pods if may_try]
     for answer in await asyncio.gather(*tries, return_exceptions=True):
         if isinstance(answer, Refused):
-            if _RUNTIME_FIRST in answer.message:
+            if trainer.RUNTIME_FIRST in answer.message:
                 continue  # a dry run has not created the runtime
             raise refusal(answer, target) from answer
         if isinstance(answer, BaseException):

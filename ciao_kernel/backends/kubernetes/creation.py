@@ -20,7 +20,7 @@ from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit
@@ -31,6 +31,7 @@ _PATIENCE = 4.0
 _SERVICE, _RUNTIME = "Service", trainer.RUNTIME
 _DEPENDENT = (_SERVICE, _RUNTIME)
 """Kinds of objects that belong to a source."""
+_EVERY, _LOOKS = 0.3, 30
 _SILENT = 3.0
 """Seconds of retries after which the user is told."""
 
@@ -103,12 +104,24 @@ async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -
         sources.append((f"{path}/{meta['name']}", owner["uid"]))
     if stopped.is_set():
         return {}
-    job = await client.create(made.path, made.job)
+    job = await _create_job(client, made, stopped)
     for path, uid in sources:
         if stopped.is_set():
             break
         await claim(client, path, uid, owner_reference(job, made.job))
     return job
+
+
+async def _create_job(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
+    """Create a job; Trainer may see the runtime that it needs only a moment after its creation."""
+    for _ in range(_LOOKS):
+        try:
+            return await client.create(made.path, made.job)
+        except Refused as error:
+            if trainer.RUNTIME_FIRST not in error.message or stopped.is_set():
+                raise
+        await asyncio.sleep(_EVERY)
+    return await client.create(made.path, made.job)
 
 
 async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> Object:

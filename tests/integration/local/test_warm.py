@@ -191,7 +191,8 @@ def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) ->
             "import json, os, time\nconfig = json.loads(os.environ['TF_CONFIG'])\n"
             "print(config['task'], sum(map(len, config['cluster'].values())))\n"
             "print('ports', config['cluster'])\n"
-            "if config['task']['type'] == 'ps': time.sleep(1000)\n"
+            "if config['task']['type'] == 'ps': open('ready', 'w').close(); time.sleep(1000)\n"
+            "while not os.path.exists('ready'): time.sleep(0.01)\n"
         )
         ports = []
         for _ in range(2):

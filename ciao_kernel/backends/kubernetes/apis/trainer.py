@@ -26,6 +26,9 @@ from ciao_kernel.model import Manifest, Replica
 GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
 RUNTIME, RUNTIMES = "TrainingRuntime", "trainingruntimes"
 """Kind of the object with the pods of a job, and its name in paths."""
+RUNTIME_FIRST = "must be created before the TrainJob is created"
+"""Part of the refusal of a TrainJob whose runtime Trainer does not see, after all other checks.
+Source: ``pkg/webhooks/trainjob_webhook.go`` and ``pkg/runtime/core`` of Trainer 2.3."""
 SNAPSHOT = "runtime-snapshot"
 """Last words of the name of a ConfigMap in which Trainer keeps a copy of the runtime."""
 JOB_LABEL = "jobset.sigs.k8s.io/jobset-name"

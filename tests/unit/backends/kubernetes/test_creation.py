@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import creation, job_metadata
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused
@@ -104,6 +105,25 @@ def owned(server: ApiObjects) -> bool:
     metas = [item["metadata"] for path, item in server.objects.items() if MAPS in path]
     marked = any(job_metadata.UNOWNED in meta["labels"] for meta in metas)
     return not marked and all(meta["ownerReferences"][0]["uid"] == uid for meta in metas)
+
+
+def test_a_job_whose_runtime_is_not_seen_yet_is_created_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(creation, "_EVERY", 0.0)
+    asked: list[str] = []
+
+    def before(method: str, path: str) -> None:
+        if method == "POST" and path == JOBS:
+            asked.append(path)
+            if len(asked) < 3:
+                text = f"denied: specified trainingRuntime {trainer.RUNTIME_FIRST}"
+                raise Refused(text, "", code=403, reason="Forbidden")
+
+    server = ApiObjects()
+    created(Client(server, before), made(1))
+    assert len(asked) == 3
+    assert len(server.names()) == 2
 
 
 @ORDERS
