@@ -15,7 +15,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the job, the paths and ``--replica``."""
     verb.epilog = (
         "The files go to the job's folder on this machine (_job.folder). A pod has its files as "
-        "long as its program runs, and with %%output a little longer (the setting fetchWait). On "
+        "long as its program runs, and with %output a little longer (the setting fetchWait). On "
         "a cluster it requires the right to create and get pods/exec."
     )
     add_job(verb)
