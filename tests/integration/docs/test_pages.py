@@ -27,9 +27,12 @@ ONLY_LOOKED_AT = {
     "CONTRIBUTING.md": 1,
     "docs/architecture.md": 3,
     "docs/recipes.md": 4,
+    "docs/data.md": 1,
+    "docs/inside.md": 1,
+    "docs/queues.md": 1,
 }
-"""Drawings, a synopsis, cells whose code is the reader's, and cells for libraries that the tests do
-not have: how many of them on which page."""
+"""Drawings, a synopsis, cells whose code is the reader's, cells for libraries that the tests do
+not have, and what a cell shows at a moment: how many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
 LONG = {
     "docs/index.md",

@@ -1,4 +1,7 @@
-"""TensorFlow jobs whose parameter servers and workers only serve, with the real TensorFlow."""
+"""TensorFlow jobs whose parameter servers and workers only serve, with the real TensorFlow.
+
+The cells are those of docs/frameworks.md.
+"""
 
 from __future__ import annotations
 
