@@ -226,11 +226,12 @@ class _Follower:
 
     def _take_pods(self) -> None:
         touched = self._pods.take()
-        self._losses.look(
+        ours = (
             pod
             for pod in touched.values()
             if job_metadata.is_part_of(pod, self._uid, self._job.run)
         )
+        self._losses.look(ours, suspended=job_status.is_suspended(self._item))
         self._members.update(touched, self._uid)
 
     def _found(self) -> Object | None:

@@ -49,18 +49,31 @@ class Losses:
         self._newest: dict[str, tuple[str, str]] = {}
         """Creation time and uid of each replica's newest pod."""
         self._look = 0
+        self._suspended: set[str] = set()
+        """Pods that ended because the job was suspended: that is no loss."""
 
-    def look(self, pods: Iterable[Manifest]) -> None:
-        """Take pods that have changed, in their last states."""
+    def look(self, pods: Iterable[Manifest], *, suspended: bool = False) -> None:
+        """Take pods that have changed, in their last states.
+
+        Args:
+            pods: The pods.
+            suspended: Whether somebody has suspended the job, or it has lost its place in a queue.
+        """
         self._look += 1
-        for pod in pods:
+        touched = list(pods)
+        if suspended:
+            self._suspended |= {uid for _, uid in self._newest.values()} | self._fates.keys()
+            self._suspended |= {str(status.get(pod, "metadata", "uid")) for pod in touched}
+            self._fates.clear()
+        for pod in touched:
             replica = job_metadata.replica(pod)
             if replica is None:
                 continue
             uid = str(status.get(pod, "metadata", "uid"))
             made = (str(status.get(pod, "metadata", "creationTimestamp") or ""), uid)
             self._newest[str(replica)] = max(made, self._newest.get(str(replica), ("", "")))
-            if uid not in self._fates and (found := _fate(pod, str(replica), uid, self._look)):
+            known = self._fates.keys() | self._suspended
+            if uid not in known and (found := _fate(pod, str(replica), uid, self._look)):
                 self._fates[uid] = found
 
     def excuse(self, now: Status) -> str:

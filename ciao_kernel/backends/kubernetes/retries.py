@@ -116,7 +116,7 @@ class Retries:
                 f"{why}; {job.name} is started again, try {job.tries + 1} of {job.retries + 1} "
                 f"(%retries={job.retries})."
             )
-            await asyncio.to_thread(_keep_logs, logs, job.tries)
+            await asyncio.to_thread(_keep_logs, logs, job)
             notices: list[Event] = []
             # An interrupt of the cell or command must not leave the job deleted.
             work = start_background(self._again(target, job, path, settings, notices.append))
@@ -314,11 +314,15 @@ def _going_on(now: Status) -> Status:
     )
 
 
-def _keep_logs(folder: Path, number: int) -> None:
-    """Name the log files of a try after it, so that the next one has files of its own."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob("*.log"):
-            kept = path.with_suffix(f".try-{number}.log")
+def _keep_logs(folder: Path, job: Job) -> None:
+    """Name the log files of a try after it, so that the next one has files of its own.
+
+    Other files there came back from the program (``%output``).
+    """
+    for replica in job.replicas:
+        with contextlib.suppress(OSError):
+            path = folder / f"{replica}.log"
+            kept = path.with_suffix(f".try-{job.tries}.log")
             # Another follower may have done it, and write the files of the next try already.
-            if path.name.count(".") == 1 and not kept.exists():
+            if path.exists() and not kept.exists():
                 path.replace(kept)

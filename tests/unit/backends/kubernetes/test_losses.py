@@ -159,3 +159,22 @@ def test_a_job_that_failed_otherwise_is_not_excused(now: Status) -> None:
 def test_a_replica_that_has_failed_is_no_loss_that_nobody_saw() -> None:
     failed = ReplicaStatus(Replica("worker", 0), State.FAILED)
     assert excuse([], now=Status(State.FAILED, (failed,), message=FAILED.message)) == ""
+
+
+def test_a_suspension_is_no_loss() -> None:
+    """The pods that it ends are seen before, with, and after the job that shows it."""
+    losses = Losses()
+    losses.look([pod(0), pod(1), pod(2)])
+    losses.look([pod(0, deleted=10)])
+    losses.look([pod(1, deleted=10)], suspended=True)
+    losses.look([pod(2, deleted=10)])
+    losses.look([pod(0, code=1, ended=20, uid="new", made=15)])
+    assert losses.excuse(FAILED) == ""
+
+
+def test_a_loss_after_a_suspension_is_one() -> None:
+    losses = Losses()
+    losses.look([pod(0)])
+    losses.look([pod(0, deleted=10)], suspended=True)
+    losses.look([pod(0, deleted=30, uid="new", made=15)])
+    assert losses.excuse(FAILED) == "worker-0 was deleted"

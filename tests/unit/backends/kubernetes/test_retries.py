@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.model import Job, Manifest
+from ciao_kernel.model import Job, Manifest, Replica
 from tests.unit.backends.kubernetes import test_indexed_manifest as indexed
 from tests.unit.backends.kubernetes.test_manifest import objects
 
@@ -137,3 +138,12 @@ def test_a_deleted_job_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) 
     place, resource = objects(HEAD).path.split("/")[-2:]
     job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
     assert follower(job, None) is None
+
+
+def test_the_logs_of_a_try_are_kept_and_files_of_the_program_stay(tmp_path: Path) -> None:
+    for name in ("worker-0.log", "train.log"):
+        (tmp_path / name).write_text(name)
+    job = Job("j", "kubernetes", "x", (Replica("worker", 0), Replica("worker", 1)), 0.0, tries=2)
+    retries._keep_logs(tmp_path, job)
+    retries._keep_logs(tmp_path, job)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["train.log", "worker-0.try-2.log"]
