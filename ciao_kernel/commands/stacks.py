@@ -25,7 +25,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "Replicas that stand at the same line of the program are one line. After the arrow is the "
         "function that this line has called; (in C) means that the process is in a library in C, "
         "and does not run Python. The job goes on meanwhile. On a cluster the command requires the "
-        "right to get and create pods/exec. Options of a job: %%inspect=off."
+        "right to get and create pods/exec. Options of a job: %inspect=off."
     )
     text = "the job; it may be left out if only one job runs"
     add_job(verb, nargs="?", default="", help=text)

@@ -16,11 +16,11 @@ def commit_of(folder: Path) -> str:
     """
     for one in (folder, *folder.parents):
         found = one / ".git"
-        if found.exists():
-            try:
+        try:
+            if found.exists():
                 return _head(found)
-            except (OSError, ValueError):
-                return ""
+        except (OSError, ValueError):  # broken, or in a folder that this user may not enter
+            return ""
     return ""
 
 

@@ -110,7 +110,13 @@ def test_a_process_answers_from_where_it_stands(
     started = programs.start(program)
     patience = 0.3 if answer is Answer.C else 5.0
     for _ in range(3):
-        found = programs.until(lambda all_: all_[0].answer is answer, patience)
+        found = programs.until(
+            lambda all_: (
+                all_[0].answer is answer
+                and any(number in line for number, _ in lines(all_[0]).values())
+            ),
+            patience,
+        )  # it may be asked while it still prints
         (one,) = found
         assert (one.pid, one.answer) == (started.pid, answer)
         ((number, text),) = lines(one).values()

@@ -320,6 +320,7 @@ def test_a_replica_gets_the_variables_of_its_index(tmp_path: Path) -> None:
     told = {
         "first": "localhost",
         "patience": 600,
+        "commands": {},
         "replicas": [{"RANK": "0"}, {"RANK": "1 $(x) '\n"}],
     }
     program = [sys.executable, "-c", "import os, sys; print([os.environ['RANK'], *sys.argv[1:]])"]
@@ -328,7 +329,8 @@ def test_a_replica_gets_the_variables_of_its_index(tmp_path: Path) -> None:
 
 
 def test_a_replica_starts_although_the_first_one_has_ended(tmp_path: Path) -> None:
-    told = {"first": "mnist-0.invalid", "patience": 0.5, "replicas": [{"RANK": "0"}]}
+    told = {"first": "mnist-0.invalid", "patience": 0.5, "commands": {}}
+    told["replicas"] = [{"RANK": "0"}]
     program = [sys.executable, "-c", "import os; print(os.environ['RANK'])"]
     assert start(tmp_path, 0, told, *program) == "0\n"
 
