@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import (
+    apis,
     finalizers,
     job_metadata,
     job_status,
@@ -231,7 +232,8 @@ class _Follower:
             for pod in touched.values()
             if job_metadata.is_part_of(pod, self._uid, self._job.run)
         )
-        self._losses.look(ours, suspended=job_status.is_suspended(self._item))
+        suspended = self._item is not None and apis.is_suspended(self._item)
+        self._losses.look(ours, suspended=suspended)
         self._members.update(touched, self._uid)
 
     def _found(self) -> Object | None:

@@ -63,11 +63,6 @@ def is_deleted(item: Manifest) -> bool:
     return get(item, "metadata", "deletionTimestamp") is not None
 
 
-def is_suspended(item: Manifest | None) -> bool:
-    """Return whether a job has no pods because somebody, or its queue, wants that."""
-    return bool(item) and apis.of_item(item or {}).policy(item or {}).get("suspend") is True
-
-
 def keeps_pods(item: Manifest) -> bool:
     """Return whether replicas keep running after the job's end; those of an MPIJob do not."""
     if get(item, "spec", "mpiReplicaSpecs") is not None:

@@ -82,7 +82,7 @@ def ignored(job: Object, cluster: ClusterSpec, settings: Settings) -> str:
         settings: The queue of cells that name none.
     """
     queue = _queue(cluster, settings)
-    if not queue or apis.of_item(job).policy(job).get("suspend") is True:
+    if not queue or apis.is_suspended(job):
         return ""
     kind = str(job.get("kind") or "job")
     return (

@@ -37,8 +37,7 @@ def queue_of(item: Object) -> str:
 
 def waits(item: Object) -> bool:
     """Return whether a job waits in a queue."""
-    suspended = apis.of_item(item).policy(item).get("suspend") is True
-    return bool(queue_of(item)) and suspended
+    return bool(queue_of(item)) and apis.is_suspended(item)
 
 
 def words(item: Object, why: str = "") -> str:

@@ -99,7 +99,7 @@ def is_suspended(item: Object, workload: Object) -> bool:
     """
     if workload:
         return status.get(workload, "spec", "active") is False
-    return apis.of_item(item).policy(item).get("suspend") is True
+    return apis.is_suspended(item)
 
 
 async def _workload(target: Target, item: Object, what: str) -> Object:

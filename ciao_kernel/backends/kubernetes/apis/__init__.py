@@ -14,7 +14,7 @@ ALL = (OPERATOR_V1, TRAINER, JOB)
 """Those of which a cluster may serve several; :data:`MPI_OPERATOR` is instead of the first."""
 
 __all__ = ["ALL", "JOB", "MPI_OPERATOR", "OPERATOR_V1", "TRAINER", "Api", "of_item", "of_job"]
-__all__ += ["of_pod", "of_resource", "resource_of"]
+__all__ += ["is_suspended", "of_pod", "of_resource", "resource_of"]
 
 
 def of_resource(resource: str) -> Api:
@@ -56,3 +56,8 @@ def of_pod(pod: Manifest) -> Api:
     if mpi_operator.is_pod(pod):
         return MPI_OPERATOR
     return JOB if is_pod(pod) else OPERATOR_V1
+
+
+def is_suspended(item: Manifest) -> bool:
+    """Return whether a job has no pods because somebody, or its queue, wants that."""
+    return of_item(item).policy(item).get("suspend") is True
