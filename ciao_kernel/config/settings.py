@@ -238,6 +238,14 @@ class Settings:
         """The same, with the reason if it is not :attr:`storage` itself."""
         return own_folder(self.storage, private=self.storage == _state_home())
 
+    def grace(self, own: float | None) -> float:
+        """Return the seconds from SIGTERM to SIGKILL for a job.
+
+        Args:
+            own: Those of its ``%grace``; None without it.
+        """
+        return self.stop_grace if own is None else own
+
     def with_values(self, values: Mapping[str, Any], origin: str) -> Settings:
         """Return a copy with some settings changed; ``origin`` names their place for the user.
 

@@ -287,7 +287,7 @@ class _Follower:
     @property
     def _grace(self) -> float:
         """Seconds after a job's end in which its pods end and their last lines arrive."""
-        own = self._job.grace if self._job.grace is not None else self._settings.stop_grace
+        own = self._settings.grace(self._job.grace)
         return self._settings.linger + own + _LAST_WORDS
 
     def _wait_predicate(self, now: Status, waited: float) -> Callable[[Replica], bool]:

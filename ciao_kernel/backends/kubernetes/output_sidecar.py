@@ -42,7 +42,7 @@ def add(pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings) ->
     marks = {"name": "output", "mountPath": _PLACE}
     limit = int(settings.fetch_limit)
     start = (artifact.python, "-I", "-S", script)
-    grace = f"{settings.stop_grace if spec.grace is None else spec.grace:g}"
+    grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
     run = [*start, "run", _PLACE, grace, *(copies or ("",)), str(limit), *spec.output_paths, "--"]
     sidecar: Manifest = {

@@ -49,7 +49,7 @@ def pod_template(
         *plan.spec.volumes,
         *checkpoints.on_cluster(plan.spec, settings, job.name),
     )
-    grace = plan.spec.grace if plan.spec.grace is not None else settings.stop_grace
+    grace = settings.grace(plan.spec.grace)
     image = artifact.image or image_of(plan, settings)
     container: Manifest = {
         "image": image,

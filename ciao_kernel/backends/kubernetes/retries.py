@@ -137,7 +137,7 @@ class Retries:
     ) -> Job | None:
         """Delete a failed try and create the next one; None if somebody else ended the job."""
         client, first = target.client, job.identity
-        grace = job.grace if job.grace is not None else settings.stop_grace
+        grace = settings.grace(job.grace)
         item = await client.find(path)
         if item is None or get(item, "metadata", "deletionTimestamp"):
             return await self._others(client, job, path, grace)

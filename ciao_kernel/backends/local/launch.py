@@ -222,7 +222,7 @@ class Launcher:
             "restart": str(spec.cluster.restart_policy or RestartPolicy.NEVER),
             "backoff_limit": spec.restart_limit,
             "retries": spec.retries or 0,
-            "grace": self._settings.stop_grace if spec.grace is None else float(spec.grace),
+            "grace": float(self._settings.grace(spec.grace)),
             "saves": spec.grace is not None,
             "linger": self._settings.linger,
             "isolated": is_isolated(self._settings),

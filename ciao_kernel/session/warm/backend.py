@@ -104,7 +104,7 @@ class WarmBackend:
                 self._inner,
                 key,
                 nonce,
-                grace=self._grace(plan),
+                grace=self._settings.grace(plan.spec.grace),
                 linger=self._settings.linger,
             )
             self._pool.keep(parked)
@@ -164,7 +164,7 @@ class WarmBackend:
             "idle": self._settings.warm_most,
             "lease": LEASE if not self._keeps_runs else 10**9,
             "runLease": _RUN_LEASE,
-            "grace": self._grace(plan),
+            "grace": self._settings.grace(plan.spec.grace),
             "keep": self._keeps_runs,
             "oom": not self._keeps_runs,
             "root": "" if self._keeps_runs else _ROOT,
@@ -183,10 +183,6 @@ class WarmBackend:
         return replace(
             plan, spec=spec, framework=framework.warm(plan.framework), source=sending.agent()
         )
-
-    def _grace(self, plan: Plan) -> float:
-        own = plan.spec.grace
-        return self._settings.stop_grace if own is None else own
 
     @property
     def _keeps_runs(self) -> bool:
