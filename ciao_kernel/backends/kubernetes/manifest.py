@@ -25,6 +25,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     Api,
     operator_v1,
 )
+from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
@@ -215,14 +216,14 @@ def secured(made: Objects) -> Objects:
         spec = pod["spec"]
         # What a %podPatch sets beside it stays, such as a user for an image that has root.
         spec["securityContext"] = {
-            **_dict(spec.get("securityContext")),
+            **mapping(spec.get("securityContext")),
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.group(spec),
         }
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             container["securityContext"] = {
-                **_dict(container.get("securityContext")),
+                **mapping(container.get("securityContext")),
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
@@ -230,10 +231,6 @@ def secured(made: Objects) -> Objects:
         return replace(made, job=body, secured=True)
     beside = tuple(body if one is made.holder else one for one in made.beside)
     return replace(made, beside=beside, secured=True)
-
-
-def _dict(value: Any) -> Manifest:
-    return value if isinstance(value, dict) else {}
 
 
 def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:

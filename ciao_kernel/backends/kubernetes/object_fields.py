@@ -24,3 +24,8 @@ def many(item: Any, *path: str) -> list[Manifest]:
     """Return the objects of a list at a path; an empty list if there is none."""
     found = get(item, *path)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def mapping(item: Any) -> Manifest:
+    """Return an object itself; an empty one for anything else."""
+    return item if isinstance(item, dict) else {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Manifest
@@ -66,12 +67,12 @@ async def allowed(client: Client, namespace: str, *wanted: Right) -> list[bool]:
     }
     try:
         review = await client.known(f"{_REVIEWS}rulesreviews", body)
-        status = _dict(review.get("status"))
+        status = mapping(review.get("status"))
     except Refused as error:
         if error.code not in _NO_REVIEW:
             raise
         status = {"incomplete": True}
-    rules = [_dict(rule) for rule in _list(status.get("resourceRules"))]
+    rules = [mapping(rule) for rule in _list(status.get("resourceRules"))]
     listed = [any(_grants(rule, right) for rule in rules) for right in wanted]
     if all(listed) or not status.get("incomplete", True):
         return listed
@@ -114,7 +115,7 @@ async def _ask(client: Client, namespace: str, right: Right) -> bool:
         if error.code not in _NO_REVIEW:
             raise
         return True  # the user may not ask: the next request will show it
-    return bool(_dict(review.get("status")).get("allowed"))
+    return bool(mapping(review.get("status")).get("allowed"))
 
 
 async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
@@ -161,11 +162,7 @@ async def _user(client: Client) -> str:
         review = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
     except Refused:
         return ""
-    return str(_dict(_dict(review.get("status")).get("userInfo")).get("username") or "")
-
-
-def _dict(value: Any) -> Object:
-    return value if isinstance(value, dict) else {}
+    return str(mapping(mapping(review.get("status")).get("userInfo")).get("username") or "")
 
 
 def _list(value: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.model import Manifest
 from ciao_kernel.visible_text import short
 
@@ -30,9 +31,9 @@ def between(before: Manifest, after: Manifest) -> list[str]:
         if ours == theirs:
             continue
         if key.endswith("ReplicaSpecs"):
-            found += _roles(_dict(ours), _dict(theirs))
+            found += _roles(mapping(ours), mapping(theirs))
         elif key == "runPolicy":
-            found += _policy(_dict(ours), _dict(theirs))
+            found += _policy(mapping(ours), mapping(theirs))
         elif key == "suspend":
             found += _policy({key: ours}, {key: theirs})
         else:
@@ -56,7 +57,7 @@ def author(before: Manifest, after: Manifest) -> str:
 def _roles(old: Manifest, new: Manifest) -> list[str]:
     found = []
     for role in sorted(old.keys() | new.keys()):
-        ours, theirs = dict(_dict(old.get(role))), dict(_dict(new.get(role)))
+        ours, theirs = dict(mapping(old.get(role))), dict(mapping(new.get(role)))
         was, now = (
             ours.pop("replicas", 1 if ours else 0),
             theirs.pop("replicas", 1 if theirs else 0),
@@ -91,7 +92,3 @@ def _changed(key: str, old: Any, new: Any) -> str:
 
 def _short(value: Any) -> str:
     return "unset" if value is None else short(str(value), _LONGEST)
-
-
-def _dict(value: Any) -> Manifest:
-    return value if isinstance(value, dict) else {}
