@@ -13,9 +13,10 @@ from ciao_kernel.api.client import Client, NoDisplay
 from ciao_kernel.api.job_metrics import JobMetrics
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.results import Results
-from ciao_kernel.display.plotting import Done, read_curves, read_progress
+from ciao_kernel.display.plotting import read_curves, read_progress
 from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.progress import Done
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
 from ciao_kernel.model.times import age
 from ciao_kernel.session.session import Session

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ciao_kernel.model import Job, Output
+from ciao_kernel.model.progress import Done
 
 _OF_MANY = re.compile(rb"\d[ \t]{0,2}/[ \t]{0,2}\d")
 """A number of a known amount: ``Epoch 2/5``, ``step 20/100``, ``3/40 ━━━``."""
@@ -54,23 +55,6 @@ def plot_of(job: Job) -> Plot | None:
     return Curves(job, job.plot)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How far a training is."""
-
-    share: float
-    """Part of the work, from 0 to 1."""
-    left: float | None = None
-    """Seconds until its end, in proportion to the work so far; None if they cannot be told yet."""
-    step: int | None = None
-    steps: int | None = None
-    """Steps of an epoch, or of a training without epochs."""
-    epoch: int | None = None
-    epochs: int | None = None
-    of_epoch: bool = False
-    """The lines do not tell how many epochs there are: share and time are those of this one."""
-
-
 class TrainingProgress(Protocol):
     """Reads the output of a followed job, to tell how far it is."""
 
@@ -108,8 +92,7 @@ class _LateProgress:
         self._reader.output(event)
 
     def done(self) -> Done | None:
-        found = self._reader.done() if self._reader else None
-        return None if found is None else Done(**asdict(found))
+        return self._reader.done() if self._reader else None
 
 
 def read_progress(logs: Iterable[bytes], seconds: float) -> Done | None:
@@ -121,8 +104,7 @@ def read_progress(logs: Iterable[bytes], seconds: float) -> Done | None:
     """
     from ciao_kernel.display.plot import training_progress
 
-    found = training_progress.of_logs(logs, seconds)
-    return None if found is None else Done(**asdict(found))
+    return training_progress.of_logs(logs, seconds)
 
 
 @dataclass(frozen=True, slots=True)

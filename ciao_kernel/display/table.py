@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.display.lines import plain
-from ciao_kernel.display.plotting import Done, progress_of
+from ciao_kernel.display.plotting import progress_of
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
+from ciao_kernel.model.progress import Done
 from ciao_kernel.model.times import clock_time, span
 from ciao_kernel.visible_text import short, visible
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ciao_kernel.display.plot.log_line import Reading, read
 from ciao_kernel.model import Job, Output, Replica
+from ciao_kernel.model.progress import Done
 
 _LINES = 8
 """Newest lines of an event that are read, besides those that open an epoch."""
@@ -37,23 +38,6 @@ _DIGITS = re.compile(r"\D{0,100}")
 _OTHER = re.compile(r"\b(?:val|eval|test|sanity|predict)", re.I)
 """Begin of a word in front of a bar that is not the training's."""
 _ENDS = re.compile(r"[\r\n]")
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How far a training is."""
-
-    share: float
-    """Part of the work, from 0 to 1."""
-    left: float | None = None
-    """Seconds until its end; None if it cannot be told yet."""
-    step: int | None = None
-    steps: int | None = None
-    """Steps of an epoch, or of the training."""
-    epoch: int | None = None
-    epochs: int | None = None
-    of_epoch: bool = False
-    """The lines do not tell how many epochs there are: share and time are those of this one."""
 
 
 class ReplicaProgress:

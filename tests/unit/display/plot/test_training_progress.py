@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.display.plotting import Done, progress_of, read_progress
+from ciao_kernel.display.plotting import progress_of, read_progress
 from ciao_kernel.display.table import progress_text
 from ciao_kernel.model import Job, Output, Replica
+from ciao_kernel.model.progress import Done
 
 RECORDED = Path(__file__).parent / "recorded"
 """Real output of real programs: seconds and text of each piece, one a line."""

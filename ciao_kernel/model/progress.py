@@ -1,0 +1,22 @@
+"""How far a training is, as its lines tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How far a training is."""
+
+    share: float
+    """Part of the work, from 0 to 1."""
+    left: float | None = None
+    """Seconds until its end, in proportion to the work so far; None if they cannot be told yet."""
+    step: int | None = None
+    steps: int | None = None
+    """Steps of an epoch, or of a training without epochs."""
+    epoch: int | None = None
+    epochs: int | None = None
+    of_epoch: bool = False
+    """The lines do not tell how many epochs there are: share and time are those of this one."""
