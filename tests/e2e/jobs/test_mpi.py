@@ -82,14 +82,19 @@ sys.exit(3 if os.environ["RANK"] == "3" else 0)
 """
 
 
-@pytest.mark.second("operators")
-def test_an_exit_code_reaches_the_cell_and_variables_reach_the_ranks(team: Team) -> None:
-    ended = run(team, f"%envvar=EPOCHS='3 $(A)'\n%args=--x\n{ENDS}")
+def has_exit_code_and_variables(ended: Ended) -> None:
+    """Check what any operator must give a job of these ranks."""
     assert isinstance(ended.error, JobFailed)
     assert "worker-1 ended with exit code 3" in ended.error.message
     for replica in ("worker-0", "worker-1"):
         said = ended.display.data(replica).decode()
         assert f"epochs 3 $(A) ['--x'] {replica}\n" in said, said
+
+
+@pytest.mark.second("operators")
+def test_an_exit_code_reaches_the_cell_and_variables_reach_the_ranks(team: Team) -> None:
+    ended = run(team, f"%envvar=EPOCHS='3 $(A)'\n%args=--x\n{ENDS}")
+    has_exit_code_and_variables(ended)
 
 
 WAITS = """

@@ -16,7 +16,7 @@ from tests.cluster.layout import layout
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
-from tests.e2e.jobs.test_mpi import ENDS, FAILS, HEADER, WAITS, left
+from tests.e2e.jobs.test_mpi import ENDS, FAILS, HEADER, WAITS, has_exit_code_and_variables, left
 from tests.helpers import digits
 from tests.helpers.jobs import Ended, Recorder
 
@@ -80,11 +80,7 @@ def test_the_worker_of_the_rank_that_failed_is_named_with_its_traceback(team: Te
 
 def test_an_exit_code_reaches_the_cell_and_variables_reach_the_ranks(team: Team) -> None:
     ended = run(team, f"%envvar=EPOCHS='3 $(A)'\n%args=--x\n{ENDS}")
-    assert isinstance(ended.error, JobFailed)
-    assert "worker-1 ended with exit code 3" in ended.error.message
-    for replica in ("worker-0", "worker-1"):
-        said = ended.display.data(replica).decode()
-        assert f"epochs 3 $(A) ['--x'] {replica}\n" in said, said
+    has_exit_code_and_variables(ended)
 
 
 def test_a_running_job_is_described_and_a_stop_removes_it(team: Team) -> None:
