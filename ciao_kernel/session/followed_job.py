@@ -53,6 +53,7 @@ class FollowedJob:
     async def run_to_end(
         self,
         *,
+        first: asyncio.Task[None],
         delete: bool,
         reason: str,
         shutdown_wait: Callable[[], float | None],
@@ -60,6 +61,7 @@ class FollowedJob:
         """Wait for the end of a cell's own job; an interrupt stops it.
 
         Args:
+            first: What is still written about the job, before anything of it may be removed.
             delete: Remove the job after its end.
             reason: Reason of a stop by an interrupt.
             shutdown_wait: Returns the seconds in which a shutdown may still save the job of an
@@ -71,6 +73,7 @@ class FollowedJob:
         """
         job, backend = self._job, self._backend
         try:
+            await asyncio.shield(first)
             status = await self._wait(to_end=delete)
         except asyncio.CancelledError:
             self._following.withdraw()

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics import render
@@ -228,7 +229,9 @@ class Session:
         plan = replace(plan, made_of=record.facts)
         outlive = spec.detach or self._outlives(backend)
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
-        await asyncio.to_thread(job_record.keep, record, job)
+        # The job exists: from here on an interrupt must reach it, so nothing is waited for that
+        # does not stop it.
+        keeping = start_background(asyncio.to_thread(job_record.keep, record, job))
         del plan, record  # The variables in it may be large, and the job may take days.
         _log.info(
             "%s is submitted to %s: %s, %d replicas, in %s",
@@ -240,11 +243,12 @@ class Session:
         )
         self.last = JobResult(job, Status(State.RUNNING, ()))
         if spec.detach:
+            await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
             display.show(Notice(_detached(job, deletes=self._deletes(spec))))
             if spec.output_paths and job.on_cluster:
                 display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             return self.last
-        return await self._run_to_end(job, spec, backend, display, folder, variables)
+        return await self._run_to_end(job, spec, backend, display, folder, variables, keeping)
 
     async def rerun(
         self, name: str, display: Display, *, where: Where = HERE, folder: Path = Path()
@@ -289,8 +293,9 @@ class Session:
         display: Display,
         folder: Path,
         variables: Mapping[str, Any] | None,
+        keeping: asyncio.Task[None],
     ) -> JobResult:
-        """Follow a cell's own job to its end."""
+        """Follow a cell's own job to its end; its record is being written."""
         from ciao_kernel.session import failure  # late: only a job that is followed needs it
 
         delete = self._deletes(spec)
@@ -309,6 +314,7 @@ class Session:
             watch=self._watch(shown, backend, display, spec.deadline),
         )
         return await self._followed(job, following).run_to_end(
+            first=keeping,
             delete=delete,
             reason=f"interrupted by {self._owner.label}",
             shutdown_wait=lambda: self.settings.shutdown_wait if self._outlives(backend) else None,

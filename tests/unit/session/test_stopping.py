@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import Event, Job, Owner, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import HERE, Where
+from ciao_kernel.plugins import Plan
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
@@ -269,5 +272,38 @@ def test_an_interrupt_while_the_last_replicas_of_a_succeeded_job_end() -> None:
         assert session.last.state is State.SUCCEEDED
         assert [one.state for one in session.last.replicas] == ended
         assert display.notices == ""
+
+    asyncio.run(main())
+
+
+def test_an_interrupt_as_soon_as_a_job_exists_stops_it(tmp_path: Path) -> None:
+    """Nobody followed it yet, since its record was written first: it went on unseen."""
+
+    class Submits(Slow):
+        async def check(self, plan: Plan) -> None: ...
+
+        async def submit(self, *_: Any, outlive: bool) -> Job:
+            task = asyncio.current_task()
+            assert task
+            task.cancel()  # arrives at whatever is waited for next
+            return replace(JOB, folder=str(tmp_path / "job"))
+
+    class Chosen(Session):
+        def backend(self, asked: str | None) -> Any:
+            return backend
+
+    backend = Submits()
+    backend.promise.set()
+    backend.gone.set()
+
+    async def main() -> None:
+        session = Chosen(Registry({}), Owner("a test"), Settings(builder="folder"))
+        cell = asyncio.ensure_future(
+            session.run("%framework=tensorflow\nprint()\n", Recorder(), tmp_path)
+        )
+        await asyncio.wait({cell})
+        await background.wait_until_idle(20)
+        assert cell.cancelled()
+        assert "stopped" in backend.said
 
     asyncio.run(main())
