@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.frameworks import mpi_rank, mpi_ssh, mpirun, refusals
+from ciao_kernel.frameworks import mpi_rank, mpi_relay, mpi_ssh, mpirun, refusals
 from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
 from ciao_kernel.model import (
     Address,
@@ -55,11 +55,11 @@ _FOLDER = "/dev/shm/ciao-mpi"
 _IN_PODS = {
     **_COMMON,
     "CIAO_MPI": _FOLDER,
-    "PRTE_MCA_prte_default_hostfile": _HOSTS,
     "PRTE_MCA_rmaps_default_mapping_policy": "slot",
 }
-_BY_EXEC = {**_IN_PODS, "CIAO_MPI_AGENT": _AGENT, "PRTE_MCA_plm_ssh_agent": _AGENT}
-_BY_SSH = {**_IN_PODS, **mpi_ssh.variables(_FOLDER)}
+_OF_OPERATOR = {**_IN_PODS, "PRTE_MCA_prte_default_hostfile": _HOSTS}
+_BY_EXEC = {**_OF_OPERATOR, "CIAO_MPI_AGENT": _AGENT, "PRTE_MCA_plm_ssh_agent": _AGENT}
+_BY_SSH = {**_OF_OPERATOR, **mpi_ssh.variables(_FOLDER)}
 
 
 class Mpi:
@@ -126,7 +126,7 @@ class Mpi:
     def replica_command(self, spec: JobSpec, artifact: Artifact, role: str) -> tuple[str, ...]:
         """Return the command of the launcher, or of a worker, which waits for its ranks."""
         if role == "worker":
-            return mpirun.WAIT
+            return mpirun.wait(artifact.python)
         slots, workers = spec.slots or 1, spec.count("worker")
         return mpirun.command(artifact.python, workers, slots, self.command(spec, artifact))
 
@@ -148,6 +148,12 @@ class Mpi:
         own = {role: _prepared(role, pod, _BY_SSH) for role, pod in pods.items()}
         how: Manifest = {"sshAuthMountPath": mpi_ssh.KEYS, "mpiImplementation": "OpenMPI"}
         return _kind("v2beta1", {**_body(spec, own), **how})
+
+    def relay_environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """Return the variables of a replica in a pod that no operator has made."""
+        return {**_IN_PODS, **mpi_relay.variables(_FOLDER, replica, _LAUNCHER, addresses)}
 
 
 def _body(spec: JobSpec, pods: Mapping[str, Manifest]) -> Manifest:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciao_kernel.frameworks import mpi_ssh
+from ciao_kernel.frameworks import mpi_relay, mpi_ssh
 
 _LOOP = """\
 exec 2>/dev/null  # the shell would say how its child ended
@@ -55,6 +55,7 @@ _WAIT = f"""\
 own=$CIAO_MPI/$CIAO_REPLICA
 mkdir -p "$own"
 {mpi_ssh.SERVE}\
+{mpi_relay.SERVE}\
 {_LOOP}"""
 """The program of a worker. A stop lets its ranks end first: mpirun passes SIGTERM on to them.
 
@@ -62,7 +63,15 @@ The helper of mpirun in a worker ends with mpirun, that of some MPIs with its ra
 a pod whose ranks had begun, and where no process but this one has been for a minute, has lost its
 launcher, or its ranks have ended well. It ends in both cases."""
 
-WAIT = ("sh", "-c", _WAIT)
+
+def wait(python: str) -> tuple[str, ...]:
+    """Return the command of a worker, which waits for its ranks.
+
+    Args:
+        python: The worker's interpreter.
+    """
+    return ("sh", "-c", _WAIT, "ciao-worker", python)
+
 
 _RANK = """\
 slots=$1
@@ -100,7 +109,7 @@ workers, slots, *program = sys.argv[1:]
 names = ["worker-%d" % number for number in range(int(workers))]
 folder, agent = os.environ["CIAO_MPI"], os.environ.get("CIAO_MPI_AGENT")
 pool = ThreadPoolExecutor(16)
-{mpi_ssh.MAKE_AGENT}stopped = False
+{mpi_ssh.MAKE_AGENT}{mpi_relay.START}stopped = False
 
 def shell(worker, text):
     where = [agent, os.environ["CIAO_JOB"] + "-" + worker] if agent else ["sh", "-c"]

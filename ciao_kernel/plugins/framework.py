@@ -92,7 +92,8 @@ class OperatorKind(Protocol):
 class Launching(Protocol):
     """The optional part of a :class:`Framework` one of whose replicas starts the program in others.
 
-    :meth:`Framework.command` is what it starts. Its jobs need a kind of the training operator.
+    :meth:`Framework.command` is what it starts. Without an operator the other replicas connect to
+    the deciding one, which starts the program in them.
     """
 
     programs: tuple[str, ...]
@@ -100,6 +101,14 @@ class Launching(Protocol):
 
     def replica_command(self, spec: JobSpec, artifact: Artifact, role: str) -> tuple[str, ...]:
         """Return the command of the replicas of a role, as an argument vector."""
+
+    def relay_environment(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> dict[str, str]:
+        """Return the variables of a replica of a TrainJob or an Indexed Job.
+
+        As :meth:`Framework.environment`, which is for replicas of one machine.
+        """
 
 
 @runtime_checkable

@@ -49,7 +49,7 @@ def test_the_launcher_takes_nothing_of_the_workers_resources() -> None:
 
 def test_the_launcher_runs_mpirun_and_workers_wait() -> None:
     framework, job = spec("%framework=mpi %worker=2 %slots=3 %args=--x")
-    assert replica_command(framework, job, ARTIFACT, "worker") == mpirun.WAIT
+    assert replica_command(framework, job, ARTIFACT, "worker") == mpirun.wait("/env/bin/python")
     python, *run = replica_command(framework, job, ARTIFACT, "launcher")
     rank = framework.command(job, ARTIFACT)
     assert (python, run[:2]) == ("/env/bin/python", ["-u", "-c"])
@@ -147,7 +147,7 @@ def test_an_mpijob_of_mpi_operator_is_suspended_as_the_other() -> None:
 
 
 def test_a_program_of_ssh_is_a_shells() -> None:
-    for text in (mpirun.WAIT[2], mpi_ssh.SERVE):
+    for text in (mpirun.wait("python")[2], mpi_ssh.SERVE):
         subprocess.run(["sh", "-n", "-c", text], check=True)
 
 

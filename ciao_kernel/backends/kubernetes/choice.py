@@ -18,7 +18,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.model import ApiName, Manifest
-from ciao_kernel.plugins import Launching, OperatorKind, Plan, StartedBySsh
+from ciao_kernel.plugins import OperatorKind, Plan, StartedBySsh
 
 _OLDEST = (1, 31)
 """The first version of Kubernetes whose Jobs have a ``successPolicy`` by default."""
@@ -76,13 +76,13 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
             )
         rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
         rendering.check(plan, settings)
+        if choice.api is JOB and (held := _idle_gpus(plan)):
+            return Choice(JOB, f"{choice.why}. {held}")
     return choice
 
 
 async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
     framework = plan.framework
-    if isinstance(framework, Launching):
-        return await _with_launcher(asked, plan, target, named=named)
     if asked is ApiName.JOB:
         return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
     if asked is ApiName.TRAINER:
@@ -99,11 +99,15 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) ->
         return await _without_operator(
             target, f"the training operator has no kind for {framework.name} jobs"
         )
-    if asked is ApiName.V1:
+    if asked is ApiName.V1 and not isinstance(framework, StartedBySsh):
         return Choice(OPERATOR_V1)
     kind = manifest.kind_of(plan)
     if kind.plural in await target.kinds(f"/apis/{kind.api_version}"):
         return Choice(OPERATOR_V1)
+    if by_ssh := await _by_ssh(plan, target):
+        return by_ssh
+    if asked is ApiName.V1:
+        return Choice(OPERATOR_V1)  # which the API server refuses
     return await _without_operator(
         target, f"{target.client.access.source} does not support {kind.kind}"
     )
@@ -123,33 +127,27 @@ async def _without_operator(target: Target, why: str) -> Choice:
     return Choice(TRAINER, why)
 
 
-async def _with_launcher(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
-    """Return the API of a job one of whose replicas starts the program in the others."""
+async def _by_ssh(plan: Plan, target: Target) -> Choice | None:
+    """Return the choice of mpi-operator where a cluster has it; None if it does not."""
     kind = manifest.kind_of(plan)
-    if asked in (ApiName.JOB, ApiName.TRAINER) and named:
-        other = "Indexed Jobs" if asked is ApiName.JOB else "TrainJobs"
-        raise SpecError(
-            f"jobs of {plan.framework.name} cannot run as {other}: only {kind.kind} lets a "
-            "launcher start its ranks in other pods.",
-            "Leave out %api.",
-            directive="api",
-        )
+    if not isinstance(plan.framework, StartedBySsh):
+        return None
+    if kind.plural not in await target.kinds(MPI_OPERATOR.path):
+        return None
     source = target.client.access.source
-    if kind.plural not in await target.kinds(f"/apis/{kind.api_version}"):
-        found = f"{source} does not support {kind.kind}"
-        by_ssh = kind.plural in await target.kinds(MPI_OPERATOR.path)
-        if by_ssh and isinstance(plan.framework, StartedBySsh):
-            return Choice(MPI_OPERATOR, f"{found} of {kind.api_version}")
-        raise ClusterFault(
-            f"{found}: the training operator has it ({kind.api_version}), and mpi-operator "
-            f"({MPI_OPERATOR.version}).",
-            "Name another cluster with %context=…, or run the cell on this machine with "
-            f"%backend=local. {OPERATOR_V1.install} Both operators cannot share a cluster: their "
-            "definitions of MPIJob have the same name.",
-        )
-    if asked in (ApiName.JOB, ApiName.TRAINER):
-        return Choice(OPERATOR_V1, f"{plan.framework.name} jobs run only as {kind.kind}")
-    return Choice(OPERATOR_V1)
+    return Choice(MPI_OPERATOR, f"{source} does not support {kind.kind} of {kind.api_version}")
+
+
+def _idle_gpus(plan: Plan) -> str:
+    """Return a sentence about the GPUs of a launcher, without its stop; "" if it has none."""
+    launcher = indexed_manifest.launcher_role(plan)
+    gpu = plan.spec.asks(indexed_manifest.template_role(plan)).gpu
+    if not launcher or not gpu or not gpu.count:
+        return ""
+    return (
+        f"Its {launcher} holds as many GPUs as another replica, and uses none: "
+        "all replicas of an Indexed Job have the same resources"
+    )
 
 
 async def server_version(target: Target) -> Manifest:

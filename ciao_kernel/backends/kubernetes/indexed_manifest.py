@@ -33,6 +33,7 @@ from ciao_kernel.plugins import (
     DEFAULT_CONTAINER,
     AnyLanguage,
     JobManifest,
+    Launching,
     Plan,
     endless_roles,
     replica_command,
@@ -96,7 +97,7 @@ def check(plan: Plan, settings: Settings) -> None:
         SpecError: A directive needs the training operator.
     """
     spec, cluster = plan.spec, plan.spec.cluster
-    groups = [group for group in spec.groups if group.count]
+    groups = [group for group in spec.groups if group.count and group.role != launcher_role(plan)]
     for name in ("cpu", "memory", "gpu"):
         asked = {group.role: getattr(spec.asks(group.role), name) for group in groups}
         if len(set(asked.values())) > 1:
@@ -135,6 +136,24 @@ def check(plan: Plan, settings: Settings) -> None:
             directive="name",
         )
     check_size(plan, addresses(longest.rpartition("-")[0], spec.replicas()))
+
+
+def launcher_role(plan: Plan) -> str:
+    """Return the role of a replica that starts the program in the others; "" if there is none.
+
+    It needs few resources, and gets those of the others.
+    """
+    decider = plan.framework.decider(plan.spec)
+    return decider.role if decider and isinstance(plan.framework, Launching) else ""
+
+
+def template_role(plan: Plan) -> str:
+    """Return the role whose command is in the only template: the first that runs the cell."""
+    return next(
+        group.role
+        for group in plan.spec.groups
+        if group.count and group.role not in plan.spec.serve
+    )
 
 
 def check_size(plan: Plan, known: Mapping[Replica, Address]) -> None:
@@ -221,10 +240,12 @@ def config_map(plan: Plan, job: str, artifact: Artifact) -> Manifest:
     """
     replicas = plan.spec.replicas()
     # The only template has the command of the cell.
+    commands = {
+        role: replica_command(plan.framework, plan.spec, artifact, role)
+        for role in {*plan.spec.serve, launcher_role(plan)} - {""}
+    }
     others = {
-        index: replica_command(plan.framework, plan.spec, artifact, one.role)
-        for index, one in enumerate(replicas)
-        if one.role in plan.spec.serve
+        index: commands[one.role] for index, one in enumerate(replicas) if one.role in commands
     }
     return variables(job, files(plan, replicas, addresses(job, replicas), others))
 
@@ -307,7 +328,11 @@ def files(
 
 def _own(plan: Plan, replica: Replica, known: Mapping[Replica, Address]) -> dict[str, str]:
     """Return the variables of a replica; those of the user win, as on this machine."""
-    made, users = plan.framework.environment(plan.spec, replica, known), dict(plan.spec.env)
+    framework, users = plan.framework, dict(plan.spec.env)
+    if isinstance(framework, Launching):
+        made = framework.relay_environment(plan.spec, replica, known)
+    else:
+        made = framework.environment(plan.spec, replica, known)
     return {
         **{name: value for name, value in made.items() if name not in users},
         "CIAO_ROLE": replica.role,

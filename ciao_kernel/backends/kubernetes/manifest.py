@@ -123,7 +123,7 @@ def objects(
         own = (variables, runtime)
     elif api is JOB:
         variables = indexed_manifest.config_map(plan, job.name, artifact)
-        pod = next(pod for role, pod in pods.items() if role not in plan.spec.serve)
+        pod = pods[indexed_manifest.template_role(plan)]
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))
     else:

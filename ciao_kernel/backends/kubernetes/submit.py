@@ -124,7 +124,7 @@ async def prepare(
     made = manifest.objects(plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api)
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
-        if isinstance(plan.framework, Launching):
+        if isinstance(plan.framework, Launching) and api in (OPERATOR_V1, apis.MPI_OPERATOR):
             what = "a container that the operator adds to the launcher"
             if api is apis.MPI_OPERATOR:
                 what = "root, which ssh needs in most images"

@@ -122,7 +122,7 @@ def test_a_missing_mpirun_ends_the_workers_too(tmp_path: Path) -> None:
 def test_a_stopped_worker_waits_for_its_ranks(tmp_path: Path) -> None:
     here = Here(tmp_path, "")
     own = tmp_path / ".ciao-mpi" / "worker-0"
-    worker = here.start("worker-0", mpirun.WAIT)
+    worker = here.start("worker-0", mpirun.wait(sys.executable))
     try:
         while not (own / "pid").exists() or not (own / "pid").read_text():
             time.sleep(0.01)

@@ -115,16 +115,23 @@ def test_an_old_cluster_needs_the_operator() -> None:
 MPI = "%framework=mpi\n%worker=2\n"
 
 
-def test_mpirun_needs_the_operator() -> None:
-    why = "mpi jobs run only as MPIJob"
-    assert choose(MPI, Client("mpijobs"), api=ApiName.JOB) == Choice(OPERATOR_V1, why)
+def test_mpirun_needs_no_operator() -> None:
     assert choose(MPI, Client("mpijobs")).notice == ""
-    for client in (Client(), Client("tfjobs")):
-        with pytest.raises(ClusterFault, match=r"does not support MPIJob: the training operator"):
-            choose(MPI, client)
-    with pytest.raises(SpecError, match="cannot run as Indexed Jobs") as caught:
-        choose(MPI + "%api=job\n", Client("mpijobs"))
-    assert caught.value.directive == "api"
+    assert choose(MPI, Client("mpijobs"), api=ApiName.JOB).api is JOB
+    assert choose(MPI, Client("tfjobs")) == Choice(JOB, "context c does not support MPIJob")
+    assert choose(MPI, Client("tfjobs", trainer=True)).api is TRAINER
+    assert choose(MPI + "%api=v1\n", Client("tfjobs")) == Choice(OPERATOR_V1)
+
+
+def test_gpus_that_a_launcher_holds_for_nothing_are_named() -> None:
+    """All pods of an Indexed Job have one template."""
+    cell = MPI + "%gpu=2\n%cpu=1\n"
+    assert choose(cell, Client()).notice.endswith(
+        "Its launcher holds as many GPUs as another "
+        "replica, and uses none: all replicas of an Indexed Job have the same resources."
+    )
+    assert "GPUs" not in choose(cell, Client(trainer=True)).notice
+    assert "GPUs" not in choose(MPI + "%cpu=1\n", Client()).notice
 
 
 def test_the_version_of_mpi_operator_takes_the_place_of_the_training_operators() -> None:
