@@ -48,7 +48,7 @@ def replace(at: Layout, kubectl: Kubectl, image: Image) -> None:
     names = put(at, kubectl, image)
     kinds = kubectl("get", "customresourcedefinitions", "-o", "name").split()
     # Their group is kubeflow.org; trainer.kubeflow.org has other owners.
-    own = [kind for kind in kinds if kind.partition(".")[2] == "kubeflow.org"]
+    own = [kind for kind in kinds if kind.rpartition("/")[2].partition(".")[2] == "kubeflow.org"]
     if other := [kind for kind in own if kind not in names]:
         kubectl("delete", *other)
     if image == OPERATOR:

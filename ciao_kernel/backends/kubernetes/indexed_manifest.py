@@ -50,6 +50,9 @@ LONGEST_LABEL = 63
 _MOST_BYTES = 1_000_000
 """Size of the variables; a ConfigMap holds 1 MiB."""
 _UNLIMITED = 2**31 - 1
+_UNKNOWN = (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE)
+_PROGRAM_FAILED = range(1, 128)
+"""Exit codes of a program that failed; larger ones are those of a replica that was ended."""
 _PATIENCE = 600
 """Seconds that a replica waits for the name of the deciding replica, at most."""
 _SHORT_PATIENCE = 60
@@ -86,6 +89,7 @@ os.execvp(command[0], command)
 The name of the first replica exists as soon as its pod has an address. Programs that connect to it
 at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
 
+_LOST = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
 _ISOLATED = ("-I", "-S", "-c")
 """Options of Python. Neither packages nor variables of the program can affect those few lines."""
 
@@ -108,13 +112,7 @@ def check(plan: Plan, settings: Settings) -> None:
                 "training operator.",
                 directive=name,
             )
-    if spec.elastic:
-        raise SpecError(
-            "an Indexed Job has a fixed number of replicas, so it cannot be elastic.",
-            "Leave out %min and %max; or use a cluster with the training operator.",
-            directive="min" if spec.min_workers is not None else "max",
-        )
-    if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
+    if cluster.restart_policy in _UNKNOWN and not spec.elastic:
         raise SpecError(
             f"an Indexed Job has no restart policy {cluster.restart_policy}.",
             "Write %restartPolicy=OnFailure or Never; or use a cluster with the training operator.",
@@ -188,7 +186,7 @@ def spec(
     """
     cluster = plan.spec.cluster
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
-    template = program_template(plan, pod, source, python, KIND.container, never=never(plan))
+    template = program_template(plan, pod, source, python, KIND.container)
     # By it and its index anybody can tell which replica a pod is.
     template["metadata"]["annotations"][replica_list.ANNOTATION] = replica_list.render(job.replicas)
     template["spec"]["subdomain"] = job.name
@@ -202,8 +200,7 @@ def spec(
         found["activeDeadlineSeconds"] = plan.spec.deadline
     if plan.spec.retries and never(plan):
         # The cluster starts a pod that it disrupts again, also if nobody follows the job.
-        lost = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
-        found["podFailurePolicy"] = {"rules": [lost]}
+        found["podFailurePolicy"] = {"rules": [_LOST]}
     return found
 
 
@@ -215,8 +212,15 @@ def never(plan: Plan) -> bool:
 
 def job_rules(plan: Plan, count: int) -> Manifest:
     """Return the rules of an Indexed Job of so many replicas; a TrainJob has one for each role."""
-    limit = plan.spec.cluster.backoff_limit
+    limit = plan.spec.restart_limit
+    rules: Manifest = {}
+    if plan.spec.elastic:
+        # As ExitCode of the operator: a replica that was ended is started again.
+        codes = {"operator": "In", "values": list(_PROGRAM_FAILED)}
+        failed = {"action": "FailJob", "onExitCodes": codes}
+        rules = {"podFailurePolicy": {"rules": [_LOST, failed]}}
     return {
+        **rules,
         "completions": count,
         "parallelism": count,
         "completionMode": "Indexed",
@@ -370,7 +374,7 @@ def needs_all_workers(plan: Plan) -> bool:
 
 
 def program_template(
-    plan: Plan, pod: Manifest, source: Manifest, python: str, name: str, *, never: bool
+    plan: Plan, pod: Manifest, source: Manifest, python: str, name: str
 ) -> Manifest:
     """Return the template of pods whose program gets its variables by the pod's index.
 
@@ -380,7 +384,6 @@ def program_template(
         source: The volume with the files of :func:`files`, without its name.
         python: The interpreter in the image; "" if the framework needs none.
         name: Name of the container.
-        never: Whether a failed program is not started again.
     """
     container, *others = pod["spec"]["containers"]
     start: tuple[str, ...] = (python, *_ISOLATED, START)
@@ -402,7 +405,8 @@ def program_template(
             **pod["spec"],
             "containers": [program, *others],
             "volumes": [*pod["spec"]["volumes"], {"name": "replicas", **source}],
-            "restartPolicy": "Never" if never else "OnFailure",
+            # A policy for failed pods allows no restart in place.
+            "restartPolicy": "Never" if never(plan) or plan.spec.elastic else "OnFailure",
         },
     }
 

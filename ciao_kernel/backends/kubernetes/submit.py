@@ -131,7 +131,7 @@ async def prepare(
             raise SpecError(
                 f"jobs of {plan.framework.name} cannot run in {target.namespace}: Pod Security "
                 f"refuses {what}.",
-                "Name a namespace of the level baseline with %namespace=….",
+                "Write %api=job, or name a namespace of the level baseline with %namespace=….",
                 directive="framework",
             )
         made = manifest.secured(made)

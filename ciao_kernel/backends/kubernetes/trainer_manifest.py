@@ -50,19 +50,14 @@ def check(plan: Plan, settings: Settings) -> None:
             "training operator.",
             directive="ttl",
         )
-    if plan.spec.elastic:
-        raise SpecError(
-            "a TrainJob has a fixed number of replicas, so it cannot be elastic.",
-            "Leave out %min and %max; or use a cluster with the training operator.",
-            directive="min" if plan.spec.min_workers is not None else "max",
-        )
     if plan.spec.retries:
         raise SpecError(
             "a TrainJob is not started again after the loss of a replica.",
             "Leave out %retries; or write %api=v1 or %api=job where the cluster has it.",
             directive="retries",
         )
-    if cluster.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE):
+    unknown = (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE)
+    if cluster.restart_policy in unknown and not plan.spec.elastic:
         raise SpecError(
             f"a TrainJob has no restart policy {cluster.restart_policy}.",
             "Write %restartPolicy=OnFailure or Never; or use a cluster with the training operator.",
@@ -227,9 +222,7 @@ def _template(
         if key.startswith(prefix)
     ]
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"], "items": items}}
-    found = indexed_manifest.program_template(
-        plan, pods[role], source, python, KIND.container, never=never(plan)
-    )
+    found = indexed_manifest.program_template(plan, pods[role], source, python, KIND.container)
     # The pod's owner is a Job of a JobSet: it does not tell whose pod it is.
     found["metadata"]["annotations"][job_metadata.RUN] = run
     return found

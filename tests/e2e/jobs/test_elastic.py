@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import State
 from tests.cluster.namespace import Namespace
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import JOBS, TRAIN, Team, made, rules
 from tests.helpers.elastic import trains, tries
 from tests.helpers.jobs import Ended, Recorder
 
@@ -39,7 +41,18 @@ def test_a_job_survives_a_killed_process_and_a_deleted_pod(
         pod = f"pod/{display.job.name}-{lost}"
         await asyncio.to_thread(team.namespace.kubectl, "delete", pod, "--wait=false")
 
-    header = f"{HEADER}%volume={claim}:data\n%envvar=CHECKPOINTS=data\n"
+    survives(team, HEADER, claim, lost, during)
+
+
+def survives(
+    team: Team,
+    header: str,
+    claim: str,
+    lost: str,
+    during: Callable[[Recorder, asyncio.Task[Ended]], Awaitable[None]],
+) -> None:
+    """Run a job that loses a process by itself and a pod by `during`; nothing is trained twice."""
+    header = f"{header}%volume={claim}:data\n%envvar=CHECKPOINTS=data\n"
     ended = team.run(header + trains(waits=10), during=during, images=images(team.namespace))
     assert ended.error is None, ended.error
     assert ended.display.status.state is State.SUCCEEDED
@@ -54,6 +67,33 @@ def test_a_job_survives_a_killed_process_and_a_deleted_pod(
     restarts = {str(one.replica): one.restarts for one in ended.display.status.replicas}
     assert restarts[lost] == 1
     assert ended.display.notices.count(f"{lost} was restarted") == 1
+
+
+@pytest.mark.parametrize("api", ["job", "trainer"])
+def test_the_same_without_the_operator(
+    trainer: None,
+    namespace: Namespace,
+    claim: str,
+    api: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if api == "job" else TRAIN))
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("step 10", replica="worker-1")
+        start = f"{display.job.name}-{'1' if api == 'job' else 'worker-0-1'}-"
+        names = [pod["metadata"]["name"] for pod in namespace.get("pods")["items"]]
+        (pod,) = [name for name in names if name.startswith(start)]
+        await asyncio.to_thread(namespace.kubectl, "delete", f"pod/{pod}", "--wait=false")
+
+    survives(team, f"{HEADER}%api={api}\n", claim, "worker-1", during)
+    failed = team.run(
+        f"{HEADER}%api={api}\n%backoffLimit=0\nraise ValueError('never right')\n",
+        images=images(namespace),
+    )
+    assert isinstance(failed.error, JobFailed)
+    assert "ValueError: never right" in failed.error.message
 
 
 def test_a_program_that_always_fails_ends_the_job_after_its_restarts(team: Team) -> None:

@@ -34,7 +34,6 @@ def trains(
     figure: Callable[[str], None],
     api: str,
     rights: list[Rule],
-    refused: dict[str, str],
 ) -> Counter[str]:
     """Run the notebook with the setting `api`; return the kinds of its jobs, and how many.
 
@@ -45,7 +44,6 @@ def trains(
         figure: Keeps the seconds of each cell.
         api: The setting.
         rights: Those of the user.
-        refused: The cells that this API cannot run, each with words of its reason.
     """
     team = made(namespace, tmp_path, monkeypatch, rights)
     images = {name.partition(",")[0]: name.partition(",")[0] for name in RANKS}
@@ -57,9 +55,7 @@ def trains(
     figure(", ".join(f"{name} {one.seconds:.0f} s" for name, one in ran.items()))
     assert list(ran) == list(RANKS)
     wrong = {name: said for name, ranks in RANKS.items() if (said := ran[name].wrong(ranks))}
-    assert set(wrong) == set(refused), wrong
-    for name, words in refused.items():
-        assert words in wrong[name]
+    assert wrong == {}
     kinds = namespace.get("tfjobs,pytorchjobs,jaxjobs,xgboostjobs,paddlejobs,mpijobs,jobs.batch")
     return Counter(one["kind"] for one in kinds["items"])
 
@@ -71,9 +67,7 @@ def test_as_jobs_of_the_training_operator(
     figure: Callable[[str], None],
 ) -> None:
     """For python and custom it has no kind: the same setting makes them Indexed Jobs."""
-    kinds = trains(
-        namespace, tmp_path, monkeypatch, figure, "v1", [*rules(), *rules(JOBS)], refused={}
-    )
+    kinds = trains(namespace, tmp_path, monkeypatch, figure, "v1", [*rules(), *rules(JOBS)])
     one_each = dict.fromkeys(("TFJob", "JAXJob", "XGBoostJob", "PaddleJob", "MPIJob"), 1)
     assert kinds == {**one_each, "PyTorchJob": 2, "Job": 2}
 
@@ -85,12 +79,8 @@ def test_as_train_jobs(
     monkeypatch: pytest.MonkeyPatch,
     figure: Callable[[str], None],
 ) -> None:
-    refused = {
-        "pytorch, elastic": "a TrainJob has a fixed number of replicas",
-        "mpi": "mpijobs",
-    }
-    trains(namespace, tmp_path, monkeypatch, figure, "trainer", rules(TRAIN), refused)
-    assert len(namespace.get("trainjobs")["items"]) == len(RANKS) - 2
+    trains(namespace, tmp_path, monkeypatch, figure, "trainer", rules(TRAIN))
+    assert len(namespace.get("trainjobs")["items"]) == len(RANKS)
 
 
 def test_as_indexed_jobs(
@@ -99,9 +89,5 @@ def test_as_indexed_jobs(
     monkeypatch: pytest.MonkeyPatch,
     figure: Callable[[str], None],
 ) -> None:
-    refused = {
-        "pytorch, elastic": "an Indexed Job has a fixed number of replicas",
-        "mpi": "mpijobs",
-    }
-    kinds = trains(namespace, tmp_path, monkeypatch, figure, "job", rules(JOBS), refused)
-    assert kinds == {"Job": len(RANKS) - 2}
+    kinds = trains(namespace, tmp_path, monkeypatch, figure, "job", rules(JOBS))
+    assert kinds == {"Job": len(RANKS)}

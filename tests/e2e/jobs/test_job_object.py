@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import JOBS, ROLE, Team, rules
 from tests.e2e.jobs.test_kernel import environment
 
 CELL = """\
@@ -75,6 +75,7 @@ if index["type"] == "ps":
 def test_values_of_the_deciding_replica_come_back(
     team: Team, start_kernel: Callable[..., Any], api: str
 ) -> None:
+    team.user.allow(*rules(JOBS if api == "job" else ROLE))
     kernel = start_kernel(env={**environment(team), "CIAO_API": api})
     done = kernel.run(OUTPUT, 90)
     assert done.status == "ok", done.text

@@ -93,7 +93,7 @@ def test_all_ends_with_a_killed_launcher(team: Team, api: str) -> None:
         launcher = f"{display.job.name}-2" if api == "job" else f"{display.job.name}-launcher-0-0"
         names = [pod["metadata"]["name"] for pod in team.namespace.get("pods")["items"]]
         (pod,) = [name for name in names if name.startswith(launcher)]
-        kill = "kill -9 `grep -l workers /proc/[0-9]*/cmdline | grep -v self | cut -d/ -f3`"
+        kill = "kill -9 `grep -l python /proc/[0-9]*/comm | cut -d/ -f3`"
         await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "sh", "-c", kill)
 
     ended = run(team, f"%api={api}\n{WAITS}", during=during)

@@ -29,7 +29,7 @@ ONLY_LOOKED_AT = {
     "docs/recipes.md": 4,
     "docs/data.md": 1,
     "docs/inside.md": 1,
-    "docs/queues.md": 1,
+    "docs/queues.md": 2,
 }
 """Drawings, a synopsis, cells whose code is the reader's, cells for libraries that the tests do
 not have, and what a cell shows at a moment: how many of them on which page."""

@@ -225,13 +225,22 @@ def test_what_only_the_operator_can_do_is_refused(lines: str, directive: str, me
     assert caught.value.directive == directive
 
 
-def test_an_elastic_job_needs_the_operator() -> None:
+def test_a_replica_of_an_elastic_job_that_was_ended_is_started_again() -> None:
+    """And a program that fails is not, as with ExitCode of the operator."""
     plan = plan_of("%framework=pytorch\n%worker=2\n%min=1\n")
     plan = replace(plan, spec=plan.framework.complete(plan.spec))
-    with pytest.raises(SpecError) as caught:
-        indexed_manifest.check(plan, Settings())
-    assert "cannot be elastic" in caught.value.message
-    assert caught.value.directive == "min"
+    indexed_manifest.check(plan, Settings())
+    rules = indexed_manifest.job_rules(plan, 2)
+    assert rules["backoffLimit"] > 1000
+    lost, failed = rules["podFailurePolicy"]["rules"]
+    assert lost["action"] == "Ignore"
+    assert failed["action"] == "FailJob"
+    assert {1, 127} <= set(failed["onExitCodes"]["values"])
+    assert not {0, 128, 143} & set(failed["onExitCodes"]["values"])
+    # A policy for failed pods allows no restart in place.
+    job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
+    made = manifest.objects(plan, job, build(source()), Settings(), "run-1", sleeps=True, api=JOB)
+    assert made.job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
 def test_host_names_fit_into_their_limit() -> None:
