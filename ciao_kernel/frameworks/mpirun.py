@@ -172,14 +172,16 @@ RULE = re.compile(r"[-=]{{40,}}$")
 NOISE = re.compile(r"\\+ |POD_NAME=|shift$|/opt/kube/kubectl exec |\\[warn\\] Epoll |"
                    r"\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
 # Of ranks that lose a peer, and of those that call MPI_Abort.
-FATAL = re.compile(r"\\0?\\[[^\\]]*:\\d+\\] \\*\\*\\* ")
+FATAL = re.compile(r"\\[[^\\]]*:\\d+\\] \\*\\*\\* ")
 REPORT = re.compile(r"Process name: \\[.*,(\\d+)\\]|process rank (\\d+) |RANK (\\d+) PID|"
-                    r"Primary job +terminated|aborted|MPI_ABORT|exited on signal")
+                    r"Primary job +terminated|aborted|MPI_ABORT|exited on signal|"
+                    r"Open MPI (?:accepted a TCP connection|failed to TCP connect)")
 
 def follow(lines):
     # Returns mpirun's reports of a failed rank; all other lines are shown.
     block, reports = [], []
     for line in lines:
+        line = line.replace("\\0", "")  # mpirun ends some blocks with it
         if not block and FATAL.match(line):
             reports.append([line])
             continue

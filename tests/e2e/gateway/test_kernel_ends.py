@@ -166,7 +166,7 @@ def test_a_kernel_that_is_culled_while_its_job_is_silent(gateway: Gateway, rolle
     takes = gateway.start(rolled_out, KERNEL_USERNAME="grace")
     ours(takes, "taken")
     for kernel in (leaves, takes):
-        until(lambda one=kernel: one.id not in rolled_out.kernels(), "the kernel to be culled", 120)
+        until(lambda one=kernel: one.id not in rolled_out.kernels(), "the kernel to be culled", 240)
     gone(gateway.team, "taken")
     # Nobody is there then who could stop it.
     until(lambda: leaves.id not in gateway.team.kernels(), "the kernel's pod to go", 120)

@@ -39,6 +39,9 @@ rule=--------------------------------------------------
 echo $rule
 echo "   Process name: [prterun-x-1@1,$failed]"
 echo $rule
+printf '\\0%s\\n' $rule
+echo "WARNING: Open MPI failed to TCP connect to a peer MPI process."
+printf '%s\\n\\0\\n' $rule
 exit $code
 """
 
