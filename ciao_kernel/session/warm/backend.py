@@ -30,7 +30,8 @@ _RUN_LEASE = 90.0
 """The same at the end of a run, whose cell keeps the loop running."""
 _ROOT = "/tmp/ciao-warm"
 _BUSY = 30.0
-"""Seconds in which the processes of an interrupted run must have ended before the next one."""
+"""Seconds after the grace period of the job in which the processes of an interrupted run must have
+ended before the next one."""
 
 
 class WarmBackend:
@@ -41,15 +42,21 @@ class WarmBackend:
         pool: The replicas that this kernel keeps; None if nothing is kept here.
         settings: Grace periods and limits.
         table: The directives, to name a difference.
+        busy: Seconds after the grace period in which an interrupted run must have ended.
     """
 
     def __init__(
-        self, inner: Backend, pool: WarmPool | None, settings: Settings, table: Table
+        self,
+        inner: Backend,
+        pool: WarmPool | None,
+        settings: Settings,
+        table: Table,
+        busy: float = _BUSY,
     ) -> None:
         self.name = inner.name
         self.outlives_kernel = inner.outlives_kernel
         self._inner, self._pool = inner, pool
-        self._settings, self._table = settings, table
+        self._settings, self._table, self._busy = settings, table, busy
         self._run: Run | None = None
         self._used: Parked | None = None
 
@@ -147,7 +154,7 @@ class WarmBackend:
             return None
         if (run := parked.run) is not None:
             try:
-                async with asyncio.timeout(_BUSY):
+                async with asyncio.timeout(parked.grace + self._busy):
                     await run.over.wait()
             except TimeoutError:
                 raise BackendError(

@@ -75,6 +75,11 @@ class Parked:
         self._start(self._ping())
 
     @property
+    def grace(self) -> float:
+        """Seconds from SIGTERM to SIGKILL."""
+        return self._grace
+
+    @property
     def expires(self) -> float:
         """Time at which the replicas end by themselves if no run begins."""
         return self.idle_since + self.seconds
@@ -123,6 +128,7 @@ class Parked:
 
     async def close(self) -> None:
         """Stop following the job, and wait until nothing of that is open any more."""
+        self._cancel_linger()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -159,7 +165,7 @@ class Parked:
             self.over = True
             if self.run is not None and not self.run.over.is_set():
                 self.run.fail(fault)
-            self.run = None
+            self._release()
             for task in self._tasks - {asyncio.current_task()}:  # pings and commands
                 task.cancel()
             with log.ignored(_log, "closing the inputs", Exception):
@@ -176,7 +182,8 @@ class Parked:
 
         The replicas are kept no longer, so the next cell starts new ones at once.
         """
-        run, self.run = self.run, None
+        run = self.run
+        self._release()
         self.over = True
         self._ready.clear()
         self._start(self._end_lost_job(why))
@@ -214,7 +221,7 @@ class Parked:
             run.fail(self._gone())
         if run.sent or status.settled:
             run.over.set()
-            self.run = None
+            self._release()
 
     def _hear_output(self, event: Output) -> None:
         replica = event.replica
@@ -269,8 +276,6 @@ class Parked:
             if run.state.over and not before.over:
                 self._end_others(run)
             return
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
         self.idle_since = time.time()
         if run.number == 1 and run.state is not State.STOPPED:
             run.show(
@@ -279,8 +284,18 @@ class Parked:
                     f"starts in them at once (`%ciao delete {self.job.reference}` ends them)"
                 )
             )
-        self.run = None
+        self._release()
         run.finish()
+
+    def _release(self) -> None:
+        """Forget the active run, which is over: nothing is sent for it any more."""
+        self.run = None
+        self._cancel_linger()
+
+    def _cancel_linger(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
 
     def _end_others(self, run: Run) -> None:
         """End the other replicas of a run that is decided."""

@@ -101,9 +101,15 @@ class Replicas:
 class Cell:
     """A cell in replicas of its own, as far as its program has been sent to them."""
 
-    def __init__(self, header: str = HEAD) -> None:
+    def __init__(self, header: str = HEAD, busy: float = 30.0, **settings: Any) -> None:
         self.inner, self.pool, self.plan = Replicas(), WarmPool(), plan(header)
-        self.backend = WarmBackend(self.inner, self.pool, Settings(), REGISTRY.table)  # type: ignore[arg-type]
+        self.backend = WarmBackend(
+            self.inner,  # type: ignore[arg-type]
+            self.pool,
+            Settings(**settings),
+            REGISTRY.table,
+            busy,
+        )
 
     async def start(self) -> None:
         self.job = await self.backend.submit(
@@ -172,6 +178,36 @@ def test_a_run_in_a_suspended_job_does_not_wait_until_it_is_resumed() -> None:
         with pytest.raises(JobLost, match="Suspended"):
             await cell.events()
         await cell.inner.ended.wait()
+
+    run(main)
+
+
+def test_the_next_run_waits_for_the_grace_period_of_an_interrupted_one() -> None:
+    async def main() -> None:
+        cell = Cell(busy=0.0, stop_grace=60.0)
+        await cell.start()
+        cell.inner.begin()
+        following = asyncio.ensure_future(cell.backend.submit(cell.plan, None, print, outlive=True))  # type: ignore[arg-type]
+        await asyncio.sleep(0.05)
+        assert not following.done()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=-9, why="stopped", port=2000)
+        assert (await following).warm_run == 2
+
+    run(main)
+
+
+def test_nothing_is_sent_for_a_run_whose_job_has_ended() -> None:
+    async def main() -> None:
+        cell = Cell(linger=0.05)
+        await cell.start()
+        cell.inner.begin()
+        first, other = cell.job.replicas
+        cell.inner.say(first, ev="end", id=1, code=0, why="", port=2000)  # the other one may linger
+        cell.inner.say(other, ev="ready", host="10.0.0.1", port=1, root="/tmp/x")
+        await cell.inner.ended.wait()
+        await asyncio.sleep(0.1)
+        assert [command["op"] for _, command in cell.inner.sent] == ["run", "run"]
 
     run(main)
 
