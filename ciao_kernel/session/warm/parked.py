@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ciao_kernel import log
+from ciao_kernel.delivery import checkpoints
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import BackendError, CiaoError, JobLost
 from ciao_kernel.model import Address, Job, Notice, Output, Replica, State, Status
@@ -323,11 +324,10 @@ class Parked:
             one: Address(self._ready[one]["host"], self._ready[one]["port"])
             for one in self.job.replicas
         }
-        links = [
-            (one.where, f"{self.job.workdir}/{one.where}")
-            for one in spec.volumes
-            if not one.is_absolute
-        ]
+        folders = [one.where for one in spec.volumes if not one.is_absolute]
+        if spec.checkpoint is not None:
+            folders.append(checkpoints.WHERE)
+        links = [(where, f"{self.job.workdir}/{where}") for where in folders]
 
         def command(replica: Replica) -> dict[str, Any]:
             own = processes(plan.framework, spec, replica, addresses)

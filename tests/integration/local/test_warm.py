@@ -153,7 +153,6 @@ def test_a_header_that_differs_starts_new_replicas_and_says_why(
     [
         ("%framework=xgboost\n%worker=1\n%warm\n", "%warm does not work with xgboost"),
         (HEAD + "%detach\n", "%detach cannot be combined with %warm"),
-        (HEAD + "%checkpoint\n", "%checkpoint cannot be combined with %warm"),
         (HEAD + "%retries=2\n", "%retries cannot be combined with %warm"),
         (HEAD + "%output=a\n", "%output cannot be combined with %warm"),
         (
@@ -205,6 +204,34 @@ def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) ->
         assert ports[0] != ports[1], "each run has ports of its own"
 
     kernel(body)
+
+
+def test_a_run_goes_on_from_the_checkpoint_of_an_earlier_one(
+    jobs: Place, kernel: Kernel, tmp_path: Path
+) -> None:
+    program = (
+        "import os\n"
+        "path = os.path.join(os.environ['CIAO_CHECKPOINT'], os.environ['RANK'])\n"
+        "beside = os.path.join('checkpoint', os.environ['RANK'])\n"
+        "step = int(open(beside).read()) if os.path.exists(beside) else 0\n"
+        "print('from', step, open('data/word').read())\n"
+        "open(path, 'w').write(str(step + 10))\n"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "word").write_text("mounted")
+
+    async def body(session: Session) -> None:
+        head = HEAD + "%name=saves\n%checkpoint\n%volume=claim:data\n"
+        for step in (0, 10, 20):
+            ended = await jobs.ended(head + program, session)
+            assert ended.error is None, ended.error
+            for name in ("worker-0", "worker-1"):
+                assert ended.display.data(name).decode() == f"from {step} mounted\n"
+        assert ended.job.warm_run == 3
+        kept = jobs.storage / "checkpoints" / "saves"
+        assert {one.read_text() for one in kept.iterdir()} == {"30"}
+
+    kernel(body, volumes={"claim": str(tmp_path / "data")})
 
 
 @pytest.mark.second("faults")

@@ -212,6 +212,19 @@ def test_nothing_is_sent_for_a_run_whose_job_has_ended() -> None:
     run(main)
 
 
+def test_a_run_finds_the_volumes_and_checkpoints_of_the_job_beside_its_program() -> None:
+    async def main() -> None:
+        cell = Cell(HEAD + "%checkpoint\n%volume=data:inputs/all\n%volume=other:/abs\n")
+        await cell.start()
+        for _, command in cell.inner.sent:
+            assert command["links"] == [
+                ["inputs/all", "/work/inputs/all"],
+                ["checkpoint", "/work/checkpoint"],
+            ]
+
+    run(main)
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_files_of_ciao_are_not_in_the_folder_that_the_agent_makes(here: bool) -> None:
     async def main() -> None:
@@ -232,7 +245,6 @@ def test_a_run_is_not_started_again() -> None:
 
 
 REFUSED = {
-    "checkpoint": "",
     "detach": "",
     "serve": "=worker",
     "output": "=a",
