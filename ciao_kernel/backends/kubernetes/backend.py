@@ -287,9 +287,8 @@ class KubernetesBackend:
         return await exec.execute(target.client, path, name, words, streams)
 
     async def check_feeding(self, plan: Plan) -> None:
-        """Check the kind of the job, and the right to write to its pods."""
+        """Check the right to write to the job's pods."""
         target = await self._targets.of(plan.spec.cluster)
-        warm_inputs.check(plan, (await choice.choose(plan, target, self._settings)).api)
         await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)
 
     async def send(self, job: Job, replica: Replica, data: bytes) -> None:

@@ -66,6 +66,8 @@ def pod_template(
     }
     if cluster.env_secrets:
         container["envFrom"] = [{"secretRef": {"name": name}} for name in cluster.env_secrets]
+    if plan.spec.warm is not None:
+        container["stdin"] = True  # the agent of a warm replica reads its commands there
     if sleeps and settings.linger >= 1:
         # When worker-0 has ended, the job is over and the operator deletes the running pods.
         # They get a moment to end by themselves and to write their last lines.

@@ -7,33 +7,16 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
 from ciao_kernel.backends.kubernetes import job_metadata
-from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
 from ciao_kernel.backends.kubernetes.rights import Right
-from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.attach import ContainerInput
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica
-from ciao_kernel.plugins import Plan
 
 RIGHTS = tuple(Right(verb, "pods", subresource="attach") for verb in ("get", "create"))
 """Servers up to Kubernetes 1.34 ask for ``get``, later ones for ``create`` too."""
-_FRAMEWORKS = ("tensorflow", "pytorch")
 
 Pods = Callable[[], Awaitable[Mapping[Replica, Manifest]]]
-
-
-def check(plan: Plan, api: Api) -> None:
-    """Refuse jobs whose pods cannot be kept.
-
-    Raises:
-        SpecError: Their kind is none of those whose containers get an input.
-    """
-    if api is not OPERATOR_V1 or plan.framework.name not in _FRAMEWORKS:
-        raise SpecError(
-            "on a cluster %warm works with TFJobs and PyTorchJobs of the training operator.",
-            "Leave %warm out; on this machine (%backend=local) it works.",
-            directive="warm",
-        )
 
 
 class WarmInputs:

@@ -61,18 +61,13 @@ class WarmOperatorFramework(WarmFramework):
         self._kind: OperatorKind = inner
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
-        """Return the job; its containers keep their standard input open for commands."""
-        return self._kind.manifest(spec, {role: _with_input(pod) for role, pod in pods.items()})
+        """Return the job of the framework's kind."""
+        return self._kind.manifest(spec, pods)
 
 
 def warm(inner: Framework) -> WarmFramework:
     """Return the framework of a warm job."""
     return WarmOperatorFramework(inner) if isinstance(inner, OperatorKind) else WarmFramework(inner)
-
-
-def _with_input(pod: Manifest) -> Manifest:
-    first, *others = pod["spec"]["containers"]
-    return {**pod, "spec": {**pod["spec"], "containers": [{**first, "stdin": True}, *others]}}
 
 
 def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:

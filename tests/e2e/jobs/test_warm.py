@@ -1,10 +1,14 @@
-"""Warm replicas on the cluster: edited cells in the same pods."""
+"""Warm replicas on the cluster: edited cells in the same pods.
+
+``CIAO_TEST_EDITS`` sets the number of edited cells of each kind of job.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,9 +23,10 @@ from ciao_kernel.session.stopping import NoShutdown
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import RBAC, Team, made, rules
+from tests.e2e.jobs.conftest import JOBS, RBAC, ROLE, TRAIN, Team, made, rules
 from tests.helpers.jobs import Ended, Recorder, interrupted, wait
 
+EDITS = int(os.environ.get("CIAO_TEST_EDITS", "3"))
 WARM = RBAC / "warm-role.yaml"
 HEAD = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
 PROGRAM = """
@@ -117,6 +122,88 @@ def test_edited_cells_run_in_the_same_pods(warm_team: Team) -> None:
     as_kernel(team, body)
 
     # The end of the kernel has ended the replicas, and the job is over.
+    def succeeded() -> bool:
+        ((_, status),) = team.jobs()
+        return status.state is State.SUCCEEDED
+
+    until(succeeded, "the job to end with its kernel", 120)
+
+
+KINDS = {
+    "indexed": ("%framework=python\n%api=job\n", JOBS),
+    "trainjob": ("%framework=python\n%api=trainer\n", TRAIN),
+    "jaxjob": ("%framework=jax\n%api=v1\n", ROLE),
+}
+COUNTS = """
+import os, socket, time
+place = os.environ.get("MASTER_ADDR") or os.environ["COORDINATOR_ADDRESS"]
+place = place, int(os.environ.get("MASTER_PORT") or os.environ["COORDINATOR_PORT"])
+step = int(open("checkpoint/" + os.environ["CIAO_REPLICA"]).read()) if {0} > 1 else 0
+print("edit {0} from", step)
+for line in range(100):
+    print("run {0} line", line)
+if os.environ["CIAO_REPLICA"] == "worker-0":
+    server = socket.create_server(("", place[1]))
+    server.accept()[0].sendall(b"run {0}")
+else:
+    while True:
+        try:
+            connection = socket.create_connection(place, 1)
+            break
+        except OSError:
+            time.sleep(0.05)
+    assert connection.recv(100) == b"run {0}"
+with open(os.environ["CIAO_CHECKPOINT"] + "/" + os.environ["CIAO_REPLICA"], "w") as file:
+    file.write("{0}0")
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.timeout(180 + 15 * EDITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
+    kind: str,
+    namespace: Namespace,
+    claim: str,
+    figure: Callable[[str], None],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if kind == "trainjob":
+        request.getfixturevalue("trainer")
+    header, role = KINDS[kind]
+    team = made(namespace, tmp_path, monkeypatch, [*rules(role), *rules(WARM)])
+    team.images |= dict.fromkeys(("python", "jax"), namespace.cluster.image("tools"))
+    head = f"{header}%worker=2\n%warm\n%name=kept\n%checkpoint={claim}\n"
+
+    async def body(session: Session) -> None:
+        took = []
+        for number in range(1, EDITS + 1):
+            begun = time.monotonic()
+            one = await ended(team, session, head + COUNTS.format(number))
+            took.append(time.monotonic() - begun)
+            assert one.error is None, one.error
+            assert one.job.warm_run == number
+            before = "0" if number == 1 else f"{number - 1}0"
+            lines = [f"edit {number} from {before}"]
+            lines += [f"run {number} line {line}" for line in range(100)]
+            for replica in ("worker-0", "worker-1"):
+                assert one.display.data(replica).decode().splitlines() == lines
+        again = sorted(took[1:])
+        figure(
+            f"{kind}: {EDITS} edited cells, {202 * EDITS} lines, each once; first cell "
+            f"{took[0]:.1f} s, later ones {again[len(again) // 2]:.2f} s, at most {again[-1]:.2f} s"
+        )
+        failed = await ended(team, session, head + "1 / 0")
+        assert isinstance(failed.error, JobFailed)
+        assert "  Cell, line 7, in <module>" in failed.error.traceback
+        well = await ended(team, session, head + "print('well')")
+        assert well.error is None, well.error
+        assert len(pods(team)) == 2
+
+    as_kernel(team, body)
+
     def succeeded() -> bool:
         ((_, status),) = team.jobs()
         return status.state is State.SUCCEEDED

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import job_metadata, manifest
-from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError, SpecError
@@ -217,6 +217,15 @@ def test_tolerations_are_written_as_kubectl_writes_taints(
 ) -> None:
     made = objects(f"%framework=tensorflow\n%toleration={text}\n")
     assert pod(made, "Worker")["spec"]["tolerations"] == [toleration]
+
+
+@pytest.mark.parametrize("api", [OPERATOR_V1, JOB, TRAINER])
+def test_only_warm_replicas_have_an_input(api: Api) -> None:
+    text = "%framework=tensorflow\n%image=a/b:1\n%ps=1\n%worker=2\n"
+    for more, expected in (("", {None}), ("%warm\n", {True})):
+        made = objects(text + more, api=api)
+        pods = manifest.pod_templates(made.holder).values()
+        assert {pod["spec"]["containers"][0].get("stdin") for pod in pods} == expected
 
 
 def test_a_job_is_read_again_from_its_object() -> None:
