@@ -35,10 +35,19 @@ def start(here: str) -> None:
         here: Folder of this module.
     """
     if _is_program() and _has_first_rank():
-        index = os.path.join(os.environ.get(TARGET, ""), INDEX)
-        if os.path.isfile(index):
-            os.remove(index)  # of an earlier try
-        atexit.register(_write, os.getpid(), here)
+        register(here)
+
+
+def register(here: str) -> None:
+    """Register the writer in the process that is the program.
+
+    Args:
+        here: Folder of this module.
+    """
+    index = os.path.join(os.environ.get(TARGET, ""), INDEX)
+    if os.path.isfile(index):
+        os.remove(index)  # of an earlier try
+    atexit.register(_write, os.getpid(), here)
 
 
 def _is_program() -> bool:

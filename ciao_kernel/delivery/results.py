@@ -26,6 +26,7 @@ from ciao_kernel.delivery import (
     value_formats,
 )
 from ciao_kernel.delivery.result_writer import INDEX, MARK, NAMES, PROGRAM, TARGET
+from ciao_kernel.magics import warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER
 
@@ -33,6 +34,8 @@ KEEPER = "ciao_output_keeper.py"
 """File in ciao's folder that keeps the program's files in a pod after its end."""
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
+_PLACE = f"{site_folder.FOLDER}/results"
+_RUN = "run-"
 _SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
 
 
@@ -70,26 +73,43 @@ def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
     return {NAMES: " ".join(spec.output_names), PROGRAM: words, TARGET: target}
 
 
-def folder(job_files: str | Path, replica: Replica) -> Path:
-    """Return the folder for the values of a replica, below the job's folder on this machine."""
-    return Path(job_files) / site_folder.FOLDER / "results" / str(replica)
+def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
+    """Return the folder for the values of a replica.
+
+    Args:
+        job_files: The job's folder on this machine.
+        replica: The replica.
+        run: Number of the run in warm replicas; 0 for any other job.
+    """
+    place = Path(job_files) / _PLACE
+    return place / f"{_RUN}{run}" / str(replica) if run else place / str(replica)
 
 
 def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
     """Return the values of a job, and the replica that gave them; None if there are none yet.
 
-    They are those of the replica that decides about the job, or of the first one that gave some.
+    They are those of the replica that decides about the job, or of the first one that gave some; in
+    a job with several runs those of its own run, or of the newest one.
 
     Args:
         job: The job.
         status: Its last known status.
     """
+    run = job.warm_run or _newest_run(job)
     first = [status.decided_by] if status.decided_by else []
     for replica in (*first, *job.replicas):
-        found = Results(folder(job.files, replica))
+        found = Results(folder(job.files, replica, run))
         if found.arrived:
             return replica, found
     return None, found
+
+
+def _newest_run(job: Job) -> int:
+    """Return the last run of a warm job that gave values; 0 if there is none."""
+    if not warm.asked(job.header):
+        return 0
+    names = [one.name for one in (Path(job.files) / _PLACE).glob(f"{_RUN}*")]
+    return max((int(name[len(_RUN) :]) for name in names if name[len(_RUN) :].isdigit()), default=0)
 
 
 def unpack(message: str, target: Path) -> bool:
@@ -122,7 +142,7 @@ class Results(Mapping[str, Any]):
     """
 
     def __init__(self, place: Path) -> None:
-        self._place = place
+        self.place = place
         index = None
         with contextlib.suppress(OSError):
             index = _parsed((place / INDEX).read_text(encoding="utf-8"))
@@ -139,7 +159,7 @@ class Results(Mapping[str, Any]):
             if fault := self.fault(name):
                 raise KeyError(fault)
             entry = self._entries[name]
-            self._read[name] = _value(self._place / entry["file"], str(entry.get("type")))
+            self._read[name] = _value(self.place / entry["file"], str(entry.get("type")))
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -167,7 +187,7 @@ class Results(Mapping[str, Any]):
         if "fault" in entry:
             reason = str(entry["fault"])[:200].rstrip(".")
             return f"{name}, a {kind}, cannot come back: {reason}."
-        if not _is_file(name, entry.get("file")) or not (self._place / entry["file"]).is_file():
+        if not _is_file(name, entry.get("file")) or not (self.place / entry["file"]).is_file():
             count = entry.get("size")
             large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
             return (

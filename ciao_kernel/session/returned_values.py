@@ -40,8 +40,7 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
         )
         return
     if found := ", ".join(values):
-        place = results.folder(job.files, replica)
-        yield f"brought back from {replica}: {found} (_job.result, or the files in {place})"
+        yield f"brought back from {replica}: {found} (_job.result, or the files in {values.place})"
     for name in values.names:
         if fault := values.fault(name):
             yield f"%output: {fault}"
@@ -64,7 +63,7 @@ def of_folder(job: Job, words: Sequence[str]) -> Iterator[str]:
     found = replica_files.find(job.workdir, list(words))
     if found.sizes:
         files = [f"{path} ({size_text(size)})" for path, size in found.sizes.items()]
-        yield f"files of %output: {listed(files, _LISTED)}, in {job.files}"
+        yield f"files of %output: {listed(files, _LISTED)}, in {job.workdir}"
     yield from _rest(found.missing, found.left_out)
 
 

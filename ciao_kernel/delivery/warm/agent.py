@@ -36,6 +36,8 @@ _PATIENCE = 5.0
 _GRACE_OF_PEERS = 2.0
 """Seconds from SIGTERM to SIGKILL for the other processes of a replica in which one failed."""
 _SUBREAPER = 36
+_MOST_VALUES = 4096
+"""Bytes of values of ``%output``: those of a termination message, which other jobs have."""
 
 
 class Run:
@@ -253,7 +255,33 @@ class Agent:
             "arguments": ask["arguments"],
             "learned": self._learned if self._learns and ask["learn"] else "",
             "oom": self._oom,
+            # Of several processes of a replica the first one gives the values.
+            "results": self._result_variables(run) if rank == 0 else {},
         }
+
+    def _result_variables(self, run: Run) -> dict[str, str]:
+        """Return the variables of the writer of ``%output``; empty without it."""
+        asked = run.ask.get("results")
+        if not asked:
+            return {}
+        if asked["folder"]:
+            os.makedirs(asked["folder"], exist_ok=True)
+        target = asked["folder"] or self._message(run)
+        return {"CIAO_RESULT_NAMES": asked["names"], "CIAO_RESULT_TARGET": target}
+
+    def _message(self, run: Run) -> str:
+        """Return the file for values that the end marker of a run brings to the kernel."""
+        return os.path.join(self._own, f"values-{run.id}")
+
+    def _values(self, run: Run) -> dict[str, str]:
+        """Return what the program has written there, for the end marker."""
+        try:
+            with open(self._message(run), encoding="utf-8", errors="replace") as file:
+                text = file.read(_MOST_VALUES)
+            os.unlink(self._message(run))
+        except OSError:
+            return {}
+        return {"values": text}
 
     def _fork_if_ready(self) -> None:
         run, zygote = self._run, self._zygote
@@ -323,6 +351,7 @@ class Agent:
             port=self._listener.getsockname()[1],
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,
+            **self._values(run),
         )
         self._unheard = code  # the replica ends with it, unless the kernel is still there
         now = self._quiet_since = time.monotonic()

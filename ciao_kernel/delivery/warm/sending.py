@@ -15,6 +15,7 @@ from ciao_kernel.delivery.warm import ahead
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
+from ciao_kernel.model.spec import OUTPUT_FOLDER
 
 AGENT, _ZYGOTE = "ciao_warm_agent.py", "ciao_warm_zygote.py"
 _MOST = 32 << 20
@@ -66,6 +67,10 @@ def pack(source: Source, spec: JobSpec) -> Packed:
     texts: list[str] = []
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        if OUTPUT_FOLDER in spec.outputs:
+            place = tarfile.TarInfo(OUTPUT_FOLDER)
+            place.type, place.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(place)
         for file in source.all():
             data, mode = _content(file)
             entry = tarfile.TarInfo(file.path)

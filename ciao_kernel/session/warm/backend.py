@@ -80,6 +80,12 @@ class WarmBackend:
                 "Leave %warm out.",
                 directive="warm",
             )
+        if plan.spec.output_paths and not self._keeps_runs:
+            raise SpecError(
+                "files of %output do not come back from warm replicas on a cluster, only values.",
+                "Write them to a %volume, or leave %warm out.",
+                directive="output",
+            )
         await self._inner.check(plan)
         await self._inner.check_feeding(plan)
 
@@ -184,6 +190,7 @@ class WarmBackend:
             args=(),
             files=(),
             inputs=(),
+            outputs=(),
             env=(("CIAO_WARM", json.dumps(config, separators=(",", ":"))),),
             deadline=int(self._settings.warm_most),
         )

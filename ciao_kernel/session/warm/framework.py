@@ -91,7 +91,6 @@ def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
     reasons = {
         "detach": (spec.detach, "a detached job has no cell that could use its replicas again"),
         "serve": (bool(spec.serve), "only programs end with a run, and a server does not"),
-        "output": (bool(spec.outputs), "values of a warm run do not come back yet"),
         "min": (spec.min_workers is not None, "the number of warm replicas does not change"),
         "max": (spec.max_workers is not None, "the number of warm replicas does not change"),
         "restartPolicy": (restarts, "a warm run is not restarted"),

@@ -58,6 +58,7 @@ def _fixed(spec: JobSpec) -> JobSpec:
         args=(),
         files=(),
         inputs=(),
+        outputs=(),
         plot=(),
         follow=(),
         lines=None,

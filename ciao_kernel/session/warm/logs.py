@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
 
+from ciao_kernel import log, private_files
+from ciao_kernel.delivery import results
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import warm
+from ciao_kernel.magics import outputs, warm
 from ciao_kernel.model import Event, Job, Output, Replica
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.plugins import Backend
+
+_log = logging.getLogger(__name__)
 
 
 async def read(
@@ -58,6 +64,22 @@ def follow(backend: Backend, job: Job, since: float = 0.0) -> AsyncIterator[Even
     return _without_markers(events, job) if strips else events
 
 
+def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
+    """Save the values of ``%output`` that the end marker of a run in a pod has.
+
+    Args:
+        job: The job, or the run.
+        replica: The replica that wrote the marker.
+        marker: Its content; it is foreign input.
+    """
+    run, text = marker.get("id"), marker.get("values")
+    if marker.get("ev") != "end" or not isinstance(run, int) or not isinstance(text, str):
+        return
+    if outputs.asked(job.header):
+        with log.ignored(_log, "saving values", OSError, private_files.Untrusted):
+            results.unpack(text, results.folder(job.files, replica, run))
+
+
 async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncIterator[Event]:
     readers = {replica: MarkReader() for replica in job.replicas}
     try:
@@ -66,7 +88,12 @@ async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncItera
                 yield event
                 continue
             parts = readers[event.replica].read(event.data)
-            data = b"".join(part for part in parts if isinstance(part, bytes))
+            data = b""
+            for part in parts:
+                if isinstance(part, bytes):
+                    data += part
+                else:
+                    keep_values(job, event.replica, part)
             tail = b"" if event.tail.startswith(b"\x1e") else event.tail
             if data or tail:
                 lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))

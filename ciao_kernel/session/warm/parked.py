@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -15,13 +16,13 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.delivery import checkpoints
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import BackendError, CiaoError, JobLost
 from ciao_kernel.model import Address, Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
-from ciao_kernel.session.warm.framework import processes
+from ciao_kernel.session.warm.command import command
 from ciao_kernel.session.warm.key import Key
+from ciao_kernel.session.warm.logs import keep_values
 from ciao_kernel.session.warm.run import Run
 
 _log = logging.getLogger(__name__)
@@ -264,6 +265,7 @@ class Parked:
             self._memory[replica] = int(marker.get("memory", 0))
             self._ready[replica]["port"] = marker["port"]
             if run is not None and run.number == marker["id"]:
+                keep_values(run.job, replica, marker)
                 self._hear_end(run, replica, marker)
 
     def _hear_end(self, run: Run, replica: Replica, marker: dict[str, Any]) -> None:
@@ -319,47 +321,23 @@ class Parked:
 
     async def _send_run(self, run: Run) -> None:
         """Send a run to all replicas, again and again until each has confirmed it."""
-        spec, packed, plan = run.plan.spec, run.packed, run.plan
         addresses = {
             one: Address(self._ready[one]["host"], self._ready[one]["port"])
             for one in self.job.replicas
         }
-        folders = [one.where for one in spec.volumes if not one.is_absolute]
-        if spec.checkpoint is not None:
-            folders.append(checkpoints.WHERE)
-        links = [(where, f"{self.job.workdir}/{where}") for where in folders]
-
-        def command(replica: Replica) -> dict[str, Any]:
-            own = processes(plan.framework, spec, replica, addresses)
-            variables = dict(spec.env)
-            environment = dict(packed.environment)
-            if len(own) > 1:  # as torchrun does
-                environment.setdefault("OMP_NUM_THREADS", variables.get("OMP_NUM_THREADS", "1"))
-            return {
-                "op": "run",
-                "id": run.number,
-                "tar": packed.archive,
-                "program": packed.program,
-                "arguments": list(spec.args),
-                "processes": [{**one, **variables} for one in own],
-                "environment": environment,
-                "links": links,
-                "cold": bool(packed.doubt),
-                "learn": packed.learns,
-                "deadline": spec.deadline,
-                "idle": spec.warm,
-            }
-
-        if packed.doubt:
-            run.show(Notice(f"this run starts a fresh interpreter: {packed.doubt}"))
+        made = functools.partial(
+            command, run, addresses, self.job.workdir, here=self._feeding.keeps_runs
+        )
+        if doubt := run.packed.doubt:
+            run.show(Notice(f"this run starts a fresh interpreter: {doubt}"))
         fault: BackendError | None = None
         for _ in range(_TRIES):
             waiting = run.not_begun
-            results = await asyncio.gather(
-                *(self._send(one, command(one)) for one in waiting), return_exceptions=True
+            answers = await asyncio.gather(
+                *(self._send(one, made(one)) for one in waiting), return_exceptions=True
             )
-            faults = [one for one in results if isinstance(one, BackendError)]
-            others = [one for one in results if isinstance(one, BaseException)]
+            faults = [one for one in answers if isinstance(one, BackendError)]
+            others = [one for one in answers if isinstance(one, BaseException)]
             fault = faults[0] if faults else None
             if others and not faults:
                 run.fail(others[0])
@@ -378,21 +356,19 @@ class Parked:
 
     async def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
         """Stop a run in some replicas, again until it has ended there."""
-        command = {"op": "stop", "id": run.number, "grace": self._grace}
+        stop = {"op": "stop", "id": run.number, "grace": self._grace}
         for _ in range(_TRIES):
             if not (left := replicas()):
                 return
-            await asyncio.gather(
-                *(self._send(one, command) for one in left), return_exceptions=True
-            )
+            await asyncio.gather(*(self._send(one, stop) for one in left), return_exceptions=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REPEAT):
                     await run.over.wait()
                     return
 
-    async def _send(self, replica: Replica, command: dict[str, Any]) -> None:
+    async def _send(self, replica: Replica, what: dict[str, Any]) -> None:
         # A line feed first: an earlier connection may have ended within a command.
-        data = b"\n" + json.dumps(command, separators=(",", ":")).encode() + b"\n"
+        data = b"\n" + json.dumps(what, separators=(",", ":")).encode() + b"\n"
         await self._feeding.send(self.job, replica, data)
 
     async def _ping(self) -> None:

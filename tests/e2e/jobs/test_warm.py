@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.delivery import results
 from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed
 from ciao_kernel.model import Owner, State
 from ciao_kernel.session.plugin_registry import Registry
@@ -175,7 +176,7 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
     header, role = KINDS[kind]
     team = made(namespace, tmp_path, monkeypatch, [*rules(role), *rules(WARM)])
     team.images |= dict.fromkeys(("python", "jax"), namespace.cluster.image("tools"))
-    head = f"{header}%worker=2\n%warm\n%name=kept\n%checkpoint={claim}\n"
+    head = f"{header}%worker=2\n%warm\n%name=kept\n%checkpoint={claim}\n%output=step\n"
 
     async def body(session: Session) -> None:
         took = []
@@ -185,6 +186,8 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
             took.append(time.monotonic() - begun)
             assert one.error is None, one.error
             assert one.job.warm_run == number
+            _, values = results.of_job(one.job, one.display.status)
+            assert dict(values) == {"step": 10 * (number - 1)}
             before = "0" if number == 1 else f"{number - 1}0"
             lines = [f"edit {number} from {before}"]
             lines += [f"run {number} line {line}" for line in range(100)]
@@ -197,7 +200,7 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
         )
         failed = await ended(team, session, head + "1 / 0")
         assert isinstance(failed.error, JobFailed)
-        assert "  Cell, line 7, in <module>" in failed.error.traceback
+        assert "  Cell, line 8, in <module>" in failed.error.traceback
         well = await ended(team, session, head + "print('well')")
         assert well.error is None, well.error
         assert len(pods(team)) == 2

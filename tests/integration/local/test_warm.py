@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.commands import Caller, execute
+from ciao_kernel.delivery import results
 from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
@@ -154,7 +155,6 @@ def test_a_header_that_differs_starts_new_replicas_and_says_why(
         ("%framework=xgboost\n%worker=1\n%warm\n", "%warm does not work with xgboost"),
         (HEAD + "%detach\n", "%detach cannot be combined with %warm"),
         (HEAD + "%retries=2\n", "%retries cannot be combined with %warm"),
-        (HEAD + "%output=a\n", "%output cannot be combined with %warm"),
         (
             "%framework=tensorflow\n%worker=1\n%serve=worker\n%warm\n",
             "%serve cannot be combined with %warm",
@@ -202,6 +202,28 @@ def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) ->
             ports.append(ended.display.data("ps-0").splitlines()[1])
             assert str(ended.display.status.decided_by) == "worker-0"
         assert ports[0] != ports[1], "each run has ports of its own"
+
+    kernel(body)
+
+
+def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        head = HEAD + "%output=step output/\n"
+        program = "import os\nstep = {0}\nopen(os.environ['CIAO_OUTPUT'] + '/a', 'w').close()\n"
+        ended = [await jobs.ended(head + program.format(number), session) for number in (1, 2)]
+        # Another run may ask for other names, and start a fresh interpreter.
+        other = HEAD + "%output=word\nimport os\nos.environ.pop('A', 0)\nimport numpy\nword = 'x'"
+        ended.append(await jobs.ended(other, session))
+        assert [one.error for one in ended] == [None] * 3
+        assert ended[2].job.warm_run == 3
+        found = [results.of_job(one.job, one.display.status)[1] for one in ended]
+        assert [dict(one) for one in found] == [{"step": 1}, {"step": 2}, {"word": "x"}]
+        assert "brought back from worker-0: step" in ended[1].display.notices
+        assert f"files of %output: output/a (0 bytes), in {ended[1].job.workdir}" in (
+            ended[1].display.notices
+        )
+        _, later, status = await session.find(ended[0].job.name)
+        assert dict(results.of_job(later, status)[1]) == {"word": "x"}, "those of the newest run"
 
     kernel(body)
 

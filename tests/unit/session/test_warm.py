@@ -35,8 +35,8 @@ def key(header: str, folder: Path = Path("/x"), settings: Settings | None = None
 @pytest.mark.parametrize(
     "more",
     [
-        "%args=--epochs 3\n", "%envvar=A=1\n", "%files=a.txt\n", "%input=df\n", "%plot=loss\n",
-        "%follow=worker\n", "%lines=3\n", "%deadline=3m\n",
+        "%args=--epochs 3\n", "%envvar=A=1\n", "%files=a.txt\n", "%input=df\n", "%output=a\n",
+        "%plot=loss\n", "%follow=worker\n", "%lines=3\n", "%deadline=3m\n",
     ],
 )  # fmt: skip
 def test_what_a_run_brings_may_differ(more: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
+from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
 from ciao_kernel.errors import JobLost, SpecError
 from ciao_kernel.frameworks.pytorch import PyTorch
@@ -33,7 +36,7 @@ from ciao_kernel.model import (
 from ciao_kernel.plugins import Plan
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
-from ciao_kernel.session.warm import framework
+from ciao_kernel.session.warm import framework, logs
 from ciao_kernel.session.warm.backend import WarmBackend
 from ciao_kernel.session.warm.pool import WarmPool
 
@@ -57,10 +60,11 @@ class Replicas:
         self.sent: list[tuple[Replica, dict[str, Any]]] = []
         self.told, self.ended = asyncio.Event(), asyncio.Event()
         self.plan = plan()
+        self.folder = "/jobs/mine"
 
     async def submit(self, plan: Plan, *_: Any, **__: Any) -> Job:
         self.plan = plan
-        where = {"place": "/jobs/mine"} if self.keeps_runs else {"folder": "/jobs/mine"}
+        where = {"place": self.folder} if self.keeps_runs else {"folder": self.folder}
         return Job("mine", "fake", "tensorflow", plan.spec.replicas(), 1.0, root="/work", **where)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
@@ -244,10 +248,50 @@ def test_a_run_is_not_started_again() -> None:
     framework.check(replace(spec, retries=0), TensorFlow(), deletes=False)
 
 
+def test_values_in_the_end_marker_of_a_pod_are_kept_for_the_run(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = Cell(HEAD + "%output=step\n")
+        cell.inner.folder = str(tmp_path)
+        await cell.start()
+        assert {json.dumps(command["results"]) for _, command in cell.inner.sent} == {
+            '{"names": "step", "folder": ""}'
+        }
+        cell.inner.begin()
+        data = base64.b64encode(b"7").decode()
+        entry = {"type": "int", "file": "step.json", "size": 1, "data": data}
+        text = MARK + json.dumps({"names": ["step"], "values": {"step": entry}})
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000, values=text)
+        status = (await cell.events())[-1]
+        assert isinstance(status, Status)
+        assert dict(results.of_job(cell.job, status)[1]) == {"step": 7}
+
+        # Also for a kernel that attaches to the job.
+        again = str(tmp_path / "again")
+        stored = "%warm=10m\n%output=step\n"
+        job = replace(cell.job, warm_run=0, header=stored, folder=again)
+        ended = {"ev": "end", "id": 1, "values": text}
+        line = b"\n" + marker("0" * 16) + json.dumps(ended).encode() + b"\n"
+        cell.inner.events.put_nowait(Output(cell.job.replicas[0], line, 2))
+        cell.inner.events.put_nowait(Output(cell.job.replicas[0], b"next\n", 1))
+        events = logs.follow(cell.inner, job)  # type: ignore[arg-type]
+        assert (await anext(events)).data == b"next\n"  # type: ignore[union-attr]
+        assert dict(results.of_job(job, status)[1]) == {"step": 7}
+
+    run(main)
+
+
+def test_files_do_not_come_back_from_warm_pods() -> None:
+    async def main() -> None:
+        with pytest.raises(SpecError, match="files of %output do not come back"):
+            await Cell(HEAD + "%output=model/\n").backend.check(plan(HEAD + "%output=model/\n"))
+
+    run(main)
+
+
 REFUSED = {
     "detach": "",
     "serve": "=worker",
-    "output": "=a",
     "min": "=1",
     "max": "=2",
     "retries": "=2",

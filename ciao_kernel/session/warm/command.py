@@ -1,0 +1,60 @@
+"""The command that starts a run in a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ciao_kernel.delivery import checkpoints, results
+from ciao_kernel.model import Address, Replica
+from ciao_kernel.session.warm.framework import processes
+from ciao_kernel.session.warm.run import Run
+
+
+def command(
+    run: Run, addresses: Mapping[Replica, Address], workdir: str, replica: Replica, *, here: bool
+) -> dict[str, Any]:
+    """Return the command for one replica, as its agent reads it.
+
+    Args:
+        run: The run.
+        addresses: Host and free port of each replica.
+        workdir: The agents' working directory, where volumes are.
+        replica: The replica.
+        here: Whether the replicas are on this machine.
+    """
+    spec, packed = run.plan.spec, run.packed
+    own = processes(run.plan.framework, spec, replica, addresses)
+    variables = results.output_folder(spec, run.job.workdir) | dict(spec.env)
+    environment = dict(packed.environment)
+    if len(own) > 1:  # as torchrun does
+        environment.setdefault("OMP_NUM_THREADS", variables.get("OMP_NUM_THREADS", "1"))
+    folders = [one.where for one in spec.volumes if not one.is_absolute]
+    if spec.checkpoint is not None:
+        folders.append(checkpoints.WHERE)
+    return {
+        "op": "run",
+        "id": run.number,
+        "tar": packed.archive,
+        "program": packed.program,
+        "arguments": list(spec.args),
+        "processes": [{**one, **variables} for one in own],
+        "environment": environment,
+        "links": [(where, f"{workdir}/{where}") for where in folders],
+        "cold": bool(packed.doubt),
+        "learn": packed.learns,
+        "deadline": spec.deadline,
+        "idle": spec.warm,
+        "results": _results(run, replica, here=here),
+    }
+
+
+def _results(run: Run, replica: Replica, *, here: bool) -> dict[str, str]:
+    """Return the names of values to bring back, and their folder on this machine.
+
+    Without a folder they come in the marker of the run's end.
+    """
+    if not (names := run.plan.spec.output_names):
+        return {}
+    place = results.folder(run.job.files, replica, run.number)
+    return {"names": " ".join(names), "folder": str(place) if here else ""}
