@@ -53,6 +53,7 @@ class Run:
         self.begun = time.monotonic()
         self.kill_at: float | None = None
         self.why = ""
+        self.memory_kills = _memory_kills()
         deadline = ask.get("deadline")
         self.deadline_at = self.begun + deadline if deadline else None
 
@@ -351,6 +352,7 @@ class Agent:
             port=self._listener.getsockname()[1],
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,
+            **({"oom": True} if _ran_out_of_memory(run) else {}),
             **self._values(run),
         )
         self._unheard = code  # the replica ends with it, unless the kernel is still there
@@ -621,6 +623,23 @@ def _memory(pid: int) -> int:
             return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmRSS"))
     except (OSError, StopIteration):
         return 0
+
+
+def _memory_kills() -> int:
+    """Return how many processes of this container were killed for its memory limit.
+
+    The files are those of cgroup v2 and v1 (Linux, admin-guide/cgroup-v2 and cgroup-v1/memory).
+    """
+    for name in ("memory.events", "memory/memory.oom_control"):
+        place = f"/sys/fs/cgroup/{name}"
+        with contextlib.suppress(OSError, ValueError, StopIteration), open(place, "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"oom_kill "))
+    return 0
+
+
+def _ran_out_of_memory(run: Run) -> bool:
+    """Return whether a process of a run was killed for the memory limit of the container."""
+    return -signal.SIGKILL in run.codes.values() and _memory_kills() > run.memory_kills
 
 
 def _free_port() -> socket.socket:

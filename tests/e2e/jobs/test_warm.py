@@ -214,6 +214,35 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
     until(succeeded, "the job to end with its kernel", 120)
 
 
+@pytest.mark.second("faults")
+def test_a_run_that_is_killed_for_its_memory_says_so_and_the_replicas_stay(warm_team: Team) -> None:
+    team = warm_team
+    head = "%framework=tensorflow\n%memory=96Mi\n%worker=2\n%warm\n"
+    fills = "import os, time\nif os.environ['CIAO_REPLICA'] == 'worker-1':\n"
+    fills += "    x = bytearray(500_000_000)\ntime.sleep(1000)\n"
+    where = "import os\nprint('agent', os.environ['HOSTNAME'], os.getppid())\n"
+
+    async def body(session: Session) -> None:
+        before = await ended(team, session, head + where)
+        assert before.error is None, before.error
+        names = pods(team)
+        failed = await ended(team, session, head + fills)
+        assert isinstance(failed.error, JobFailed)
+        if pods(team) != names:
+            pytest.skip("this node kills whole containers for their memory (cgroup v2)")
+        assert failed.error.message.startswith("worker-1 ")
+        assert "memory" in failed.error.message
+        assert "The limit of worker-1 is %memory=96Mi" in failed.error.hint
+        assert failed.display.state("worker-0") is State.STOPPED
+        after = await ended(team, session, head + where)
+        assert after.error is None, after.error
+        assert after.job.warm_run == 3
+        for one in ("worker-0", "worker-1"):
+            assert after.display.data(one) == before.display.data(one), "the same zygotes"
+
+    as_kernel(team, body)
+
+
 @pytest.mark.second("operators")
 def test_without_the_right_nothing_is_created(team: Team) -> None:
     async def body(session: Session) -> None:

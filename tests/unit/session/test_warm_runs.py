@@ -248,6 +248,25 @@ def test_a_run_is_not_started_again() -> None:
     framework.check(replace(spec, retries=0), TensorFlow(), deletes=False)
 
 
+@pytest.mark.parametrize(("more", "reason"), [({"oom": True}, "OOMKilled"), ({}, "Error")])
+def test_a_process_that_is_killed_for_its_memory_is_said_to_be(
+    more: dict[str, Any], reason: str
+) -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        first, other = cell.job.replicas
+        cell.inner.say(other, ev="end", id=1, code=-9, why="", port=2000, **more)
+        cell.inner.say(first, ev="end", id=1, code=-15, why="stopped", port=2000)
+        status = (await cell.events())[-1]
+        assert isinstance(status, Status)
+        assert (status.replicas[1].reason, status.replicas[1].exit_code) == (reason, -9)
+        assert cell.pool.parked is not None, "the replicas stay"
+
+    run(main)
+
+
 def test_values_in_the_end_marker_of_a_pod_are_kept_for_the_run(tmp_path: Path) -> None:
     async def main() -> None:
         cell = Cell(HEAD + "%output=step\n")
