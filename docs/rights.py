@@ -111,9 +111,11 @@ _ROWS = {
             "configmaps",
             "patch, delete",
             "The ConfigMap is created before the job, which then becomes its owner. If the job is "
-            "refused, the ConfigMap is deleted.",
+            "refused, the ConfigMap is deleted. A try of `%retries` is written down before the "
+            "last one is deleted.",
             "The job is created first. If the kernel is killed before the next request, the pods "
-            "wait and hold their GPUs, until the next kernel of the user removes the job.",
+            "wait and hold their GPUs, until the next kernel of the user removes the job. A kernel "
+            "that is killed between two tries loses the job.",
         ),
         Row(
             "configmaps",

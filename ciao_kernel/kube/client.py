@@ -192,8 +192,12 @@ class Client:
         """Merge-patch an object."""
         return await self._call("PATCH", path, {}, body, kind="application/merge-patch+json")
 
-    async def delete(self, path: str, *, uid: str = "", policy: str = "Background") -> None:
+    async def delete(self, path: str, *, uid: str = "", policy: str = "Background") -> bool:
         """DELETE an object and its dependents; an object that is already gone is no error.
+
+        Returns:
+            False if the object was certainly gone before: somebody else has deleted it. If an
+            answer was lost, our own request may have deleted it.
 
         Args:
             path: Path of the object.
@@ -203,11 +207,19 @@ class Client:
         options: Object = {"propagationPolicy": policy}
         if uid:
             options["preconditions"] = {"uid": uid}
+        lost = False
+
+        def note() -> None:
+            nonlocal lost
+            lost = True
+
         try:
-            await self._call("DELETE", path, {}, options)
+            await self._call("DELETE", path, {}, options, uncertain=note)
         except Refused as error:
             if error.code != 404 and not responses.is_uid_conflict(error):
                 raise
+            return lost
+        return True
 
     async def _call(
         self,

@@ -318,7 +318,8 @@ class ApiServer:
             phases = [pod["status"].get("phase") for pod in found]
             if len(found) < len(made) or "Failed" in phases:
                 await asyncio.sleep(self.reaction)
-                self._condition(kind, name, "Failed")
+                why = f"{name} has failed because 1 Worker replica(s) failed."
+                self._condition(kind, name, "Failed", why)
                 break
             if set(phases) == {"Succeeded"}:
                 self._condition(kind, name, "Succeeded")
@@ -361,9 +362,9 @@ class ApiServer:
                 break
         self._condition("jobs", name, outcome[1])
 
-    def _condition(self, kind: str, name: str, what: str) -> None:
+    def _condition(self, kind: str, name: str, what: str, why: str = "") -> None:
         one = {"type": what, "status": "True", "lastTransitionTime": self.now()}
-        one |= {"reason": f"Job{what}", "message": f"{name} is {what.lower()}."}
+        one |= {"reason": f"Job{what}", "message": why or f"{name} is {what.lower()}."}
         self.store.merge(kind, name, {"status": {"conditions": [one]}})
 
     async def _run(self, name: str) -> None:

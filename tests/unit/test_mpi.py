@@ -11,7 +11,7 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     job_status,
     manifest,
-    retries,
+    next_objects,
     suspension,
 )
 from ciao_kernel.backends.kubernetes.apis import (
@@ -116,7 +116,7 @@ def test_the_pods_of_another_try_name_its_submission() -> None:
     made = objects("%framework=mpi\n%image=i\n%worker=2\n", api=MPI_OPERATOR)
     job = Job("job", "kubernetes", "mpi", (*WORKERS, LAUNCHER), 1.0, "team")
     job = replace(job, resource=resource_of(made.path))
-    again = retries.next_try(made.job, [], job, "run-2")
+    again = next_objects.objects(made.job, [], job, "run-2")
     assert again.path == made.path
     for one in (made.job, again.job):
         for template in manifest.pod_templates(one).values():

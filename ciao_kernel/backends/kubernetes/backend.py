@@ -187,10 +187,9 @@ class KubernetesBackend:
         Raises:
             ClusterFault: Some of them still exist, or the API server does not answer.
         """
-        job = await self._retries.stop(job)
         target = await self._target(job)
         path = job_metadata.path(job.place, job.resource, job.name)
-        await self._deletions.remove(target.client, job, path, stop_certain)
+        await self._retries.stop(target, job, path, stop_certain)
 
     async def set_suspended(self, job: Job, *, suspended: bool) -> None:
         """Suspend or resume a job; see :mod:`.suspension`."""

@@ -63,8 +63,15 @@ class Deletions:
         return self._left.get(_key(job), "")
 
     async def remove(
-        self, client: Client, job: Job, path: str, stop_certain: Callable[[], None]
-    ) -> None:
+        self,
+        client: Client,
+        job: Job,
+        path: str,
+        stop_certain: Callable[[], None],
+        *,
+        first_only: bool = False,
+        known: Manifest | None = None,
+    ) -> bool:
         """Delete a job with everything that it owns; return when all of it is gone.
 
         Args:
@@ -73,22 +80,32 @@ class Deletions:
             path: Path of its object.
             stop_certain: Called after the API server has accepted the deletion, when it is clear
                 what is still ending, or earlier if that takes long; perhaps more than once.
+            first_only: Return at once if somebody else has deleted the job before.
+            known: Its object, to find what it owns if it is deleted already.
+
+        Returns:
+            Whether this call deleted the job, and not somebody else before.
 
         Raises:
             ClusterFault: Objects are left after their grace period, or the server does not answer.
             Refused: This user may not delete the job.
         """
-        began = time.monotonic()
+        began, ours = time.monotonic(), False
         with self._reporting_leftovers(job):
             try:
                 item = await client.find(path)
                 holder = await template_holder.of(client, item, job.place) if item else None
                 uid = job.uid or str(status.get(item, "metadata", "uid") or "")
                 if item and item["metadata"].get("uid") == uid:
-                    await client.delete(path, uid=uid)
+                    ending = status.get(item, "metadata", "deletionTimestamp") is not None
+                    ours = await client.delete(path, uid=uid) and not ending
+                elif known is not None:
+                    item = holder = known
             except ClusterFault as fault:
                 hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault
+            if first_only and not ours:
+                return False
             self._tell(job, "it is deleted")
             soon = max(0.0, began + _NAMING - time.monotonic())
             late = asyncio.get_running_loop().call_later(soon, stop_certain)
@@ -97,6 +114,7 @@ class Deletions:
             finally:
                 late.cancel()
                 stop_certain()
+        return ours
 
     @contextlib.contextmanager
     def _reporting_leftovers(self, job: Job) -> Iterator[None]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, status
+from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, next_try, status
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
@@ -74,6 +74,9 @@ class Lookup:
         async for path, item in target.find(name, resource):
             if job_metadata.is_ours(item):
                 return path, item
+        # Its last try is deleted, and the next one does not exist yet.
+        if record := await next_try.find(target.client, target.namespace, name):
+            return record.path, record.last
         raise NoSuchJob(
             f"there is no job {name} in the namespace {target.namespace}.",
             "`%ciao jobs` lists all jobs; --namespace selects another namespace.",
@@ -186,12 +189,20 @@ class Lookup:
                     raise
                 return error  # a kind that this user may not list
 
-        pods, *answers = await asyncio.gather(
+        async def between_tries() -> list[Manifest]:
+            """Return the records of next tries that do not exist yet, as far as the rights go."""
+            with contextlib.suppress(Refused):
+                at = f"/api/v1{scope}/configmaps"
+                return await pages(target.client, at, next_try.SELECTOR)
+            return []
+
+        waiting, pods, *answers = await asyncio.gather(
+            between_tries(),
             pages(target.client, f"/api/v1{scope}/pods", _PODS),
             *(of_kind(api, plural) for api, plural in kinds),
             return_exceptions=True,
         )
-        for answer in (pods, *answers):
+        for answer in (waiting, pods, *answers):
             if isinstance(answer, BaseException) and not _forbids(answer):
                 if isinstance(answer, Refused) and answer.code == 404:
                     continue
@@ -214,6 +225,14 @@ class Lookup:
                 with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
                     job = self.here(job_of(item, plural, context, clock))
                     found.append(_with_status(job, item, states, clock))
+        known = {(job.place, job.name) for job, _ in found}
+        for item in waiting if isinstance(waiting, list) else ():
+            with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+                if record := next_try.read(item, item["metadata"]["namespace"]):
+                    kind = apis.resource_of(record.made.path)
+                    job = self.here(job_of(record.last, kind, context, clock))
+                    if (job.place, job.name) not in known:
+                        found.append(_with_status(job, record.last, states, clock))
         return found
 
 
@@ -288,6 +307,8 @@ def _by_job(pods: list[Manifest]) -> _States:
 
 def _with_status(job: Job, item: Manifest, states: _States, clock: ServerClock) -> JobWithStatus:
     seen: dict[Replica, ReplicaStatus] = {}
+    if next_try.is_recorded(item):
+        return job, next_try.status(job_status.of_job(job, item, seen))
     for pod, one in states.get((job.place, job.name), ()):
         if job_metadata.is_part_of(pod, job.uid, job.run):
             log = Path(job.folder, f"{one.replica}.log")

@@ -3,28 +3,29 @@
 A kind of the training operator fails as a whole when a pod is evicted or deleted, whatever its
 restart policy (training-operator 1.9, pkg/core/status.go). The follower then deletes the job and
 creates it again from its own objects, with the next number in an annotation, so any follower can do
-that. The Job controller replaces pods that the cluster disrupts (``podFailurePolicy``); if other
-replicas fail for want of them, the whole job is started again too.
+that, also one that comes when another was killed in between (:mod:`.next_try`). The Job controller
+replaces pods that the cluster disrupts (``podFailurePolicy``); if other replicas fail for want of
+them, the whole job is started again too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import apis, creation, job_metadata, manifest
-from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR
+from ciao_kernel.backends.kubernetes import apis, creation, job_metadata, next_objects, next_try
+from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.manifest import Objects
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.next_try import NextTry
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.status import DELETED
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
@@ -34,16 +35,11 @@ from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Event, Job, Manifest, Notice, State, Status
 from ciao_kernel.plugins import Emit
 
-_OF_SERVER = (
-    "controller-uid",
-    "job-name",
-    "batch.kubernetes.io/controller-uid",
-    "batch.kubernetes.io/job-name",
-)
-"""Labels that the server adds to the template of a Job."""
 _OTHERS = 10.0
 """Seconds for which another follower's next try is awaited, beyond the grace period of the pods."""
 _LOOK = 0.3
+_LATE = 3.0
+"""Seconds in which a follower that was told nothing creates a next try behind a deletion."""
 
 
 class Retries:
@@ -65,14 +61,43 @@ class Retries:
         newest = self._current.get(job.identity)
         return newest if newest and newest.tries > job.tries else job
 
-    async def stop(self, job: Job) -> Job:
-        """Prevent further tries of a job; return the newest, which has to be deleted."""
-        first = job.identity
+    async def stop(
+        self, target: Target, job: Job, path: str, stop_certain: Callable[[], None]
+    ) -> None:
+        """Prevent further tries of a job, also those of other followers, and delete the newest.
+
+        Args:
+            target: The job's cluster and namespace.
+            job: Any of its tries.
+            path: Path of its object.
+            stop_certain: As for :meth:`.Deletions.remove`.
+
+        Raises:
+            ClusterFault, Refused: As :meth:`.Deletions.remove`.
+        """
+        first, client = job.identity, target.client
         self._stopped.add(first)
         if lock := self._creating.get(first):
             async with lock:
                 pass
-        return self.current(job)
+        job = self.current(job)
+        if not _is_retried(job):
+            await self._deletions.remove(client, job, path, stop_certain)
+            return
+        record = await next_try.withdraw(client, job)
+        known = record.last if record else None
+        ours = await self._deletions.remove(client, job, path, stop_certain, known=known)
+        last = ours or record or job.tries > job.retries
+        until = time.monotonic() + (0.0 if last else _LATE)
+        while True:
+            item = await client.find(path)
+            if item and (later := self._found(item, job)):
+                job = later
+                await self._deletions.remove(client, job, path, stop_certain)
+            elif await next_try.withdraw(client, job) or time.monotonic() >= until:
+                return
+            else:
+                await asyncio.sleep(_LOOK)
 
     async def follow(
         self,
@@ -97,6 +122,12 @@ class Retries:
         Raises:
             ClusterFault, Refused: As :func:`.follow.follow`; or a try could not be created.
         """
+        notices: list[Event] = []
+        if self._may_retry(job):
+            found = start_background(self._resumed(target, job, path, settings, notices.append))
+            job = await asyncio.shield(found)
+            for notice in notices:
+                yield notice
         while True:
             losses, failed, why = Losses(), None, ""
             events = follow(target.client, job, path, logs, settings, since=since, losses=losses)
@@ -112,12 +143,9 @@ class Retries:
                     yield event
             if failed is None:
                 return
-            yield Notice(
-                f"{why}; {job.name} is started again, try {job.tries + 1} of {job.retries + 1} "
-                f"(%retries={job.retries})."
-            )
+            yield Notice(f"{why}; {_again_words(job)}.")
             await asyncio.to_thread(_keep_logs, logs, job)
-            notices: list[Event] = []
+            notices = []
             # An interrupt of the cell or command must not leave the job deleted.
             work = start_background(self._again(target, job, path, settings, notices.append))
             again = await asyncio.shield(work)
@@ -130,13 +158,29 @@ class Retries:
 
     def _may_retry(self, job: Job) -> bool:
         left = job.tries <= job.retries
-        return left and apis.of_job(job) is not apis.TRAINER and job.identity not in self._stopped
+        return left and _is_retried(job) and job.identity not in self._stopped
+
+    async def _resumed(
+        self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
+    ) -> Job:
+        """Create the next try if only its record exists; return the try to follow."""
+        item = await target.client.find(path)
+        if item is not None:
+            job = self._found(item, job) or job
+            if job.tries > 1:  # whoever created this try may have been killed at once
+                await next_try.withdraw(target.client, job, before=job.tries + 1)
+            return job
+        record = await next_try.find(target.client, job.place, job.name)
+        if record is None or record.first_uid != job.identity:
+            return job
+        emit(Notice(f"{_again_words(job)}; who did that before has ended, or does it now."))
+        return await self._create(target, job, path, record, settings, emit) or job
 
     async def _again(
         self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
     ) -> Job | None:
         """Delete a failed try and create the next one; None if somebody else ended the job."""
-        client, first = target.client, job.identity
+        client = target.client
         grace = settings.grace(job.grace)
         item = await client.find(path)
         if item is None or get(item, "metadata", "deletionTimestamp"):
@@ -144,25 +188,60 @@ class Retries:
         if (uid := str(item["metadata"]["uid"])) != (job.uid or uid):
             return self._found(item, job)
         run = secrets.token_hex(8)
-        made = next_try(item, await _sources(target, item, job), job, run)
-        await self._deletions.remove(client, replace(job, uid=uid), path, lambda: None)
+        beside = await next_objects.sources(target, item, job)
+        made = next_objects.objects(item, beside, job, run)
+        job = replace(job, uid=uid)
+        record, others = await next_try.write(target, made, job)
+        if others and (found := await self._others(client, job, path, grace)):
+            return found
+        ours = await self._deletions.remove(client, job, path, lambda: None, first_only=not others)
+        if not ours and not others:  # somebody else was faster: to start it again, or to end it
+            if record:
+                await next_try.remove(client, record)
+            return await self._others(client, job, path, grace)
+        return await self._create(target, job, path, record or made, settings, emit)
+
+    async def _create(
+        self,
+        target: Target,
+        job: Job,
+        path: str,
+        recorded: NextTry | Objects,
+        settings: Settings,
+        emit: Emit,
+    ) -> Job | None:
+        """Create the next try when the last one is gone; None if somebody else ended the job."""
+        client, first = target.client, job.identity
+        record = recorded if isinstance(recorded, NextTry) else None
+        made = recorded.made if isinstance(recorded, NextTry) else recorded
+        if record:  # it may be another kernel's, which was killed while the pods ended
+            await self._deletions.remove(client, job, path, lambda: None, known=record.last)
         created: Object | None = None
         async with self._creating.setdefault(first, asyncio.Lock()):
             if first in self._stopped:
+                await next_try.withdraw(client, job)
+                return None
+            if record and not await next_try.exists(client, record):
                 return None
             try:
                 created = await creation.create(target, made, emit)
-            except Refused as error:
-                if error.reason != "AlreadyExists":
+            except BackendError as error:
+                if not isinstance(error, Refused) or error.reason != "AlreadyExists":
+                    if record:
+                        emit(Notice(_kept_words(job)))
                     raise
             if created is not None:
-                uid = str(created["metadata"]["uid"])
+                uid, run = str(created["metadata"]["uid"]), job_metadata.run(made.job)
                 again = replace(
                     job, uid=uid, run=run, tries=job.tries + 1, first_uid=first, created=time.time()
                 )
+                if record and not await next_try.remove(client, record):
+                    await self._deletions.remove(client, again, path, lambda: None)
+                    return None  # deleted meanwhile, by somebody who saw only the record
                 self._current[first] = again
                 return again
-        return await self._others(client, job, path, grace)  # another follower was faster
+        # Another follower was faster.
+        return await self._others(client, job, path, settings.grace(job.grace))
 
     async def _others(self, client: Client, job: Job, path: str, grace: float) -> Job | None:
         """Return the next try that another follower makes; None if somebody ended the job.
@@ -211,86 +290,21 @@ def resubmission_notice(job: Job) -> str:
     )
 
 
-def next_try(item: Manifest, sources: list[Manifest], job: Job, run: str) -> Objects:
-    """Return the objects of a job's next try: those of the last, without what the server added.
-
-    Args:
-        item: The object of the last try.
-        sources: The objects beside it.
-        job: The last try.
-        run: Unique identifier of the next submission.
-    """
-    body = _cleaned(item, run)
-    body["apiVersion"], body["kind"] = _kind(item, job)
-    notes = {job_metadata.TRY: str(job.tries + 1), job_metadata.FIRST_UID: job.identity}
-    body["metadata"]["annotations"] |= notes
-    if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
-        body["metadata"]["ownerReferences"] = owners
-    body["spec"] = dict(item["spec"])
-    if apis.of_item(item) is MPI_OPERATOR:  # its pods name their submission
-        body["spec"] = copy.deepcopy(item["spec"])
-        for template in manifest.pod_templates(body).values():
-            template["metadata"]["annotations"][job_metadata.RUN] = run
-    if apis.of_item(item) is JOB:
-        body["spec"].pop("selector", None)
-        template = dict(body["spec"]["template"])
-        labels = get(template, "metadata", "labels") or {}
-        kept = {key: value for key, value in labels.items() if key not in _OF_SERVER}
-        template["metadata"] = {**template["metadata"], "labels": kept}
-        body["spec"]["template"] = template
-    beside = []
-    for source in sources:
-        made = _cleaned(source, run)
-        made |= {key: source[key] for key in ("data", "binaryData", "immutable") if key in source}
-        if source["kind"] == "Service":
-            own = ("clusterIP", "publishNotReadyAddresses", "selector")
-            made["spec"] = {key: source["spec"][key] for key in own if key in source["spec"]}
-        beside.append(made)
-    return Objects(tuple(beside), body, job_metadata.path(job.place, job.resource, "")[:-1])
+def _is_retried(job: Job) -> bool:
+    """Return whether followers start a job again after a loss."""
+    return bool(job.retries) and apis.of_job(job) is not apis.TRAINER
 
 
-def _cleaned(item: Manifest, run: str) -> Manifest:
-    meta = item["metadata"]
-    labels = dict(meta.get("labels") or {})
-    labels.pop(job_metadata.UNOWNED, None)
-    return {
-        "apiVersion": item.get("apiVersion"),
-        "kind": item.get("kind"),
-        "metadata": {
-            "name": meta["name"],
-            "namespace": meta["namespace"],
-            "labels": labels,
-            "annotations": {**(meta.get("annotations") or {}), job_metadata.RUN: run},
-        },
-    }
+def _again_words(job: Job) -> str:
+    tries = f"try {job.tries + 1} of {job.retries + 1} (%retries={job.retries})"
+    return f"{job.name} is started again, {tries}"
 
 
-def _kind(item: Manifest, job: Job) -> tuple[str, str]:
-    api = apis.of_resource(job.resource)
-    return f"{api.group}/{api.version}", str(item["kind"])
-
-
-async def _sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
-    """Return what ciao created beside a job: its ConfigMaps and the Service of its hosts."""
-    core, found = f"/api/v1/namespaces/{job.place}", dict[str, tuple[str, str]]()
-    for template in manifest.pod_templates(item).values():
-        for volume in many(template, "spec", "volumes"):
-            if name := get(volume, "configMap", "name"):
-                found[f"{core}/configmaps/{name}"] = ("v1", "ConfigMap")
-        if name := get(template, "spec", "subdomain"):
-            found[f"{core}/services/{name}"] = ("v1", "Service")
-    made = []
-    for path, (version, kind) in sorted(found.items()):
-        source = await target.client.find(path)
-        if source is None:
-            name = path.rpartition("/")[2]
-            raise BackendError(
-                f"{job.name} cannot be started again: its {kind} {name} is gone.",
-                "Run the cell again; with %checkpoint it goes on.",
-            )
-        if job_metadata.run(source) == job_metadata.run(item):
-            made.append({**source, "apiVersion": version, "kind": kind})
-    return made
+def _kept_words(job: Job) -> str:
+    return (
+        f"{job.name} could not be started again yet: `%ciao attach {job.reference}` tries again, "
+        f"`%ciao delete {job.reference}` gives it up."
+    )
 
 
 def _counted(now: Status, job: Job) -> Status:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import apis, checks, job_metadata, manifest, quotas, status
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    checks,
+    job_metadata,
+    manifest,
+    next_try,
+    quotas,
+    status,
+)
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
@@ -35,6 +43,7 @@ async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -
     query = {"labelSelector": f"{api.job_label}={name}", **how}
     own = [api.at(target.namespace, kind) for kind in api.plurals]
     same = [_seen(target, f"{kind}/{name}", how) for kind in own]
+    same.append(_seen(target, next_try.path(target.namespace, name), how))
     others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)
     return any(jobs) or bool(status.many(listed, "items"))

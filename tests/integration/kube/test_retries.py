@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes import creation, rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
-from ciao_kernel.errors import CiaoError, JobFailed
+from ciao_kernel.errors import CiaoError, JobFailed, JobStopped
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from tests.helpers.api_pods import Pod
@@ -172,6 +173,119 @@ def test_attach_starts_a_job_again_that_nobody_followed(
     on_cluster(tmp_path, monkeypatch, program, work)
     assert display.status.state is State.SUCCEEDED
     assert display.data("worker-0").decode().endswith("life 2 begins\ntrains\n")
+
+
+class Gate:
+    """Holds a follower that has deleted a failed try, before it creates the next one."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        self._create = creation.create
+
+    async def create(self, *args: Any) -> Any:
+        self.reached.set()
+        await self.opened.wait()
+        return await self._create(*args)
+
+
+def after_a_kill(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Work) -> tuple[Any, Any]:
+    """Return what a kernel's work returned, and what is left; another one was killed between tries.
+
+    The follower ends, as by SIGKILL, when it has deleted the failed try and made no other.
+    """
+    program = Training(2)
+
+    async def killed(session: Session, _: KubernetesBackend) -> None:
+        await run(session, f"%detach\n{JOB}", Recorder(), folder)
+        gate, display = Gate(), Recorder()
+        with monkeypatch.context() as patch:
+            patch.setattr(creation, "create", gate.create)
+            following = asyncio.ensure_future(session.attach("mine", display))
+            await evict(program, display)
+            await gate.reached.wait()
+        del following  # it ends with its event loop, which runs nothing of it any more
+
+    with ApiServer(folder, program) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+        program.server = server  # type: ignore[attr-defined]
+        Here(server, folder).do(killed)
+        assert "tfjobs/mine" not in server.left()
+        # Of another machine: it has no files of the first one.
+        return Here(server, folder / "other").do(work), server.left()
+
+
+def test_attach_goes_on_after_a_kernel_that_was_killed_between_two_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        ((job, status),) = await session.jobs()
+        assert (job.name, job.tries, status.state) == ("mine", 1, State.PENDING)
+        assert "is started again after the loss of a replica" in status.message
+        await run(session, f"%detach\n{JOB}", Recorder(), tmp_path)
+        assert session.last is not None
+        assert session.last.name == "mine-2"  # the name of the first is taken
+        await session.attach("mine", display)
+
+    _, left = after_a_kill(tmp_path, monkeypatch, work)
+    assert display.status.state is State.SUCCEEDED
+    assert display.status.tries == 2
+    assert "mine is started again, try 2 of 3 (%retries=2)" in display.notices
+    assert display.data("worker-0").decode() == "life 2 begins\ntrains\n"
+    assert not [one for one in left if "next-try" in one]
+
+
+@pytest.mark.second("faults")
+def test_a_deletion_after_a_kernel_that_was_killed_between_two_tries_is_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(session: Session, backend: KubernetesBackend) -> list[Any]:
+        await backend.delete((await session.find("mine"))[1])
+        return await session.jobs()
+
+    found, left = after_a_kill(tmp_path, monkeypatch, work)
+    assert found == left == []
+
+
+@pytest.mark.second("faults", only="no-right")
+@pytest.mark.parametrize("noted", [True, False], ids=["record", "no-right"])
+def test_a_deletion_from_elsewhere_between_two_tries_is_the_end(
+    noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(9), Recorder()
+    if not noted:
+        monkeypatch.setattr(rights, "CLAIM", (rights.Right("patch", "nothing"),))
+
+    async def allowed(client: Any, place: str, *wanted: rights.Right) -> list[bool]:
+        return [one.resource != "nothing" for one in wanted]
+
+    monkeypatch.setattr(rights, "allowed", allowed)
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        found = (await session.find("mine"))[1]
+
+        async def delete(session: Session, backend: KubernetesBackend) -> None:
+            await backend.delete(found)
+
+        gate = Gate()
+        monkeypatch.setattr(creation, "create", gate.create)
+        await evict(program, display)
+        await gate.reached.wait()
+        assert "tfjobs/mine" not in server.left()
+        if not noted:
+            gate.opened.set()
+        await asyncio.to_thread(Here(server, tmp_path / "other").do, delete)
+        gate.opened.set()
+        return await cell
+
+    error, left = on_cluster(tmp_path, monkeypatch, program, work)
+    assert isinstance(error, JobStopped)
+    assert left == []
 
 
 @pytest.mark.second("trials")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, retries
+from ciao_kernel.backends.kubernetes import job_metadata, next_objects, retries
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
@@ -46,7 +46,7 @@ def again(made: Objects) -> Objects:
     place = made.path.split("/")[-2]
     job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
     beside = [on_server(one) for one in made.beside]
-    return retries.next_try(on_server(made.job), beside, job, "run-2")
+    return next_objects.objects(on_server(made.job), beside, job, "run-2")
 
 
 def without_times(made: Objects) -> list[Manifest]:

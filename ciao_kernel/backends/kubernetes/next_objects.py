@@ -1,0 +1,103 @@
+"""The objects of a job's next try, from those of the last one (:mod:`.retries`)."""
+
+from __future__ import annotations
+
+import copy
+
+from ciao_kernel.backends.kubernetes import apis, job_metadata, manifest
+from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR
+from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Job, Manifest
+
+_OF_SERVER = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
+"""Labels that the server adds to the template of a Job."""
+
+
+def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objects:
+    """Return the objects of a job's next try: those of the last, without what the server added.
+
+    Args:
+        item: The object of the last try.
+        beside: The objects beside it.
+        job: The last try.
+        run: Unique identifier of the next submission.
+    """
+    body = _cleaned(item, run)
+    body["apiVersion"], body["kind"] = _kind(item, job)
+    notes = {job_metadata.TRY: str(job.tries + 1), job_metadata.FIRST_UID: job.identity}
+    body["metadata"]["annotations"] |= notes
+    if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
+        body["metadata"]["ownerReferences"] = owners
+    body["spec"] = dict(item["spec"])
+    if apis.of_item(item) is MPI_OPERATOR:  # its pods name their submission
+        body["spec"] = copy.deepcopy(item["spec"])
+        for template in manifest.pod_templates(body).values():
+            template["metadata"]["annotations"][job_metadata.RUN] = run
+    if apis.of_item(item) is JOB:
+        body["spec"].pop("selector", None)
+        template = dict(body["spec"]["template"])
+        labels = get(template, "metadata", "labels") or {}
+        kept = {key: value for key, value in labels.items() if key not in _OF_SERVER}
+        template["metadata"] = {**template["metadata"], "labels": kept}
+        body["spec"]["template"] = template
+    again = []
+    for source in beside:
+        made = _cleaned(source, run)
+        made |= {key: source[key] for key in ("data", "binaryData", "immutable") if key in source}
+        if source["kind"] == "Service":
+            own = ("clusterIP", "publishNotReadyAddresses", "selector")
+            made["spec"] = {key: source["spec"][key] for key in own if key in source["spec"]}
+        again.append(made)
+    return Objects(tuple(again), body, job_metadata.path(job.place, job.resource, "")[:-1])
+
+
+def _cleaned(item: Manifest, run: str) -> Manifest:
+    meta = item["metadata"]
+    labels = dict(meta.get("labels") or {})
+    labels.pop(job_metadata.UNOWNED, None)
+    return {
+        "apiVersion": item.get("apiVersion"),
+        "kind": item.get("kind"),
+        "metadata": {
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "annotations": {**(meta.get("annotations") or {}), job_metadata.RUN: run},
+        },
+    }
+
+
+def _kind(item: Manifest, job: Job) -> tuple[str, str]:
+    api = apis.of_resource(job.resource)
+    return f"{api.group}/{api.version}", str(item["kind"])
+
+
+async def sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
+    """Return what ciao created beside a job: its ConfigMaps and the Service of its hosts."""
+    core, found = f"/api/v1/namespaces/{job.place}", dict[str, tuple[str, str]]()
+    for template in manifest.pod_templates(item).values():
+        for volume in many(template, "spec", "volumes"):
+            if name := get(volume, "configMap", "name"):
+                found[f"{core}/configmaps/{name}"] = ("v1", "ConfigMap")
+        if name := get(template, "spec", "subdomain"):
+            found[f"{core}/services/{name}"] = ("v1", "Service")
+    made = []
+    for path, (version, kind) in sorted(found.items()):
+        source = await target.client.find(path)
+        if source is None:
+            name = path.rpartition("/")[2]
+            raise BackendError(
+                f"{job.name} cannot be started again: its {kind} {name} is gone.",
+                "Run the cell again; with %checkpoint it goes on.",
+            )
+        if job_metadata.run(source) == job_metadata.run(item):
+            made.append({**source, "apiVersion": version, "kind": kind})
+    return made
