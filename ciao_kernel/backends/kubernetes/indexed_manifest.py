@@ -21,7 +21,6 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
     Address,
-    Artifact,
     CleanPolicy,
     Job,
     Manifest,
@@ -36,7 +35,6 @@ from ciao_kernel.plugins import (
     Launching,
     Plan,
     endless_roles,
-    replica_command,
 )
 
 KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
@@ -231,25 +229,24 @@ def job_rules(plan: Plan, count: int) -> Manifest:
     }
 
 
-def config_map(plan: Plan, job: str, artifact: Artifact) -> Manifest:
+def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
     """Return the ConfigMap with the variables of all replicas; metadata has only its name.
 
     Args:
         plan: The program to run, with its options.
         job: Name of the job.
-        artifact: What the builder has delivered.
+        pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
 
     Raises:
         SpecError: They are too large.
     """
     replicas = plan.spec.replicas()
-    # The only template has the command of the cell.
-    commands = {
-        role: replica_command(plan.framework, plan.spec, artifact, role)
-        for role in {*plan.spec.serve, launcher_role(plan)} - {""}
-    }
+    # The only template has the command of the cell. A program reads these, not Kubernetes.
+    apart = {*plan.spec.serve, launcher_role(plan)}
     others = {
-        index: commands[one.role] for index, one in enumerate(replicas) if one.role in commands
+        index: [word.replace("$$", "$") for word in _command(pods[one.role])]
+        for index, one in enumerate(replicas)
+        if one.role in apart
     }
     return variables(job, files(plan, replicas, addresses(job, replicas), others))
 
@@ -328,6 +325,11 @@ def files(
         "commands": dict(commands),
     }
     return {_FILE: json.dumps(told)}
+
+
+def _command(pod: Manifest) -> Sequence[str]:
+    command: Sequence[str] = pod["spec"]["containers"][0]["command"]
+    return command
 
 
 def _own(plan: Plan, replica: Replica, known: Mapping[Replica, Address]) -> dict[str, str]:

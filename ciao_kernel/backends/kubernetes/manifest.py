@@ -122,7 +122,7 @@ def objects(
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
-        variables = indexed_manifest.config_map(plan, job.name, artifact)
+        variables = indexed_manifest.config_map(plan, job.name, pods)
         pod = pods[indexed_manifest.template_role(plan)]
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))

@@ -177,6 +177,18 @@ def test_replicas_that_serve_have_a_command_of_their_own() -> None:
     assert told(objects(TF))["commands"] == {}
 
 
+def test_replicas_that_serve_keep_files_of_output_as_the_others_do() -> None:
+    made = objects(TF + "%serve=ps,worker\n%output=a$b/\n")
+    (container,) = made.job["spec"]["template"]["spec"]["containers"]
+    chief = [word.replace("$$", "$") for word in container["command"]][5:]
+    prefix = chief[: chief.index("--") + 1]
+    assert "a$b/" in prefix
+    commands = told(made)["commands"]
+    assert sorted(commands) == ["0", "2", "3"]
+    plain = told(objects(TF + "%serve=ps,worker\n"))["commands"]
+    assert commands == {index: prefix + command for index, command in plain.items()}
+
+
 def test_a_job_with_restarts_has_no_limit_unless_the_cell_names_one() -> None:
     spec = objects(TF + "%restartPolicy=OnFailure\n").job["spec"]
     assert spec["backoffLimit"] == 2**31 - 1
