@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, finalizers, status
+from ciao_kernel.backends.kubernetes import apis, finalizers, job_metadata, status
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import ClusterEvent, Condition, Group
@@ -114,8 +114,14 @@ def cluster_events(
 
 
 def shown(item: Manifest) -> Manifest:
-    """Return the object without the server's records of who wrote which field."""
+    """Return the object without the server's records of who wrote which field.
+
+    A second copy of its spec is left out too.
+    """
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    if isinstance(notes := meta.get("annotations"), dict):
+        kept = {key: value for key, value in notes.items() if key != job_metadata.SUBMITTED}
+        meta["annotations"] = kept
     return {**item, "metadata": meta}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, manifest
 from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR
@@ -19,6 +21,22 @@ _OF_SERVER = (
     "batch.kubernetes.io/job-name",
 )
 """Labels that the server adds to the template of a Job."""
+_MOST_BYTES = 100_000
+"""Size of a spec that is told; all annotations of an object have 256 KiB."""
+
+
+def with_submitted(made: Objects) -> Objects:
+    """Return the objects of a first try, whose job tells its spec as it is submitted.
+
+    Kueue adds the selector of nodes and the tolerations of an admission to the job itself, and the
+    next try may be admitted to other nodes.
+    """
+    text = json.dumps(made.job["spec"])
+    if len(text) > _MOST_BYTES:
+        return made
+    meta = made.job["metadata"]
+    notes = {**meta["annotations"], job_metadata.SUBMITTED: text}
+    return replace(made, job={**made.job, "metadata": {**meta, "annotations": notes}})
 
 
 def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objects:
@@ -36,9 +54,9 @@ def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objec
     body["metadata"]["annotations"] |= notes
     if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
         body["metadata"]["ownerReferences"] = owners
-    body["spec"] = dict(item["spec"])
+    body["spec"] = dict(_submitted(item) or item["spec"])
     if apis.of_item(item) is MPI_OPERATOR:  # its pods name their submission
-        body["spec"] = copy.deepcopy(item["spec"])
+        body["spec"] = copy.deepcopy(body["spec"])
         for template in manifest.pod_templates(body).values():
             template["metadata"]["annotations"][job_metadata.RUN] = run
     if apis.of_item(item) is JOB:
@@ -57,6 +75,17 @@ def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objec
             made["spec"] = {key: source["spec"][key] for key in own if key in source["spec"]}
         again.append(made)
     return Objects(tuple(again), body, job_metadata.path(job.place, job.resource, "")[:-1])
+
+
+def _submitted(item: Manifest) -> Manifest:
+    """Return the spec of a job as it was submitted; nothing if the job does not tell it."""
+    try:
+        told = json.loads(get(item, "metadata", "annotations", job_metadata.SUBMITTED) or "{}")
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    # Another object of the same kind has the same fields.
+    same = isinstance(told, dict) and told.keys() <= item["spec"].keys()
+    return told if same and len(manifest.pod_templates({**item, "spec": told})) else {}
 
 
 def _cleaned(item: Manifest, run: str) -> Manifest:

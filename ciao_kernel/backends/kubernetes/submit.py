@@ -22,6 +22,7 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     kernel_pod,
     manifest,
+    next_objects,
     output_checks,
     pod_patch,
     pod_template,
@@ -190,6 +191,8 @@ async def submit(
         if owner:
             owned = {**made.job["metadata"], "ownerReferences": [owner]}
             made = replace(made, job={**made.job, "metadata": owned})
+        if plan.spec.retries:
+            made = next_objects.with_submitted(made)
         try:
             item = await creation.create(target, made, emit)
         except Refused as error:

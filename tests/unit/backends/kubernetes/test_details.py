@@ -90,3 +90,9 @@ def test_a_deleted_job_that_is_still_there_says_who_keeps_it(
 ) -> None:
     facts = details.facts(JOB, {"metadata": meta, "spec": {}}, "test")
     assert [text for name, text in facts if name == "deleted"] == said
+
+
+def test_the_shown_object_has_its_spec_once() -> None:
+    notes = {"ciao-kernel/submitted": "{}", "other": "kept"}
+    item = {"kind": "TFJob", "metadata": {"annotations": notes}, "spec": {}}
+    assert details.shown(item)["metadata"]["annotations"] == {"other": "kept"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, next_objects, retries
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, retries
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
@@ -74,6 +75,24 @@ def test_a_try_of_an_indexed_job_is_the_same_job() -> None:
     assert without_times(again(first)) == without_times(first)
     rules = first.job["spec"]["podFailurePolicy"]["rules"]
     assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+
+
+@pytest.mark.parametrize("of", [objects, indexed.objects], ids=["operator", "indexed"])
+def test_a_try_has_nothing_of_the_admission_of_the_last_one(of: Any) -> None:
+    first = of(HEAD)
+    known = next_objects.with_submitted(first)
+    changed = copy.deepcopy(known.job)
+    for template in manifest.pod_templates(changed).values():
+        template["spec"]["nodeSelector"] = {"flavor": "spot"}
+        template["spec"]["tolerations"] = [{"key": "spot", "operator": "Exists"}]
+        template["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "worker"
+    second = again(replace(known, job=changed))
+    assert second.job["spec"] == first.job["spec"]
+    assert "spot" not in json.dumps(second.job)
+    # A job of another version of ciao, or that somebody has changed, is made of its object.
+    for text in ("", "[]", "{", '{"other": {}}'):
+        changed["metadata"]["annotations"][job_metadata.SUBMITTED] = text
+        assert "spot" in json.dumps(again(replace(known, job=changed)).job)
 
 
 def test_a_further_try_is_found_with_its_number_and_its_first_uid() -> None:
