@@ -52,11 +52,16 @@ class Found(NamedTuple):
 
 
 def pattern(word: str) -> re.Pattern[str]:
-    """Return what matches the paths that a word names; a folder names all that is in it."""
-    parts = []
+    """Return what matches the paths that a word names; a folder names all that is in it.
+
+    As in a shell, a name that begins with a dot is not matched by a star or a question mark there.
+    """
+    parts, before = [], "/"
     for piece in re.split(r"(\*\*/?|\*|\?)", posixpath.normpath(word)):
         known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        parts.append(known.get(piece) or re.escape(piece))
+        first = r"(?!\.)" if piece in ("*", "?") and before.endswith("/") else ""
+        parts.append(first + (known.get(piece) or re.escape(piece)))
+        before = piece or before
     return re.compile("(?:" + "".join(parts) + ")(?:/.*)?", re.DOTALL)
 
 

@@ -29,6 +29,8 @@ from ciao_kernel.visible_text import listed
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
 
+_CHECKPOINT = "checkpoint"
+"""The folder of ``%checkpoint`` (``delivery.checkpoints.WHERE``, which is imported late)."""
 _LISTED = 8
 """So many paths are named in a notice at most."""
 
@@ -85,13 +87,20 @@ def parse_cell(
 
 
 def check_outputs(spec: JobSpec) -> None:
-    """Check that no file of ``%output`` is in a volume, where it stays in any case.
+    """Check that no file of ``%output`` is in a volume or a checkpoint: it stays there in any case.
 
     Raises:
         SpecError: One is.
     """
     for word in spec.output_paths:
         path = posixpath.normpath(word)
+        if spec.checkpoint is not None and overlap(path, _CHECKPOINT):
+            raise SpecError(
+                f"%output names {word}, and %checkpoint keeps the folder {_CHECKPOINT}: its files "
+                "stay there.",
+                "Leave it out of %output, or let the program write a copy elsewhere.",
+                directive="output",
+            )
         for one in spec.volumes:
             if overlap(path, one.where):
                 raise SpecError(

@@ -20,6 +20,23 @@ def folder(tmp_path: Path) -> Path:
     return base
 
 
+def test_a_star_takes_names_with_a_dot_as_a_shell_does(tmp_path: Path) -> None:
+    for path in (".hidden", "a", "d/.b", "d/c", ".e/f", "g/.h/i"):
+        (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / path).write_text(path)
+
+    def named(word: str) -> list[str]:
+        return list(find(str(tmp_path), [word]).sizes)
+
+    assert named("*") == ["a", "d/.b", "d/c", "g/.h/i"]  # in a folder everything
+    assert (named("?"), named("d/*"), named("d/?b")) == (named("*"), ["d/c"], [])
+    assert (named(".*"), named("d/.?"), named("**/*")) == (
+        [".e/f", ".hidden"],
+        ["d/.b"],
+        [".e/f", "a", "d/.b", "d/c", "g/.h/i"],  # two stars match any folder
+    )
+
+
 @pytest.mark.parametrize(
     ("word", "paths"),
     [
