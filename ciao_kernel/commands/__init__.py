@@ -18,7 +18,7 @@ from ciao_kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from ciao_kernel.model import JobResult
-    from ciao_kernel.plugins import Display
+    from ciao_kernel.plugins import Console, Display, Elsewhere
     from ciao_kernel.session.session import Session
 
 # The texts are here and not in the modules, so that `ciao --help` and Tab answer quickly.
@@ -78,6 +78,17 @@ class Caller:
     """True if the output may be coloured."""
     ask: Callable[[str], Awaitable[str]] | None = None
     """Shows a question and returns the line that a person types; None if nobody can answer."""
+    console: Console | None = None
+    """Where prompts of replicas are opened in a notebook; None if it has no input."""
+
+    @property
+    def prompts(self) -> Console | Elsewhere | None:
+        """Where breakpoint() of a new job opens its prompt; None if nobody can answer."""
+        if self.ask is None:
+            return self.console
+        from ciao_kernel.plugins import Elsewhere
+
+        return Elsewhere()
 
 
 class _Done(Exception):

@@ -51,6 +51,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         since=since,
         folder=caller.folder,
         lines=lines,
+        console=caller.console,
     )
     return await reported(following, args, caller, job.name)
 

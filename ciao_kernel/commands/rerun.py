@@ -18,5 +18,11 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Run a job of the same source and header, and follow it as its cell did."""
-    work = caller.session.rerun(args.name, caller.display, where=where(args), folder=caller.folder)
+    work = caller.session.rerun(
+        args.name,
+        caller.display,
+        where=where(args),
+        folder=caller.folder,
+        console=caller.prompts,
+    )
     return await reported(work, args, caller)

@@ -97,7 +97,9 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         if args.output == "json":
             raise UsageError("a dry run writes only text.", "Leave --output json out.")
         display = _NoticeWriter(caller)
-    work = caller.session.run_parsed(parsed, display, program.folder, program=program)
+    work = caller.session.run_parsed(
+        parsed, display, program.folder, program=program, console=caller.prompts
+    )
     result = await reported(work, args, caller)
     if caller.piped and args.output == "text" and result and result.state is State.RUNNING:
         caller.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ciao_kernel.jupyter.verb_arguments import VerbArguments
     from ciao_kernel.magics.completion import Completion
     from ciao_kernel.model import JobResult
-    from ciao_kernel.plugins import Display
+    from ciao_kernel.plugins import Console, Display
     from ciao_kernel.session.left_running import LeftRunning
     from ciao_kernel.session.session import Session
     from ciao_kernel.session.warm.pool import WarmPool
@@ -195,7 +195,11 @@ def working_folder() -> Path:
 
 
 async def run_job(
-    cell: ScannedCell, session: Session, display: Display, variables: Mapping[str, Any]
+    cell: ScannedCell,
+    session: Session,
+    display: Display,
+    variables: Mapping[str, Any],
+    console: Console | None = None,
 ) -> JobResult | None:
     """Run a job cell; the first cell also reports jobs that an earlier kernel left running.
 
@@ -204,16 +208,23 @@ async def run_job(
         session: Runs the job.
         display: Shows the events.
         variables: Variables of the plain cells.
+        console: Where breakpoint() opens a prompt; None if the front end has no input.
 
     Raises:
         CiaoError: Same errors as :meth:`Session.run`.
     """
     async with _left_running().reported(session, display):
-        return await session.run(cell, display, working_folder(), variables=variables)
+        return await session.run(
+            cell, display, working_folder(), variables=variables, console=console
+        )
 
 
 async def run_command(
-    words: list[str], session: Session, display: Display, write: Callable[[str], Any]
+    words: list[str],
+    session: Session,
+    display: Display,
+    write: Callable[[str], Any],
+    console: Console | None = None,
 ) -> JobResult | None:
     """Run ``%ciao VERB …`` and return the job that the command followed, if any.
 
@@ -223,7 +234,9 @@ async def run_command(
     from ciao_kernel.commands import Caller, execute
 
     async with _left_running().reported(session, display, words):
-        return await execute(words, Caller(session, display, write, working_folder()))
+        return await execute(
+            words, Caller(session, display, write, working_folder(), console=console)
+        )
 
 
 def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:

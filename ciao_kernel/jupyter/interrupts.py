@@ -44,6 +44,7 @@ class RunningCells:
         self.main_request: dict[str, Any] | None = None
         """The request of the job cell on the main thread; None if no job runs there."""
         self._main_task: asyncio.Task[Any] | None = None
+        self._close_prompt: Callable[[], bool] = lambda: False
         self._interrupted = False
         self._early_interrupt: tuple[float, datetime] | None = None
         self._sent_time: datetime | None = None
@@ -107,6 +108,8 @@ class RunningCells:
 
     def _on_sigint(self, *_: Any) -> None:
         """Handle SIGINT."""
+        if self._close_prompt():
+            return
         self._interrupted = True
         if self._main_task is not None:
             self._cancel(self._main_task)
@@ -138,9 +141,19 @@ class RunningCells:
 
     @contextlib.contextmanager
     def cancel_on_interrupt(
-        self, task: asyncio.Task[Any], request: dict[str, Any]
+        self,
+        task: asyncio.Task[Any],
+        request: dict[str, Any],
+        close_prompt: Callable[[], bool] = lambda: False,
     ) -> Iterator[None]:
-        """Let interrupts cancel this task during the body."""
+        """Let interrupts cancel this task during the body.
+
+        Args:
+            task: The task of the cell.
+            request: The request of the cell.
+            close_prompt: Closes an open prompt of the cell, and returns whether there was one: such
+                an interrupt does nothing else.
+        """
         if threading.current_thread() is not threading.main_thread():
             with self._lock:
                 self._subshell_tasks.add(task)
@@ -151,6 +164,7 @@ class RunningCells:
                     self._subshell_tasks.discard(task)
             return
         self._main_task, self.main_request = task, request
+        self._close_prompt = close_prompt
         waiting, self._lock_waiters = self._lock_waiters, set()
         for one in waiting:
             one.cancel()
@@ -164,6 +178,7 @@ class RunningCells:
             yield
         finally:
             self._main_task = self.main_request = None
+            self._close_prompt = lambda: False
             if before is signal.SIG_DFL:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -26,6 +26,7 @@ from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
 
 if TYPE_CHECKING:
+    from ciao_kernel.jupyter.cell_console import CellConsole
     from ciao_kernel.magics.scanned_cell import ScannedCell
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class CiaoKernel(AnsweringKernel):
                     return self._refuse(silent, parent)
                 hooks = Hooks(self.shell, code, store_history, cell_id, cell_meta)
                 return await self._run_cell(
-                    hooks, job or arguments or "", user_expressions or {}, parent
+                    hooks, job or arguments or "", user_expressions or {}, parent, allow_stdin
                 )
             with self._cells.raising_interrupts():
                 reply: dict[str, Any] = await super().do_execute(
@@ -126,6 +127,7 @@ class CiaoKernel(AnsweringKernel):
         work: ScannedCell | str,
         user_expressions: dict[str, str],
         parent: dict[str, Any],
+        allow_stdin: bool,
     ) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``, as a task that only interrupts cancel."""
         with self._cells.raising_interrupts():  # this is the user's code
@@ -133,8 +135,11 @@ class CiaoKernel(AnsweringKernel):
             if isinstance(work, str):
                 work = expand_variables(work, self.shell.user_ns)
         number = self._begin_history(hooks)
-        task = asyncio.get_running_loop().create_task(self._run(work, parent))
-        with self._cells.cancel_on_interrupt(task, parent):
+        publisher = CellPublisher(self._send, parent)
+        console = self._console(publisher, parent) if allow_stdin else None
+        task = asyncio.get_running_loop().create_task(self._run(work, publisher, console))
+        close_prompt = console.close if console else lambda: False
+        with self._cells.cancel_on_interrupt(task, parent, close_prompt):
             self._answer_queued_requests()
             try:
                 outcome = await task
@@ -160,7 +165,17 @@ class CiaoKernel(AnsweringKernel):
         self.shell.history_manager.store_inputs(number, hooks.code, hooks.code)
         return number
 
-    async def _run(self, work: ScannedCell | str, parent: dict[str, Any]) -> dict[str, Any]:
+    def _console(self, publisher: CellPublisher, parent: dict[str, Any]) -> CellConsole | None:
+        """Return where prompts are opened; None in a subshell, whose thread has no input."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        from ciao_kernel.jupyter.cell_console import CellConsole
+
+        return CellConsole(self, parent, self._parent_ident["shell"], publisher.stream)
+
+    async def _run(
+        self, work: ScannedCell | str, publisher: CellPublisher, console: CellConsole | None
+    ) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``; return an outcome even after an error."""
         from ciao_kernel.display.notebook import NotebookDisplay
         from ciao_kernel.errors import CiaoError
@@ -170,13 +185,12 @@ class CiaoKernel(AnsweringKernel):
         try:
             words = cells.split(work) if isinstance(work, str) else []
             session = cells.session(words)
-            publisher = CellPublisher(self._send, parent)
             display = NotebookDisplay(publisher, session.settings, kernel_file_links())
             try:
                 if isinstance(work, str):
-                    await cells.run_command(words, session, display, publisher.stream)
+                    await cells.run_command(words, session, display, publisher.stream, console)
                 else:
-                    await cells.run_job(work, session, display, self.shell.user_ns)
+                    await cells.run_job(work, session, display, self.shell.user_ns, console)
             finally:
                 self.shell.user_ns["_job"] = cells.last_job(session)
         except asyncio.CancelledError:

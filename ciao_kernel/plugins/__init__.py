@@ -5,8 +5,16 @@ A third-party plug-in implements one of these protocols and declares an entry po
 other. Each protocol has its own module; import all of them from this package.
 """
 
-from ciao_kernel.plugins.backend import Backend, Feeding, Inspecting, Plan, Suspending
+from ciao_kernel.plugins.backend import (
+    Backend,
+    Debugging,
+    Feeding,
+    Inspecting,
+    Plan,
+    Suspending,
+)
 from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
+from ciao_kernel.plugins.console import Console, Elsewhere, PromptClosed
 from ciao_kernel.plugins.display import Display
 from ciao_kernel.plugins.framework import (
     DEFAULT_CONTAINER,
@@ -29,7 +37,10 @@ __all__ = [
     "Build",
     "BuildCluster",
     "Builder",
+    "Console",
+    "Debugging",
     "Display",
+    "Elsewhere",
     "Emit",
     "Feeding",
     "Framework",
@@ -39,6 +50,7 @@ __all__ = [
     "OperatorKind",
     "Plan",
     "PodResult",
+    "PromptClosed",
     "Serving",
     "StartedBySsh",
     "Step",

@@ -208,3 +208,24 @@ class Inspecting(Protocol):
         Raises:
             BackendError: No replica can be asked.
         """
+
+
+@runtime_checkable
+class Debugging(Protocol):
+    """The optional part of a :class:`Backend` that connects a person with a process's debugger."""
+
+    async def why_not_debugged(self, spec: JobSpec) -> str:
+        """Return why no prompt can be opened in a job, to end a sentence; "" if one can."""
+
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> None:
+        """Carry a conversation until one side ends it; return at once if no process waits.
+
+        Args:
+            job: The job.
+            replica: The replica whose process waits.
+            pid: Number of the process, as the replica sees it; 0 means any that waits.
+            streams: One JSON object a line either way (:mod:`ciao_kernel.delivery.inspection`).
+
+        Raises:
+            BackendError: There is no connection.
+        """

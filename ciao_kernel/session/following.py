@@ -16,6 +16,7 @@ from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch
 from ciao_kernel.session.turns import Restarts
 from ciao_kernel.session.warm import logs
@@ -40,6 +41,7 @@ class Following:
         judge: Returns the error of a job with a status and the ends of its logs, None if it has
             none.
         watch: Notices a silence of the job; None: nobody does.
+        prompts: Opens the prompts of replicas at a breakpoint; None: nobody does.
     """
 
     def __init__(
@@ -51,7 +53,11 @@ class Following:
         since: float = 0.0,
         judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
         watch: SilenceWatch | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
+        self._prompts = prompts
+        if watch and prompts:
+            watch.pauses = lambda: prompts.active
         self.watch = watch
         self.job, self.backend, self.display = job, backend, display
         self._follow, self._since, self._judge = follow, since, judge
@@ -170,7 +176,8 @@ class Following:
 
     async def _run(self) -> Status:
         watching = self.watch.watching() if self.watch else contextlib.nullcontext()
-        async with watching, self._events() as events:
+        prompting = self._prompts.opened() if self._prompts else contextlib.nullcontext()
+        async with watching, prompting, self._events() as events:
             self.display.begin(self.job, self._follow)
             try:
                 async for event in events:
@@ -200,7 +207,8 @@ class Following:
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the backend's events; its resources are closed when following ends."""
-        events = logs.follow(self.backend, self.job, self._since)
+        note = self._prompts.note if self._prompts else lambda *_: None
+        events = logs.follow(self.backend, self.job, self._since, note)
         try:
             yield events
         finally:

@@ -117,6 +117,7 @@ async def make_plan(
     owner: Owner,
     settings: Settings,
     variables: Mapping[str, Any] | None,
+    passed_over: str = "",
 ) -> Plan:
     """Collect everything that a job needs from this machine.
 
@@ -127,6 +128,7 @@ async def make_plan(
         owner: Owner of the job.
         settings: Whether replicas can be inspected.
         variables: The notebook's variables, for ``%input``; None if there is no notebook.
+        passed_over: Why breakpoint() is passed over, to end a sentence; "" if it is not.
 
     Raises:
         SpecError: The cell names something that cannot be delivered.
@@ -163,7 +165,7 @@ async def make_plan(
     if python and (spec.inspect or settings.inspect) == "on":
         from ciao_kernel.delivery import inspection
 
-        source = inspection.with_files(source)
+        source = inspection.with_files(source, passed_over)
     # Records and lists show the header: %dryrun is not part of the job, variables are secret.
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)

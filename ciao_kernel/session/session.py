@@ -34,10 +34,11 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, Where
-from ciao_kernel.plugins import Backend, Builder, Display, Plan
+from ciao_kernel.plugins import Backend, Builder, Console, Debugging, Display, Elsewhere, Plan
 from ciao_kernel.session import horovod, job_record, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
+from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
 from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
@@ -99,6 +100,7 @@ class Session:
         folder: Path,
         *,
         variables: Mapping[str, Any] | None = None,
+        console: Console | Elsewhere | None = None,
     ) -> JobResult | None:
         """Run a cell to its end: :meth:`parse` and :meth:`run_parsed` in one step.
 
@@ -107,12 +109,13 @@ class Session:
             display: Receives the events.
             folder: The user's working folder.
             variables: The notebook's variables, for ``%input``; None if there is no notebook.
+            console: Where breakpoint() opens a prompt; None if nobody can answer.
 
         Raises:
             UsageError: The text is wrong; nothing was started.
         """
         parsed = self.parse(cell, variables=variables)
-        return await self.run_parsed(parsed, display, folder, variables=variables)
+        return await self.run_parsed(parsed, display, folder, variables=variables, console=console)
 
     async def run_parsed(
         self,
@@ -122,6 +125,7 @@ class Session:
         *,
         program: Program | None = None,
         variables: Mapping[str, Any] | None = None,
+        console: Console | Elsewhere | None = None,
     ) -> JobResult | None:
         """Run a parsed cell or file to its end.
 
@@ -131,6 +135,7 @@ class Session:
             folder: The user's working folder.
             program: Where the program is and how it starts; None: a cell in ``folder``.
             variables: The notebook's variables, for ``%input``; None if there is no notebook.
+            console: Where breakpoint() opens a prompt; None if nobody can answer.
 
         Returns:
             The job's result, or None after a dry run.
@@ -144,7 +149,8 @@ class Session:
         from ciao_kernel.delivery.program import Program  # late: `ciao jobs` runs nothing
 
         try:
-            return await self._run(parsed, display, program or Program(folder), variables)
+            program = program or Program(folder)
+            return await self._run(parsed, display, program, variables, console)
         except SpecError as error:
             raise parsed.locate(error) from None
 
@@ -178,6 +184,7 @@ class Session:
         display: Display,
         program: Program,
         variables: Mapping[str, Any] | None,
+        console: Console | Elsewhere | None,
     ) -> JobResult | None:
         spec = parsed.spec
         for note in parsed.notes:
@@ -195,8 +202,9 @@ class Session:
             from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it
 
             backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
+        passed_over = await self._why_passed_over(spec, backend, console)
         plan = await planning.make_plan(
-            parsed, program, self.registry, self._owner, self.settings, variables
+            parsed, program, self.registry, self._owner, self.settings, variables, passed_over
         )
         horovod.check(plan)
         await backend.check(plan)
@@ -212,7 +220,7 @@ class Session:
             display.show(Notice(text))
             return None
         record = await asyncio.to_thread(job_record.of, plan, self.registry.table)
-        return await self._start(plan, record, backend, builder, display, variables)
+        return await self._start(plan, record, backend, builder, display, variables, console)
 
     async def _start(
         self,
@@ -222,6 +230,7 @@ class Session:
         builder: Builder,
         display: Display,
         variables: Mapping[str, Any] | None,
+        console: Console | Elsewhere | None,
     ) -> JobResult:
         """Submit a job, and follow it unless it is detached."""
         self.preview = None
@@ -248,10 +257,19 @@ class Session:
             if spec.output_paths and job.on_cluster:
                 display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             return self.last
-        return await self._run_to_end(job, spec, backend, display, folder, variables, keeping)
+        prompts = self._prompts(job, backend, display, console, spec.deadline)
+        return await self._run_to_end(
+            job, spec, backend, display, folder, variables, keeping, prompts
+        )
 
     async def rerun(
-        self, name: str, display: Display, *, where: Where = HERE, folder: Path = Path()
+        self,
+        name: str,
+        display: Display,
+        *,
+        where: Where = HERE,
+        folder: Path = Path(),
+        console: Console | Elsewhere | None = None,
     ) -> JobResult:
         """Run a job again from what it was made of: the same source and header, the next name.
 
@@ -260,6 +278,7 @@ class Session:
             display: Receives the events.
             where: Where to look for the job.
             folder: The user's working folder, for errors of the program.
+            console: Where breakpoint() opens a prompt; None if nobody can answer.
 
         Raises:
             NoSuchJob: No job has that name.
@@ -267,6 +286,8 @@ class Session:
             JobFailed: The new job ran and failed.
         """
         backend, job, _ = await self.find(name, where)
+        from ciao_kernel.delivery import inspection  # late: `ciao jobs` delivers nothing
+
         record = await asyncio.to_thread(job_record.read, job)
         with tempfile.TemporaryDirectory(prefix="ciao-") as programs:
             plan = planning.plan_again(
@@ -283,7 +304,11 @@ class Session:
             record = replace(record, header=header)
             builder = selection.builder(plan.spec, backend, self.registry, self.settings)
             await backend.check(plan)
-            return await self._start(plan, record, backend, builder, display, None)
+            if inspection.has_files(plan.source):
+                passed_over = await self._why_passed_over(plan.spec, backend, console)
+                source = inspection.with_files(plan.source, passed_over)
+                plan = replace(plan, source=source)
+            return await self._start(plan, record, backend, builder, display, None, console)
 
     async def _run_to_end(
         self,
@@ -294,6 +319,7 @@ class Session:
         folder: Path,
         variables: Mapping[str, Any] | None,
         keeping: asyncio.Task[None],
+        prompts: Prompts | None,
     ) -> JobResult:
         """Follow a cell's own job to its end; its record is being written."""
         from ciao_kernel.session import failure  # late: only a job that is followed needs it
@@ -312,6 +338,7 @@ class Session:
                 shown, status, tails, folder, describe_leftovers, variables
             ),
             watch=self._watch(shown, backend, display, spec.deadline),
+            prompts=prompts,
         )
         return await self._followed(job, following).run_to_end(
             first=keeping,
@@ -330,6 +357,7 @@ class Session:
         since: float = 0.0,
         folder: Path = Path(),
         lines: int | None = None,
+        console: Console | None = None,
     ) -> JobResult:
         """Follow an existing job from its first line; an interrupt leaves it running.
 
@@ -341,6 +369,7 @@ class Session:
             since: Seconds since the epoch; older lines are left out.
             folder: The user's working folder, to find files that the job missed.
             lines: First and last lines of each replica to keep; None: as the job's header says.
+            console: Where breakpoint() opens a prompt; None if nobody can answer.
 
         Raises:
             NoSuchJob: No job has that name.
@@ -362,6 +391,7 @@ class Session:
                 job, status, tails, folder, backend.describe_leftovers
             ),
             self._watch(job, backend, display),
+            self._prompts(job, backend, display, console),
         )
         return await self._followed(job, following).attach_to_end()
 
@@ -371,6 +401,32 @@ class Session:
         if not is_inspected(job, self.settings.inspect):
             return None
         return SilenceWatch(job, backend, display.show, self.settings.silence, deadline)
+
+    def _prompts(
+        self,
+        job: Job,
+        backend: Backend,
+        display: Display,
+        console: Console | Elsewhere | None,
+        deadline: float | None = None,
+    ) -> Prompts | None:
+        if console is None or not isinstance(backend, Debugging):
+            return None
+        return Prompts(job, backend, console, display.show, deadline)
+
+    async def _why_passed_over(
+        self, spec: JobSpec, backend: Backend, console: Console | Elsewhere | None
+    ) -> str:
+        """Return why breakpoint() opens no prompt, to end a sentence; "" if it does."""
+        if spec.detach:
+            return "nobody follows a job with %detach"
+        if console is None:
+            return "this front end has no input"
+        if spec.dryrun or (spec.inspect or self.settings.inspect) != "on":
+            return ""
+        if isinstance(backend, Debugging):
+            return await backend.why_not_debugged(spec)
+        return f"the backend {backend.name} has no debugger"
 
     def _followed(self, job: Job, following: Following) -> FollowedJob:
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.local import (
+    debugging,
     executable,
     execute,
     follower,
@@ -28,7 +29,7 @@ from ciao_kernel.backends.local.unused import unused
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
-from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
+from ciao_kernel.model import DryRun, Event, Job, JobSpec, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
@@ -220,6 +221,14 @@ class LocalBackend:
     async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
         """Return where the processes of some replicas stand."""
         return await stacks.stacks(self._store.folder(job), self._host, replicas)
+
+    async def why_not_debugged(self, spec: JobSpec) -> str:
+        """Return "": each process of a local job can be reached."""
+        return ""
+
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> None:
+        """Connect a person with a process that waits at a prompt."""
+        await debugging.debug(self._store.folder(job), self._host, replica, pid, streams)
 
     def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""

@@ -73,6 +73,8 @@ class SilenceWatch:
         self._lines = asyncio.Event()
         self._running = True
         self._at_deadline = ""
+        self.pauses: Callable[[], bool] = lambda: False
+        """Returns whether a silence is expected, as at an open prompt."""
 
     def note(self, event: Event) -> None:
         """Note an event of the job."""
@@ -150,7 +152,7 @@ class SilenceWatch:
         while not self._lines.is_set():
             left = max(self._limit, _USUAL * self._longest) - before - self.silent_for
             if left <= 0:
-                return self._running
+                return self._running and not self.pauses()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._lines.wait()

@@ -1,18 +1,21 @@
-"""Logs and events of warm jobs for readers that see all runs: without the markers."""
+"""Logs and events of jobs without markers: those of warm runs, and those of breakpoints."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log, private_files
 from ciao_kernel.delivery import results
+from ciao_kernel.delivery.inspection import breakpoints
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import outputs, warm
-from ciao_kernel.model import Event, Job, Output, Replica
+from ciao_kernel.model import Event, Job, Output, Replica, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.plugins import Backend
 
@@ -44,24 +47,42 @@ async def read(
             raise UsageError(
                 f"{job.name} has no runs: only a job with %warm has several.", "Leave --run out."
             )
-        return await backend.log(job, replica, options)
+        data = await backend.log(job, replica, options)
+        lines = breakpoints.without(data)
+        if options.tail is None or lines == data:
+            return lines
+        whole = await backend.log(job, replica, replace(options, tail=None))
+        return last_lines(breakpoints.without(whole), options.tail)
     if options.timestamps or options.since:
         if run is not None:
             raise UsageError(
                 "--run cannot be combined with --timestamps or --since.", "Leave one of them out."
             )
-        return marks.without(await backend.log(job, replica, options))
+        return breakpoints.without(marks.without(await backend.log(job, replica, options)))
     whole = await backend.log(job, replica, LogOptions(previous=options.previous))
-    data = marks.lines(whole, run)
+    data = breakpoints.without(marks.lines(whole, run))
     return data if options.tail is None else last_lines(data, options.tail)
 
 
-def follow(backend: Backend, job: Job, since: float = 0.0) -> AsyncIterator[Event]:
-    """Follow a job as its backend does; the markers of a warm job are left out."""
+def follow(
+    backend: Backend,
+    job: Job,
+    since: float = 0.0,
+    at_breakpoint: Callable[[Replica, Breakpoint], None] = lambda *_: None,
+) -> AsyncIterator[Event]:
+    """Follow a job as its backend does; the markers in its lines are left out.
+
+    Args:
+        backend: The job's backend.
+        job: The job.
+        since: Seconds since the epoch; older lines are left out.
+        at_breakpoint: Receives what the markers of breakpoints say.
+    """
     events = backend.follow(job, since=since)
     # A run in warm replicas has its own events, which have no markers.
     strips = warm.asked(job.header) and not job.warm_run
-    return _without_markers(events, job) if strips else events
+    events = _without_markers(events, job) if strips else events
+    return _without_breakpoints(events, job, at_breakpoint)
 
 
 def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
@@ -98,6 +119,32 @@ async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncItera
             if data or tail:
                 lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
                 yield Output(event.replica, data, lines, tail)
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+
+
+async def _without_breakpoints(
+    events: AsyncIterator[Event], job: Job, receive: Callable[[Replica, Breakpoint], None]
+) -> AsyncIterator[Event]:
+    filters = {replica: MarkerFilter() for replica in job.replicas}
+    try:
+        async for event in events:
+            if isinstance(event, Output):
+                data, tail, found = filters[event.replica].read(event.data, event.tail)
+                if data is event.data and tail == event.tail:
+                    yield event
+                elif data or tail:
+                    lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+                    yield Output(event.replica, data, lines, tail)
+                for one in found:
+                    receive(event.replica, one)
+                continue
+            if isinstance(event, Status) and event.state.over:
+                for replica, one_filter in filters.items():
+                    if rest := one_filter.rest():
+                        yield Output(replica, rest, 1)
+            yield event
     finally:
         if isinstance(events, AsyncGenerator):
             await events.aclose()

@@ -1,0 +1,75 @@
+"""Markers of processes that wait at a prompt, in the logs of their replicas.
+
+:mod:`.debugger` writes them as whole lines, but a program may have left a line open before one. A
+reader takes each marker out with its line feed, so the lines of the program are what it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ciao_kernel.delivery.inspection import debugger
+
+_BEGIN = debugger.MARKER.encode()
+_MARKER = re.compile(re.escape(_BEGIN) + rb"(\{[^\n]*)\n?")
+_STAMPED = re.compile(rb"^[0-9T:.Z+-]{20,40} " + re.escape(_BEGIN) + rb"\{[^\n]*\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A process that waits for a front end."""
+
+    pid: int
+    at: str
+    """Place in the program, such as ``line 17 in average``. Foreign text."""
+    again: bool = False
+    """True if a front end was there, and has gone."""
+
+
+class MarkerFilter:
+    """Takes the markers out of the log of one replica."""
+
+    def __init__(self) -> None:
+        self._open = b""
+        """A line that the program had left open before a marker."""
+
+    def read(self, data: bytes, tail: bytes = b"") -> tuple[bytes, bytes, list[Breakpoint]]:
+        """Return lines and the unfinished line without the markers, and what these say.
+
+        Args:
+            data: Whole lines; the last one of a log may lack its line feed.
+            tail: The unfinished line after them.
+        """
+        found: list[Breakpoint] = []
+        if self._open or _BEGIN in data:
+            whole = data.endswith(b"\n")
+            found = list(_read(data))
+            data, self._open = self._open + _MARKER.sub(b"", data), b""
+            if whole and not data.endswith(b"\n"):
+                cut = data.rfind(b"\n") + 1
+                data, self._open = data[:cut], data[cut:]
+        return data, self._open + tail.partition(_BEGIN)[0], found
+
+    def rest(self) -> bytes:
+        """Return the open line, at the end of a log."""
+        line, self._open = self._open, b""
+        return line
+
+
+def without(data: bytes) -> bytes:
+    """Return a part of a log without its markers; each line may have its time before it."""
+    if _BEGIN not in data:
+        return data
+    return _MARKER.sub(b"", _STAMPED.sub(b"", data))
+
+
+def _read(data: bytes) -> Iterator[Breakpoint]:
+    for match in _MARKER.finditer(data):
+        try:
+            one = json.loads(match[1])
+            yield Breakpoint(int(one["pid"]), str(one["at"])[:200], bool(one["again"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue  # a program has written something like it

@@ -1,0 +1,95 @@
+"""Connects a front end to a process that waits at a prompt, on the machine or in the pod of both.
+
+:mod:`.debugger` is the other side. A pod runs the text of this file (:func:`program`): standard
+library, from Python 3.8 on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+_FOLDER, _SOCKET = "ciao-debug-", "socket"
+NOBODY = 3
+"""Exit code of the program if no process waits."""
+
+
+def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket.socket | None:
+    """Return a connection to a process that waits, None if none does.
+
+    Args:
+        mark: Variable with its value, such as ``CIAO_JOB=mnist``, of all processes of the job.
+        replica: Name of its replica.
+        pid: Number of the process; 0 means any of the replica.
+        folders: Where the process may have its folder.
+    """
+    for one in _processes(mark, replica):
+        if pid in (0, one):
+            for base in folders:
+                found = _connect(os.path.join(base, f"{_FOLDER}{one}"))
+                if found is not None:
+                    return found
+    return None
+
+
+def program(mark: str, replica: str, pid: int, folders: Sequence[str]) -> str:
+    """Return the text of a program that is between its standard streams and a process."""
+    import inspect
+
+    text = inspect.getsource(sys.modules[__name__])
+    words = f"{mark!r}, {replica!r}, {pid!r}, {list(folders)!r}"
+    return f"{text}\ncarry(connect({words}))\n"
+
+
+def carry(connection: socket.socket | None) -> None:
+    """Copy lines both ways until one side ends; ends this process."""
+    if connection is None:
+        sys.exit(NOBODY)
+
+    def typed() -> None:
+        try:
+            for line in sys.stdin:
+                connection.sendall(line.encode())
+        except OSError:
+            pass
+        os._exit(0)  # nobody is there any more
+
+    threading.Thread(target=typed, daemon=True).start()
+    while True:
+        data = connection.recv(1 << 16)
+        if not data:
+            os._exit(0)
+        while data:
+            data = data[os.write(1, data) :]
+
+
+def _processes(mark: str, replica: str) -> Iterator[int]:
+    wanted = {mark.encode(), f"CIAO_REPLICA={replica}".encode()}
+    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted <= set(file.read().split(b"\0")):
+                    yield int(name)
+        except OSError:
+            continue
+
+
+def _connect(folder: str) -> socket.socket | None:
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        if os.fstat(opened).st_uid != os.geteuid():
+            raise PermissionError
+        one.connect(f"/proc/self/fd/{opened}/{_SOCKET}")
+        return one
+    except OSError:
+        one.close()
+        return None
+    finally:
+        os.close(opened)

@@ -1,0 +1,283 @@
+"""Lets a person work with pdb in a process of a replica, from a cell or from a terminal.
+
+This file is in replicas as ``ciao_debugger`` (:mod:`ciao_kernel.delivery.site_folder`). It takes
+over ``breakpoint()``, and does nothing else until the program calls it. Then the process writes a
+marker into its log (:mod:`.breakpoints`) and waits at a socket in a folder of its own (mode 0700),
+until :mod:`.debug_bridge` connects a front end. No port is opened.
+
+One JSON object a line goes either way: ``{"out": text, "prompt": text}``, and ``{"line": text}``
+as the answer to a prompt. A front end that goes away does not end the program, as the end of input
+would in plain pdb: the process waits for the next one.
+
+Standard library, from Python 3.8 on; what takes time is imported at the first breakpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+MARKER = "\x1eciao:debug "
+FOLDER = "ciao-debug-"
+"""Begin of the name of a process's folder; its number follows."""
+SOCKET = "socket"
+SENTENCE = "ciao_breakpoint.txt"
+"""File beside this one with the reason why breakpoint() is passed over; empty if it is not."""
+_MOST = 200_000
+"""Characters that are sent at once."""
+
+_here = ""
+_passed: set[tuple[str, int]] = set()
+_debuggers: dict[int, Any] = {}
+_turn: Any = None
+_detached = False
+
+
+def start(folder: str) -> None:
+    """Take over breakpoint().
+
+    Args:
+        folder: The folder of this file.
+    """
+    global _here
+    _here = folder
+    sys.breakpointhook = on_breakpoint
+    os.register_at_fork(after_in_child=_forked)
+
+
+def on_breakpoint(*args: Any, **options: Any) -> Any:
+    """Open a prompt at the caller's line, unless the program has chosen another debugger."""
+    chosen = os.environ.get("PYTHONBREAKPOINT", "")
+    if _detached or chosen == "0":
+        return None
+    if chosen:
+        return sys.__breakpointhook__(*args, **options)
+    frame = sys._getframe(1)
+    if reason := _reason() or ("" if _folder() else "there is no folder for its socket"):
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if place not in _passed:  # it may be in a loop
+            _passed.add(place)
+            text = f"breakpoint() at {where(frame)} is passed over: {reason}.\n"
+            sys.stdout.flush()
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        return None
+    _debugger().set_trace(frame)
+    return None
+
+
+def where(frame: Any) -> str:
+    """Return the place of a frame: the line alone if it is in the program itself."""
+    path = frame.f_code.co_filename
+    name = frame.f_code.co_name
+    inside = "" if name.startswith("<") else f" in {name}"
+    own = path == getattr(sys.modules.get("__main__"), "__file__", None)
+    return f"{'' if own else os.path.basename(path) + ', '}line {frame.f_lineno}{inside}"
+
+
+def _reason() -> str:
+    try:
+        with open(os.path.join(_here, SENTENCE), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _forked() -> None:
+    """Forget the prompts of the parent: its threads are not in this process."""
+    global _turn
+    _turn = None
+    for one in _debuggers.values():
+        one.stdout.drop()
+    _debuggers.clear()
+
+
+def _folder() -> str:
+    """Return the folder for the socket; it is made if it is missing. "" if there is none."""
+    for base in (_here, "/dev/shm", "/tmp"):
+        path = os.path.join(base, f"{FOLDER}{os.getpid()}")
+        try:
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:  # of a process that was killed at its prompt
+                pass
+            found = os.lstat(path)
+            own = found.st_uid == os.geteuid() and not found.st_mode & 0o77
+            if own and found.st_mode & 0o40000:  # no link
+                return path
+        except OSError:
+            pass
+    return ""
+
+
+def _debugger() -> Any:
+    """Return the debugger of this thread.
+
+    It is always the same one: a second one would step into the first one.
+    """
+    global _turn
+    import threading
+
+    if _turn is None:
+        _turn = threading.Lock()
+    ident = threading.get_ident()
+    if ident not in _debuggers:
+        _debuggers[ident] = _new()
+    return _debuggers[ident]
+
+
+class _Wire:
+    """Input and output of pdb: a socket at which one front end may be."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self._text = self._place = ""
+        self._socket: Any = None
+        self._lines: Any = None
+
+    def open(self, place: str) -> None:
+        """Wait for a front end, unless one is there."""
+        self._place = place
+        if self._socket is None:
+            _turn.acquire()
+            try:
+                self._wait(again=False)
+            except BaseException:  # a signal of the program
+                _turn.release()
+                raise
+
+    def write(self, text: str) -> None:
+        """Add output; it goes out with the next prompt."""
+        self._text += text
+        if len(self._text) > _MOST:
+            self._text = self._text[:_MOST] + "\n… the rest is not shown.\n"
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def isatty(self) -> bool:
+        """Return False."""
+        return False
+
+    def readline(self) -> str:
+        """Send what pdb has written, and return the next line of the person."""
+        import json
+
+        text, self._text = self._text, ""
+        head, feed, prompt = text.rpartition("\n")
+        while True:
+            self._send({"out": head + feed, "prompt": prompt})
+            try:
+                line = self._lines.readline()
+                return str(json.loads(line)["line"])
+            except (OSError, ValueError, KeyError, TypeError):
+                self.drop()
+                self._wait(again=True)
+
+    def close(self, end: str) -> None:
+        """Take leave of the front end, which shows why."""
+        if self._socket is not None:
+            text, self._text = self._text, ""
+            self._send({"out": text, "end": end})
+            self.drop()
+            _turn.release()
+
+    def drop(self) -> None:
+        """Close the connection."""
+        one, self._socket = self._socket, None
+        if one is not None:
+            try:
+                one.close()
+                self._lines.close()
+            except OSError:
+                pass
+
+    def _wait(self, *, again: bool) -> None:
+        import json
+        import socket
+
+        folder = _folder()
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        # By the descriptor: the path of a socket may have a hundred characters at most.
+        path = f"/proc/self/fd/{opened}/{SOCKET}"
+        mark = {"pid": os.getpid(), "at": self._place[:200], "again": again}
+        try:
+            if os.path.lexists(path):
+                os.unlink(path)
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(path)
+                server.listen(1)
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()
+                os.write(2, f"{MARKER}{json.dumps(mark)}\n".encode())
+                self._socket, _ = server.accept()
+            self._lines = self._socket.makefile("r", encoding="utf-8")
+        finally:
+            try:
+                os.unlink(path)
+                os.rmdir(folder)
+            except OSError:
+                pass
+            os.close(opened)
+
+    def _send(self, what: dict[str, str]) -> None:
+        import json
+
+        try:
+            self._socket.sendall(json.dumps(what).encode() + b"\n")
+        except (OSError, AttributeError):  # the next read sees that nobody is there
+            pass
+
+
+def _new() -> Any:
+    import pdb
+
+    class Debugger(pdb.Pdb):
+        """pdb at a wire, which ends when the program goes on."""
+
+        def __init__(self) -> None:
+            wire: Any = _Wire()
+            self.wire = wire
+            skip = ["bdb", "pdb", "cmd", __name__]
+            super().__init__(stdin=wire, stdout=wire, nosigint=True, skip=skip)
+
+        def interaction(self, frame: Any, *more: Any, **options: Any) -> Any:
+            self.wire.open(where(frame))
+            return super().interaction(frame, *more, **options)
+
+        def do_continue(self, arg: str) -> Any:
+            result = super().do_continue(arg)
+            self.wire.close("goes on")
+            return result
+
+        do_c = do_cont = do_continue
+
+        def do_quit(self, arg: str) -> Any:
+            result = super().do_quit(arg)
+            self.wire.close("ends, as q wants")
+            return result
+
+        do_q = do_exit = do_quit
+
+        def do_detach(self, arg: str) -> bool:
+            """Continue, and stop at no further breakpoint."""
+            global _detached
+            _detached = True
+            self.clear_all_breaks()
+            self.set_continue()
+            self.wire.close("goes on, and passes later breakpoints over")
+            return True
+
+        def do_run(self, arg: str) -> None:
+            """Refuse: a job is started again from outside."""
+            self.error("run is not available here: rerun starts the job again")
+
+        do_restart = do_run
+
+        def do_interact(self, arg: str) -> None:
+            """Refuse: the console would read another input."""
+            self.error("interact is not available here: write ! before a line of Python")
+
+    return Debugger()

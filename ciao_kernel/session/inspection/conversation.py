@@ -1,0 +1,140 @@
+"""One conversation of a person with the debugger of a process (:mod:`.debugger` of delivery)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from ciao_kernel.background import start_background
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.plugins import Console, Debugging
+from ciao_kernel.visible_text import visible_lines
+
+_LARGEST = 4 << 20
+"""Bytes of a message; foreign input."""
+_GOES_ON = 1.0
+"""Seconds after an answer in which the next prompt comes, unless the program runs on."""
+
+
+class Conversation:
+    """The connection with one process.
+
+    Args:
+        backend: Has the process.
+        job: Its job.
+        replica: Its replica.
+        pid: Its number; 0 means any of the replica that waits.
+        console: The person.
+        turn: Held while the console is in use.
+        waits: Called if the process must wait for its turn.
+    """
+
+    def __init__(
+        self,
+        backend: Debugging,
+        job: Job,
+        replica: Replica,
+        pid: int,
+        console: Console,
+        turn: asyncio.Lock,
+        waits: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._replica, self._console, self._turn = replica, console, turn
+        self._waits = waits
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue()
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._rest = b""
+        streams = Streams(self._hear, lambda _: None, self._answers())
+        self._bridge = start_background(backend.debug(job, replica, pid, streams))
+        self.prompted = False
+        """Whether a prompt was shown."""
+
+    async def run(self) -> str:
+        """Talk until the program goes on.
+
+        Returns:
+            How it ended, to end a sentence that begins with the replica; "" if nobody waits.
+
+        Raises:
+            PromptClosed: The person has closed the prompt; the process waits for the next one.
+            BackendError: The connection failed.
+        """
+        message = await self._next(None)
+        if message is not None and self._turn.locked():
+            self._waits()
+        while message is not None:
+            async with self._turn:
+                while message is not None:
+                    if text := message.get("out"):
+                        self._console.write(visible_lines(str(text)))
+                    if end := message.get("end"):
+                        return visible_lines(str(end))[:200]
+                    if "prompt" in message:
+                        self.prompted = True
+                        prompt = visible_lines(str(message["prompt"]))[:200]
+                        line = await self._ask(f"{self._replica} {prompt}")
+                        if line is None:
+                            break
+                        self._typed.put_nowait(json.dumps({"line": f"{line}\n"}).encode() + b"\n")
+                    # While the program runs on, it may wait for a replica that waits at a prompt.
+                    with contextlib.suppress(TimeoutError):
+                        message = await self._next(_GOES_ON)
+                        continue
+                    break
+            message = await self._next(None)
+        await self._bridge
+        return "has ended" if self.prompted else ""
+
+    async def close(self) -> None:
+        """End the connection; a process that has not been answered waits on."""
+        self._bridge.cancel()
+        await asyncio.gather(self._bridge, return_exceptions=True)
+
+    async def _ask(self, prompt: str) -> str | None:
+        """Return the answer of the person; None if the process has ended meanwhile."""
+        asking = start_background(self._console.ask(prompt))
+        try:
+            await asyncio.wait({asking, self._bridge}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _next(self, within: float | None) -> dict[str, Any] | None:
+        """Return the next message, None at the end.
+
+        Raises:
+            TimeoutError: None came so soon.
+            BackendError: The connection failed.
+        """
+        if not self._messages.empty():
+            return self._messages.get_nowait()
+        getting = asyncio.ensure_future(self._messages.get())
+        try:
+            await asyncio.wait(
+                {getting, self._bridge}, timeout=within, return_when=asyncio.FIRST_COMPLETED
+            )
+            if getting.done():
+                return getting.result()
+            if self._bridge.done():
+                self._bridge.result()
+                return None if self._messages.empty() else self._messages.get_nowait()
+            raise TimeoutError
+        finally:
+            getting.cancel()
+
+    def _hear(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[:_LARGEST]
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError):
+                if isinstance(one := json.loads(line), dict):
+                    self._messages.put_nowait(one)
+
+    async def _answers(self) -> AsyncIterator[bytes]:
+        while True:
+            yield await self._typed.get()
