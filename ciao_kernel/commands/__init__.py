@@ -30,6 +30,7 @@ VERBS = {
     "attach": "follow a job from its first line to its end; an interrupt leaves it running",
     "rerun": "start a job again from the same source and header, under the next name",
     "stacks": "show where the processes of a running job stand, if it hangs or is slow",
+    "debug": "open a prompt of pdb in a replica: debug NAME/worker-1; a running one stops",
     "delete": "stop jobs, and remove their folders with all files in them",
     "suspend": "take the pods of a job away for a while; it keeps its name and its source",
     "resume": "start a suspended job again",

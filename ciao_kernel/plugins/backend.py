@@ -217,7 +217,7 @@ class Debugging(Protocol):
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return why no prompt can be opened in a job, to end a sentence; "" if one can."""
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> None:
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
         """Carry a conversation until one side ends it; return at once if no process waits.
 
         Args:
@@ -226,6 +226,21 @@ class Debugging(Protocol):
             pid: Number of the process, as the replica sees it; 0 means any that waits.
             streams: One JSON object a line either way (:mod:`ciao_kernel.delivery.inspection`).
 
+        Returns:
+            False if the prompt of the process is open elsewhere.
+
         Raises:
             BackendError: There is no connection.
+        """
+
+    async def halt(self, job: Job, replica: Replica) -> str:
+        """Let a process of a replica stop at the next line of its program, at a prompt.
+
+        Returns:
+            ``stops``, ``open`` if its prompt is open, ``elsewhere`` if it runs no line of the
+            program, ``silent`` if it has not answered, ``none`` if it has no debugger; "" if there
+            is no process.
+
+        Raises:
+            BackendError: It cannot be asked.
         """

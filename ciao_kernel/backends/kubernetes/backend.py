@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes import (
     apis,
     checks,
     choice,
+    debugging,
     details,
     indexed_manifest,
     job_metadata,
@@ -51,6 +52,7 @@ from ciao_kernel.model import (
     DryRun,
     Event,
     Job,
+    JobSpec,
     Manifest,
     Notice,
     Replica,
@@ -309,6 +311,25 @@ class KubernetesBackend:
         target = await self._target(job)
         pods, python = await self._pods(job, target), self._settings.cluster_python
         return await stacks.stacks(target.client, job, pods, replicas, python)
+
+    async def why_not_debugged(self, spec: JobSpec) -> str:
+        """Return the right that this user lacks to enter pods; "" if none is missing."""
+        return await debugging.why_not(await self._targets.of(spec.cluster))
+
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+        """Connect a person with a process that waits at a prompt, by one exec."""
+        job = self._retries.current(job)
+        target = await self._target(job)
+        pod = (await self._pods(job, target)).get(replica)
+        python = self._settings.cluster_python
+        return await debugging.debug(target.client, job, replica, pod, python, pid, streams)
+
+    async def halt(self, job: Job, replica: Replica) -> str:
+        """Let a process of a replica stop at its next line, by one exec."""
+        job = self._retries.current(job)
+        target = await self._target(job)
+        pod = (await self._pods(job, target)).get(replica)
+        return await debugging.halt(target.client, job, pod, self._settings.cluster_python)
 
     # ----------------------------------------------------------------------------- parts
 

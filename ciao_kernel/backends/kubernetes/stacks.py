@@ -19,12 +19,12 @@ from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.visible_text import short
 
-_ENTER = Right("get", "pods", subresource="exec")
+ENTER = Right("get", "pods", subresource="exec")
 _AT_ONCE = 16
 _PATIENCE = 0.3
 """Seconds for the answers in Python, and the same again for those in C."""
 _SLOWEST = 15.0
-_START = "exec(eval(input()))"
+START = "exec(eval(input()))"
 """The program is one line: the end of standard input needs a server of Kubernetes 1.30."""
 
 
@@ -47,11 +47,11 @@ async def stacks(
     Raises:
         BackendError: This user may not enter pods.
     """
-    (may_enter,) = await allowed(client, job.place, _ENTER)
+    (may_enter,) = await allowed(client, job.place, ENTER)
     if not may_enter:
         raise BackendError(
             f"you may not look into the pods of the namespace {job.place}: "
-            f"you lack the right to {_ENTER}.",
+            f"you lack the right to {ENTER}.",
             "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
         )
     room = asyncio.Semaphore(_AT_ONCE)
@@ -85,7 +85,7 @@ async def _ask(
     async def typed() -> AsyncIterator[bytes]:
         yield repr(program).encode() + b"\n"
 
-    command = [_python(pod, python), "-I", "-S", "-c", _START]
+    command = [interpreter(pod, python), "-I", "-S", "-c", START]
     path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
     streams = Streams(out.extend, err.extend, typed())
     code = await exec.execute(client, path, job_metadata.container(pod), command, streams)
@@ -96,7 +96,7 @@ async def _ask(
     return ReplicaStacks(replica, found, "" if found else "no process of the job was found")
 
 
-def _python(pod: Manifest, default: str) -> str:
+def interpreter(pod: Manifest, default: str) -> str:
     """Return the interpreter that a pod starts; it may be another one than the image's first."""
     name = job_metadata.container(pod)
     for one in status.many(pod, "spec", "containers"):

@@ -226,9 +226,14 @@ class LocalBackend:
         """Return "": each process of a local job can be reached."""
         return ""
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> None:
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
         """Connect a person with a process that waits at a prompt."""
-        await debugging.debug(self._store.folder(job), self._host, replica, pid, streams)
+        folder = self._store.folder(job)
+        return await debugging.debug(folder, self._host, replica, pid, streams)
+
+    async def halt(self, job: Job, replica: Replica) -> str:
+        """Let a process of a replica stop at its next line."""
+        return await debugging.halt(self._store.folder(job), self._host, replica)
 
     def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""

@@ -12,12 +12,17 @@ from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 16
+_PATIENCE = 5.0
+"""Seconds in which a process must answer."""
 
 
 async def debug(
     folder: Folder, host: hosts.Host, replica: Replica, pid: int, streams: Streams
-) -> None:
+) -> bool:
     """Carry a conversation until one side ends it; return at once if no process waits.
+
+    Returns:
+        False if the prompt of the process is open elsewhere.
 
     Raises:
         UsageError: The job runs on another machine.
@@ -26,21 +31,11 @@ async def debug(
     # Late: nothing else needs it.
     from ciao_kernel.delivery.inspection import debug_bridge
 
-    try:
-        job, status = folder.read_job(), folder.read_status()
-    except RECORD_ERRORS:
-        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    if status is not None and not host.has(status["supervisor"]):
-        name = hosts.name(status["supervisor"])
-        raise UsageError(
-            f"{folder.path.name} runs on {name}, and only that machine reaches its processes.",
-            f"Run the command in a terminal of {name}.",
-        )
-    mark = f"{processes.MARK}={job['id']}"
-    places = [site_folder.path(job["workdir"]), "/dev/shm", "/tmp"]
+    mark, workdir = _checked(folder, host)
+    places = [site_folder.path(workdir), "/dev/shm", "/tmp"]
     found = await asyncio.to_thread(debug_bridge.connect, mark, str(replica), pid, places)
-    if found is None:
-        return
+    if isinstance(found, int):
+        return found != debug_bridge.OPEN
     reader, writer = await asyncio.open_unix_connection(sock=found)
     sending = asyncio.ensure_future(_send(writer, streams))
     try:
@@ -52,6 +47,35 @@ async def debug(
         sending.cancel()
         writer.close()
         await asyncio.gather(sending, return_exceptions=True)
+    return True
+
+
+async def halt(folder: Folder, host: hosts.Host, replica: Replica) -> str:
+    """Let a process stop at the next line of its program; return how it answered.
+
+    Raises:
+        UsageError: The job runs on another machine.
+        NoSuchJob: Its folder is gone.
+    """
+    from ciao_kernel.delivery.inspection import stack_reader
+
+    mark, _ = _checked(folder, host)
+    return await asyncio.to_thread(stack_reader.halt, mark, str(replica), _PATIENCE)
+
+
+def _checked(folder: Folder, host: hosts.Host) -> tuple[str, str]:
+    """Return the mark of a job's processes, and their folder."""
+    try:
+        job, status = folder.read_job(), folder.read_status()
+    except RECORD_ERRORS:
+        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
+    if status is not None and not host.has(status["supervisor"]):
+        name = hosts.name(status["supervisor"])
+        raise UsageError(
+            f"{folder.path.name} runs on {name}, and only that machine reaches its processes.",
+            f"Run the command in a terminal of {name}.",
+        )
+    return f"{processes.MARK}={job['id']}", job["workdir"]
 
 
 async def _send(writer: asyncio.StreamWriter, streams: Streams) -> None:

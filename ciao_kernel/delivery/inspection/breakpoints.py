@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ciao_kernel.delivery.inspection import debugger
 
 _BEGIN = debugger.MARKER.encode()
-_MARKER = re.compile(re.escape(_BEGIN) + rb"(\{[^\n]*)\n?")
+_MARKER = re.compile(rb"(?:(?<![^\n])\[\d+\] )?" + re.escape(_BEGIN) + rb"(\{[^\n]*)\n?")
+"""With the number that a process of torchrun has at the begin of each line."""
 _STAMPED = re.compile(rb"^[0-9T:.Z+-]{20,40} " + re.escape(_BEGIN) + rb"\{[^\n]*\n?", re.MULTILINE)
 
 
@@ -27,6 +28,8 @@ class Breakpoint:
     """Place in the program, such as ``line 17 in average``. Foreign text."""
     again: bool = False
     """True if a front end was there, and has gone."""
+    asked: bool = False
+    """True if a person has asked for the stop, and opens the prompt."""
 
 
 class MarkerFilter:
@@ -44,7 +47,7 @@ class MarkerFilter:
             tail: The unfinished line after them.
         """
         found: list[Breakpoint] = []
-        if self._open or _BEGIN in data:
+        if data and (self._open or _BEGIN in data):
             whole = data.endswith(b"\n")
             found = list(_read(data))
             data, self._open = self._open + _MARKER.sub(b"", data), b""
@@ -70,6 +73,7 @@ def _read(data: bytes) -> Iterator[Breakpoint]:
     for match in _MARKER.finditer(data):
         try:
             one = json.loads(match[1])
-            yield Breakpoint(int(one["pid"]), str(one["at"])[:200], bool(one["again"]))
+            again, asked = bool(one["again"]), bool(one["asked"])
+            yield Breakpoint(int(one["pid"]), str(one["at"])[:200], again, asked)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a program has written something like it

@@ -13,26 +13,28 @@ import threading
 from collections.abc import Iterator, Sequence
 
 _FOLDER, _SOCKET = "ciao-debug-", "socket"
-NOBODY = 3
-"""Exit code of the program if no process waits."""
+NOBODY, OPEN = 3, 4
+"""Exit codes of the program if no process waits, and if its prompt is open elsewhere."""
 
 
-def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket.socket | None:
-    """Return a connection to a process that waits, None if none does.
+def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket.socket | int:
+    """Return a connection to a process that waits; :data:`NOBODY` or :data:`OPEN` if none does.
 
     Args:
         mark: Variable with its value, such as ``CIAO_JOB=mnist``, of all processes of the job.
-        replica: Name of its replica.
+        replica: Name of its replica; "" in a pod, which has only one.
         pid: Number of the process; 0 means any of the replica.
         folders: Where the process may have its folder.
     """
+    answer = NOBODY
     for one in _processes(mark, replica):
         if pid in (0, one):
             for base in folders:
                 found = _connect(os.path.join(base, f"{_FOLDER}{one}"))
-                if found is not None:
+                if not isinstance(found, int):
                     return found
-    return None
+                answer = max(answer, found)
+    return answer
 
 
 def program(mark: str, replica: str, pid: int, folders: Sequence[str]) -> str:
@@ -44,10 +46,10 @@ def program(mark: str, replica: str, pid: int, folders: Sequence[str]) -> str:
     return f"{text}\ncarry(connect({words}))\n"
 
 
-def carry(connection: socket.socket | None) -> None:
+def carry(connection: socket.socket | int) -> None:
     """Copy lines both ways until one side ends; ends this process."""
-    if connection is None:
-        sys.exit(NOBODY)
+    if isinstance(connection, int):
+        sys.exit(connection)
 
     def typed() -> None:
         try:
@@ -67,7 +69,7 @@ def carry(connection: socket.socket | None) -> None:
 
 
 def _processes(mark: str, replica: str) -> Iterator[int]:
-    wanted = {mark.encode(), f"CIAO_REPLICA={replica}".encode()}
+    wanted = {mark.encode(), *([f"CIAO_REPLICA={replica}".encode()] if replica else [])}
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
@@ -77,11 +79,11 @@ def _processes(mark: str, replica: str) -> Iterator[int]:
             continue
 
 
-def _connect(folder: str) -> socket.socket | None:
+def _connect(folder: str) -> socket.socket | int:
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
-        return None
+        return NOBODY
     one = socket.socket(socket.AF_UNIX)
     try:
         if os.fstat(opened).st_uid != os.geteuid():
@@ -90,6 +92,6 @@ def _connect(folder: str) -> socket.socket | None:
         return one
     except OSError:
         one.close()
-        return None
+        return OPEN
     finally:
         os.close(opened)

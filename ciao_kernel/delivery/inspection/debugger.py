@@ -67,6 +67,37 @@ def on_breakpoint(*args: Any, **options: Any) -> Any:
     return None
 
 
+def halt(frame: Any) -> str:
+    """Stop at the next line of the program's innermost frame; return ``stops``, or why not.
+
+    Args:
+        frame: Where a signal has interrupted the main thread.
+    """
+    if any(one.wire.is_open for one in _debuggers.values()):
+        return "open"
+    inside, own = os.path.dirname(_here) + os.sep, frame
+    while own is not None:
+        path = own.f_code.co_filename
+        if path.startswith(inside) and not path.startswith(_here):
+            break
+        own = own.f_back
+    if own is None:
+        return "elsewhere"
+    debugger = _debugger()
+
+    def trap(traced: Any, event: str, arg: Any) -> Any:
+        if event != "line":
+            return trap
+        sys.settrace(None)
+        debugger.wire.asked = True
+        debugger.set_trace(traced)
+        return debugger.trace_dispatch(traced, event, arg)
+
+    own.f_trace = trap
+    sys.settrace(lambda *_: None)  # no new frame is traced, the handler's neither
+    return "stops"
+
+
 def where(frame: Any) -> str:
     """Return the place of a frame: the line alone if it is in the program itself."""
     path = frame.f_code.co_filename
@@ -131,11 +162,18 @@ class _Wire:
     """Input and output of pdb: a socket at which one front end may be."""
 
     encoding = "utf-8"
+    asked = False
+    """Whether somebody has asked for the stop: that front end opens the prompt, and no other."""
 
     def __init__(self) -> None:
-        self._text = self._place = ""
+        self._text = self._place = self._folder = ""
         self._socket: Any = None
         self._lines: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a front end is there."""
+        return self._socket is not None
 
     def open(self, place: str) -> None:
         """Wait for a front end, unless one is there."""
@@ -182,6 +220,11 @@ class _Wire:
             text, self._text = self._text, ""
             self._send({"out": text, "end": end})
             self.drop()
+            try:
+                os.rmdir(self._folder)  # without it, nobody takes the prompt for open
+            except OSError:
+                pass
+            self.asked = False
             _turn.release()
 
     def drop(self) -> None:
@@ -198,11 +241,12 @@ class _Wire:
         import json
         import socket
 
-        folder = _folder()
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        self._folder = _folder()
+        opened = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         # By the descriptor: the path of a socket may have a hundred characters at most.
         path = f"/proc/self/fd/{opened}/{SOCKET}"
-        mark = {"pid": os.getpid(), "at": self._place[:200], "again": again}
+        mark = {"pid": os.getpid(), "at": self._place[:200]}
+        mark.update(again=again, asked=self.asked)
         try:
             if os.path.lexists(path):
                 os.unlink(path)
@@ -217,7 +261,6 @@ class _Wire:
         finally:
             try:
                 os.unlink(path)
-                os.rmdir(folder)
             except OSError:
                 pass
             os.close(opened)

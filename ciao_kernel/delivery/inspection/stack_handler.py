@@ -28,6 +28,10 @@ DUMP_NUMBER, ASK_NUMBER, WAKE_NUMBER = 5, 6, 7
 """Numbers of the signals behind SIGRTMIN."""
 QUESTION = b"ask "
 """Beginning of the file while somebody waits for an answer; a token follows."""
+HALT = b"halt "
+"""The same while somebody waits until the process stops for its debugger (:mod:`.debugger`)."""
+HALTED = "halt:"
+"""Begin of the answer to that."""
 _FRAMES, _THREADS = 100, 64
 
 _file = (-1, -1, -1)
@@ -80,6 +84,11 @@ def _answer(_: int, frame: Any) -> None:
         question = os.pread(descriptor, 64, 0)
         if question.startswith(QUESTION):  # else nobody waits any more
             os.write(descriptor, (repr(_stacks(frame)) + "\n").encode("utf-8", "backslashreplace"))
+        elif question.startswith(HALT):
+            debugger = sys.modules.get("ciao_debugger")
+            os.write(
+                descriptor, f"{HALTED}{debugger.halt(frame) if debugger else 'none'}\n".encode()
+            )
     except Exception:
         pass
 

@@ -20,6 +20,7 @@ from typing import Any
 
 _NAME = "ciao-inside-"
 DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
+_HALT, _HALTED = b"halt", "halt:"
 _PAUSE = 0.005
 _MOST = 64
 """Processes of a replica that are asked at most."""
@@ -63,6 +64,44 @@ def program(mark: str, own: str, patience: float) -> str:
     return f"{text}\nimport json\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
 
 
+def halt(mark: str, replica: str, patience: float) -> str:
+    """Let the process that runs the program of a replica stop for its debugger.
+
+    Its other processes, such as torchrun or data loaders, are passed over.
+
+    Args:
+        mark: Variable with its value of all processes of the job.
+        replica: The replica; "" in a pod, which has only one.
+        patience: Seconds for the answer, which a process in a library in C gives later.
+
+    Returns:
+        How the process answered, see :mod:`.debugger`; ``silent`` if it did not, "" if there is
+        none.
+    """
+    answer = ""
+    for pid, variables in _processes(mark):
+        if replica in ("", variables.get("CIAO_REPLICA", "")):
+            one = _Process(pid, variables)
+            try:
+                one.ask(_HALT)
+                _wait([one], time.monotonic() + patience)
+            finally:
+                one.close()
+            answer = one.halted or ("silent" if one.waits else answer or "none")
+            if answer in ("stops", "open", "silent"):
+                break
+    return answer
+
+
+def halt_program(mark: str, patience: float) -> str:
+    """Return the text of a program that prints the result of :func:`halt`, in a pod."""
+    import inspect
+    import sys
+
+    text = inspect.getsource(sys.modules[__name__])
+    return f"{text}\nprint(halt({mark!r}, '', {patience!r}))\n"
+
+
 class _Process:
     """One process of a job.
 
@@ -75,13 +114,14 @@ class _Process:
         self.pid = pid
         self.how = "none"  # it has no handler
         self.waits = False
+        self.halted = ""
         self._variables = variables
         self._size = 0
         self._threads: list[Any] = []
         self._path = _find(pid)
         self._file = _open(self._path, pid) if self._path else None
 
-    def ask(self) -> None:
+    def ask(self, question: bytes = b"ask") -> None:
         """Ask it in Python."""
         if self._file is None or not _catches(self.pid, _ASK):
             return
@@ -92,7 +132,7 @@ class _Process:
             return
         self.how, self.waits = "silent", True
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, b"ask %d\n" % os.getpid(), 0)
+        os.pwrite(self._file, b"%s %d\n" % (question, os.getpid()), 0)
         self._send(_WAKE if self._is_at_lock() else _ASK)
 
     def wake(self) -> None:
@@ -119,6 +159,8 @@ class _Process:
         if self.how == "c" and complete and (dumped := _dumped(text)):
             self._threads, self.waits = [["", True, dumped]], False
         for line in text.split("\n")[:-1]:
+            if line.startswith(_HALTED):
+                self.halted, self.waits = line[len(_HALTED) :], False
             if line.startswith("[") and (threads := _answered(line)):
                 self._threads, self.waits, self.how = threads, False, "python"
 

@@ -86,7 +86,8 @@ class Conversation:
                         continue
                     break
             message = await self._next(None)
-        await self._bridge
+        if not await self._bridge:
+            return "has its prompt open elsewhere"
         return "has ended" if self.prompted else ""
 
     async def close(self) -> None:

@@ -57,8 +57,8 @@ class Prompts:
 
     def note(self, replica: Replica, found: Breakpoint) -> None:
         """Note that a process waits for a front end."""
-        if found.again and (replica, found.pid) in self._closed:
-            return  # the person has closed its prompt
+        if found.asked or (found.again and (replica, found.pid) in self._closed):
+            return  # another front end opens it, or the person has closed it
         self._closed.discard((replica, found.pid))
         if isinstance(self._console, Elsewhere):
             self._closed.add((replica, found.pid))

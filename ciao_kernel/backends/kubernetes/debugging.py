@@ -1,0 +1,109 @@
+"""Connects a front end to a process in a pod that waits at a prompt, by one program in the pod.
+
+No port of the pod is opened: the program connects to the socket of the process, and its standard
+streams go over the WebSocket of ``pods/exec``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.stacks import START, interpreter
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.delivery import site_folder
+from ciao_kernel.errors import BackendError
+from ciao_kernel.kube import exec
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Manifest, Replica, State
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.visible_text import short
+
+_PATIENCE = 5.0
+"""Seconds in which a process must answer."""
+_ENTER = tuple(Right(verb, "pods", subresource="exec") for verb in ("get", "create"))
+
+
+async def why_not(target: Target) -> str:
+    """Return why this user cannot enter the pods of a namespace; "" if the user can."""
+    may = await allowed(target.client, target.namespace, *_ENTER)
+    missing = [str(right) for right, granted in zip(_ENTER, may, strict=True) if not granted]
+    return f"its user lacks the right to {missing[0]}" if missing else ""
+
+
+async def debug(
+    client: Client,
+    job: Job,
+    replica: Replica,
+    pod: Manifest | None,
+    python: str,
+    pid: int,
+    streams: Streams,
+) -> bool:
+    """Carry a conversation until one side ends it; return at once if no process waits.
+
+    Args:
+        client: The API server.
+        job: The job.
+        replica: The replica.
+        pod: Its pod; None if it has none.
+        python: Interpreter in the image, if the pod does not start one itself.
+        pid: Number of the process in the pod; 0 means any that waits.
+        streams: The person's side.
+
+    Returns:
+        False if the prompt of the process is open elsewhere.
+
+    Raises:
+        BackendError: There is no connection.
+    """
+    # Late: nothing else needs it.
+    from ciao_kernel.delivery.inspection import debug_bridge
+
+    if pod is None or status.of_pod(pod, replica).state is not State.RUNNING:
+        return True
+    places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
+    program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places)
+    err = bytearray()
+
+    async def typed() -> AsyncIterator[bytes]:
+        yield repr(program).encode() + b"\n"
+        async for data in streams.input or _nothing():
+            yield data
+
+    command = [interpreter(pod, python), "-I", "-S", "-c", START]
+    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
+    carried = Streams(streams.out, err.extend, typed())
+    code = await exec.execute(client, path, job_metadata.container(pod), command, carried)
+    if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
+        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise BackendError(f"the connection ended with code {code}: {short(last)}")
+    return code != debug_bridge.OPEN
+
+
+async def halt(client: Client, job: Job, pod: Manifest | None, python: str) -> str:
+    """Let a process in a pod stop at the next line of its program; return how it answered."""
+    from ciao_kernel.delivery.inspection import stack_reader
+
+    if pod is None:
+        return ""
+    program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE)
+    out, err = bytearray(), bytearray()
+
+    async def typed() -> AsyncIterator[bytes]:
+        yield repr(program).encode() + b"\n"
+
+    command = [interpreter(pod, python), "-I", "-S", "-c", START]
+    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
+    streams = Streams(out.extend, err.extend, typed())
+    code = await exec.execute(client, path, job_metadata.container(pod), command, streams)
+    if code:
+        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise BackendError(f"it cannot be asked: {short(last)}")
+    return short(out.decode("utf-8", "replace").strip())
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for data in list[bytes]():
+        yield data

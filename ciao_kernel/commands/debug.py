@@ -1,0 +1,129 @@
+"""``ciao debug NAME/worker-1``: open the prompt of a replica that waits, or stop one that runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from ciao_kernel.commands import Caller, completion
+from ciao_kernel.commands.exec import named_replica
+from ciao_kernel.commands.shared_arguments import add_job, where
+from ciao_kernel.errors import UsageError
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.plugins import Console, Debugging, PromptClosed
+
+_PAUSE = 0.3
+"""Seconds between two looks whether a process has come to its next line."""
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the replica."""
+    verb.epilog = (
+        "A replica that waits at breakpoint() gets its prompt here. One that runs stops at the "
+        "next line of the program, so in a long call of a library after this call. c lets it go "
+        "on, h lists the commands of pdb; Ctrl-D (in a notebook the stop button) closes the prompt "
+        "and lets the replica wait. The other replicas go on, and may fail if they wait for it too "
+        "long. On a cluster the command requires the right to get and create pods/exec."
+    )
+    text = "the replica; NAME alone if the job has only one replica"
+    add_job(verb, completion.members, metavar="NAME/REPLICA", help=text)
+
+
+async def run(args: argparse.Namespace, caller: Caller) -> None:
+    """Talk with the debugger until the program goes on."""
+    console = caller.console or (_Terminal(caller) if caller.ask else None)
+    if console is None:
+        raise UsageError(
+            "a prompt needs a front end with input, and this one has none.",
+            "Run `ciao debug` in a terminal.",
+        )
+    name, slash, member = args.name.partition("/")
+    backend, job, status = await caller.session.find(name, where(args))
+    replica = named_replica(job, member, slash)
+    if status.over:
+        raise UsageError(
+            f"{job.name} is over: {status.state}.",
+            f"`%ciao logs {job.reference}` shows what its replicas have written.",
+        )
+    if not isinstance(backend, Debugging):
+        raise UsageError(f"the backend {backend.name} has no debugger.", "Use %ciao logs.")
+    end = await _talk(backend, job, replica, console, caller)
+    if not end:
+        _check(await backend.halt(job, replica), job, replica)
+        caller.write(f"{replica} stops at its next line of the program …\n")
+    while not end:
+        await asyncio.sleep(_PAUSE)
+        end = await _talk(backend, job, replica, console, caller)
+        if not end and (await caller.session.find(name, where(args)))[2].over:
+            end = "has ended"
+    caller.write(f"{replica} {end}.\n")
+
+
+async def _talk(
+    backend: Debugging, job: Job, replica: Replica, console: Console, caller: Caller
+) -> str:
+    """Open the prompt if the replica waits; return how that ended, "" if it does not wait."""
+    from ciao_kernel.session.inspection.conversation import Conversation
+
+    talk = Conversation(backend, job, replica, 0, console, asyncio.Lock())
+    waits = f"waits. `ciao debug {job.reference}/{replica}` opens its prompt again"
+    try:
+        return await talk.run()
+    except PromptClosed:
+        return waits
+    except asyncio.CancelledError:
+        if talk.prompted:
+            caller.write(f"\n{replica} {waits}.\n")
+        raise
+    finally:
+        await talk.close()
+
+
+def _check(answer: str, job: Job, replica: Replica) -> None:
+    """Raise UsageError if a process does not stop."""
+    if answer == "stops":
+        return
+    if answer in ("silent", "elsewhere", "open"):
+        raise UsageError(
+            f"{replica} runs no line of the program now.",
+            f"`%ciao stacks {job.reference}` shows where it stands; try again.",
+        )
+    if answer == "none":
+        raise UsageError(
+            f"{replica} has no debugger.",
+            "Python must run in it, and its job must be made without %inspect=off and %warm.",
+        )
+    raise UsageError(
+        f"no process of {replica} runs.", f"`%ciao describe {job.reference}` shows its status."
+    )
+
+
+class _Terminal:
+    """The terminal of this process (:class:`ciao_kernel.plugins.Console`)."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def write(self, text: str) -> None:
+        """Show text at once."""
+        self._caller.write(text)
+
+    async def ask(self, prompt: str) -> str:
+        """Return the line that the person types.
+
+        Raises:
+            PromptClosed: The person has pressed Ctrl-D.
+        """
+        self._caller.write(prompt)
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(sys.stdin, ready.set)  # input() in a thread would outlast a Ctrl-C
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(sys.stdin)
+        line = sys.stdin.readline()
+        if not line:
+            self._caller.write("\n")
+            raise PromptClosed
+        return line.removesuffix("\n")

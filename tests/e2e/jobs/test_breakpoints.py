@@ -1,0 +1,89 @@
+"""breakpoint() in a pod: a prompt in the cell, and one for a pod that runs, through pods/exec."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.jobs.conftest import EXEC, Team, rules
+from tests.e2e.jobs.test_kernel import environment
+from tests.helpers.kernels import Kernel, Place
+from tests.helpers.prompts import Person, lines
+
+# worker-0 writes lines until a person changes a variable of it.
+STOPS = """%framework=tensorflow
+%worker=2
+%name=stops
+import os, time
+
+def average(value):
+    total = value + 1
+    breakpoint()
+    return total / 2
+
+if os.environ["CIAO_REPLICA"] == "worker-1":
+    print("hit", time.time(), flush=True)
+    print("mean", average(6), flush=True)
+    time.sleep(600)
+step, runs = 0, True
+while runs:
+    step += 1
+    print("step", step, flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.slow
+def test_a_breakpoint_in_a_pod_prompts_in_the_cell(team: Team, tmp_path: Path) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    one = Kernel(Place(tmp_path / "one"), env=environment(team))
+    other = Kernel(Place(tmp_path / "other"), env=environment(team))
+    try:
+        cell = one.execute(STOPS)
+        person = Person(one, cell)
+        assert person.prompt(300) == "worker-1 (Pdb) "
+        shown = time.time()
+        hit = next(line for line in cell.text.splitlines() if "hit " in line)
+        print(f"hit to prompt {shown - float(hit.split()[-1]):.2f} s")
+        before = lines(cell, "step")
+        one.wait(lambda: lines(cell, "step") > before + 3, "lines of the other replica")
+        print(f"a command {person.asks('p total', '7'):.3f} s")
+        person.says("total = 30", "c")
+        one.wait_text(cell, "mean 15.0")
+        assert re.search(r"worker-1 stands at line [89] in average\.", cell.text)  # by Python
+
+        began = time.monotonic()
+        stop = other.execute("%ciao debug stops/worker-0")
+        stopper = Person(other, stop)
+        assert stopper.prompt() == "worker-0 (Pdb) "
+        print(f"a running replica stands after {time.monotonic() - began:.2f} s")
+        stopper.says("runs = False", "c")
+        assert other.finish(stop).status == "ok"
+        assert "worker-0 goes on." in stop.text
+
+        assert one.finish(cell).status == "ok", cell.text
+        assert "ciao:debug" not in cell.text + str(cell.tables)
+        logs = one.run("%ciao logs stops")
+        assert "mean 15.0" in logs.text
+        assert "ciao:debug" not in logs.text
+    finally:
+        one.shutdown(now=True)
+        other.shutdown(now=True)
+
+
+@pytest.mark.second("operators")
+def test_who_may_not_enter_pods_passes_breakpoints_over(team: Team, tmp_path: Path) -> None:
+    kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
+    try:
+        done = kernel.run("%framework=tensorflow\n%worker=1\nbreakpoint()\nprint('over')\n", 300)
+    finally:
+        kernel.shutdown(now=True)
+
+    assert done.status == "ok", done.text
+    reason = "its user lacks the right to get pods/exec"
+    assert f"breakpoint() at line 3 is passed over: {reason}." in done.text
+    assert "over\n" in done.text

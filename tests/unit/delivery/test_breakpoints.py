@@ -1,0 +1,62 @@
+"""Markers of breakpoints in logs: taken out, so that the lines are what the program wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.delivery.inspection import breakpoints, debugger
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
+
+MARK = debugger.MARKER.encode() + b'{"pid": 31, "at": "line 7", "again": false, "asked": false}\n'
+FOUND = [Breakpoint(31, "line 7")]
+
+
+def test_a_marker_is_taken_out_with_its_line() -> None:
+    assert MarkerFilter().read(b"a\n" + MARK + b"b\n") == (b"a\nb\n", b"", FOUND)
+
+
+def test_an_open_line_goes_on_behind_the_marker() -> None:
+    marks = MarkerFilter()
+
+    assert marks.read(b"a\n45 % " + MARK) == (b"a\n", b"45 % ", FOUND)
+    assert marks.read(b"", b"46") == (b"", b"45 % 46", [])
+    assert marks.read(b"46 %\nb\n") == (b"45 % 46 %\nb\n", b"", [])
+
+
+def test_an_open_line_at_the_end_is_kept() -> None:
+    marks = MarkerFilter()
+    marks.read(b"45 % " + MARK)
+
+    assert marks.rest() == b"45 % "
+    assert marks.rest() == b""
+
+
+def test_the_number_of_a_process_of_torchrun_goes_too() -> None:
+    assert MarkerFilter().read(b"[0] a\n[1] " + MARK + b"[1] b\n")[0] == b"[0] a\n[1] b\n"
+    assert breakpoints.without(b"[0] a\n[1] " + MARK) == b"[0] a\n"
+
+
+def test_a_part_of_a_marker_is_not_shown_as_the_last_line() -> None:
+    assert MarkerFilter().read(b"", b"45 % " + MARK[:12]) == (b"", b"45 % ", [])
+
+
+@pytest.mark.parametrize("text", [b"{}", b"{", b'{"pid": "x", "at": 1}', b'{"pid": null}'])
+def test_what_a_program_writes_like_a_marker_says_nothing(text: bytes) -> None:
+    line = debugger.MARKER.encode() + text + b"\n"
+
+    assert MarkerFilter().read(b"a\n" + line) == (b"a\n", b"", [])
+
+
+def test_other_lines_are_the_same_object() -> None:
+    data = b"a\n\x1eciao:other\n"
+
+    assert MarkerFilter().read(data)[0] is data
+    assert breakpoints.without(data) is data
+
+
+def test_a_marker_with_its_time_is_taken_out() -> None:
+    time = b"2026-01-31T18:00:00.123456789Z "
+
+    assert breakpoints.without(time + b"a\n" + time + MARK + time + b"b\n") == (
+        time + b"a\n" + time + b"b\n"
+    )

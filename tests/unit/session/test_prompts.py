@@ -1,0 +1,249 @@
+"""Prompts of replicas: one at a time, closed and opened again, gone with their process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Event, Job, JobSpec, Notice, Replica
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.plugins import Elsewhere, PromptClosed
+from ciao_kernel.session.inspection.prompts import Prompts
+
+ZERO, ONE = REPLICAS = (Replica("worker", 0), Replica("worker", 1))
+JOB = Job("mine", "fake", "python", REPLICAS, 1.0)
+
+
+class Backend:
+    """Processes that wait at a prompt; each says what the test lets it say."""
+
+    def __init__(self, *waiting: Replica) -> None:
+        self.waiting = set(waiting)
+        self.heard: list[tuple[Replica, str]] = []
+        self.connected: list[tuple[Replica, int]] = []
+        self.fault: BackendError | None = None
+        self.dies = asyncio.Event()
+
+    async def why_not_debugged(self, spec: JobSpec) -> str:
+        return ""
+
+    async def halt(self, job: Job, replica: Replica) -> str:
+        return "stops"
+
+    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+        self.connected.append((replica, pid))
+        if self.fault:
+            raise self.fault
+        if replica not in self.waiting:
+            return True
+        assert streams.input
+        dying = asyncio.ensure_future(self.dies.wait())
+
+        def say(**message: str) -> None:
+            streams.out(json.dumps(message).encode() + b"\n")
+
+        say(out="> here\n", prompt="(Pdb) ")
+        talking = asyncio.ensure_future(self._answer(replica, streams, say))
+        await asyncio.wait({talking, dying}, return_when=asyncio.FIRST_COMPLETED)
+        talking.cancel()
+        dying.cancel()
+        return True
+
+    async def _answer(self, replica: Replica, streams: Streams, say: Callable[..., None]) -> None:
+        assert streams.input
+        async for data in streams.input:
+            line = json.loads(data)["line"]
+            self.heard.append((replica, line))
+            if line == "c\n":
+                self.waiting.discard(replica)
+                say(out="", end="goes on")
+                return
+            say(out=f"did {line}", prompt="(Pdb) ")
+
+
+class Console:
+    """A person who types what the test says."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.prompts: list[str] = []
+        self.typed: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    async def ask(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        line = await self.typed.get()
+        if line is None:
+            raise PromptClosed
+        return line
+
+
+class Cell:
+    def __init__(self, *waiting: Replica, console: Any = None, deadline: float | None = None):
+        self.backend, self.console = Backend(*waiting), Console()
+        self.events: list[Event] = []
+        self.prompts = Prompts(
+            JOB, self.backend, console or self.console, self.events.append, deadline
+        )
+
+    @property
+    def notices(self) -> str:
+        return "\n".join(one.text for one in self.events if isinstance(one, Notice))
+
+
+def in_loop(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30):
+            await test()
+
+    asyncio.run(main())
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+def at(line: int, *, again: bool = False, asked: bool = False) -> Breakpoint:
+    return Breakpoint(31, f"line {line}", again, asked)
+
+
+def test_answers_go_to_the_process_until_it_goes_on() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, deadline=600.0)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            assert cell.prompts.active
+            cell.console.typed.put_nowait("p x")
+            await until(lambda: len(cell.console.prompts) == 2)
+            cell.console.typed.put_nowait("c")
+            await until(lambda: not cell.prompts.active)
+        assert cell.backend.connected == [(ZERO, 31)]
+        assert cell.backend.heard == [(ZERO, "p x\n"), (ZERO, "c\n")]
+        assert cell.console.text == "> here\ndid p x\n"
+        assert cell.console.prompts == ["worker-0 (Pdb) "] * 2
+        assert "worker-0 stands at line 7." in cell.notices
+        assert "30 minutes with gloo" in cell.notices
+        assert "%deadline=10m goes on" in cell.notices
+        assert "worker-0 goes on." in cell.notices
+
+    in_loop(test)
+
+
+def test_a_later_prompt_waits_and_is_named() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note(ONE, at(9))
+            await until(lambda: "worker-1 stands at line 9 too" in cell.notices)
+            assert len(cell.console.prompts) == 1
+            cell.console.typed.put_nowait("c")
+            await until(lambda: len(cell.console.prompts) == 2)
+            assert cell.console.prompts[1] == "worker-1 (Pdb) "
+
+    in_loop(test)
+
+
+def test_a_closed_prompt_is_not_opened_again_by_itself() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.console.typed.put_nowait(None)
+            await until(lambda: "the prompt is closed, and worker-0 waits" in cell.notices)
+            cell.prompts.note(ZERO, at(7, again=True))
+            assert cell.prompts.active  # no silence is noticed meanwhile
+            cell.prompts.note(ZERO, at(8))  # somebody else let it go on
+            await until(lambda: len(cell.console.prompts) == 2)
+        assert cell.backend.connected == [(ZERO, 31), (ZERO, 31)]
+
+    in_loop(test)
+
+
+def test_a_cut_connection_is_opened_again() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.backend.dies.set()
+            await until(lambda: "worker-0 has ended" in cell.notices)
+            cell.backend.dies.clear()
+            cell.prompts.note(ZERO, at(7, again=True))
+            await until(lambda: len(cell.console.prompts) == 2)
+
+    in_loop(test)
+
+
+def test_old_markers_open_nothing() -> None:
+    async def test() -> None:
+        cell = Cell()
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.backend.connected)
+            await until(lambda: not cell.prompts.active)
+        assert cell.notices == ""
+        assert cell.console.prompts == []
+
+    in_loop(test)
+
+
+def test_who_asked_for_the_stop_has_the_prompt() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7, asked=True))
+            assert not cell.prompts.active
+        assert cell.backend.connected == []
+
+    in_loop(test)
+
+
+def test_a_connection_that_fails_is_told() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        cell.backend.fault = BackendError("the pod is gone.", "Look.")
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.notices)
+        assert cell.notices == "the prompt of worker-0 cannot be opened: the pod is gone. Look."
+
+    in_loop(test)
+
+
+def test_a_terminal_with_a_table_names_the_command() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, console=Elsewhere())
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            cell.prompts.note(ZERO, at(7, again=True))
+        assert cell.notices.count("`ciao debug mine/worker-0` in another terminal") == 1
+        assert cell.backend.connected == []
+
+    in_loop(test)
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\r", "\u202e"])
+def test_what_a_process_says_is_no_command_of_a_terminal(text: str) -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, Breakpoint(31, f"line {text}"))
+            await until(lambda: cell.console.prompts)
+            cell.console.typed.put_nowait(text)
+            await until(lambda: len(cell.console.prompts) == 2)
+        assert text not in cell.console.text + cell.notices
+
+    in_loop(test)
