@@ -191,7 +191,7 @@ class Settings:
     inspect: str = _setting(
         "on",
         one_of("on", "off"),
-        "Whether `ciao stacks` can show where replicas stand, for cells without %inspect.",
+        "Whether `ciao stacks` and breakpoint() look into replicas, for cells without %inspect.",
     )
     silence: float = _setting(
         300.0,

@@ -301,7 +301,7 @@ def _entries(names: Names) -> list[Directive]:
             "inspect",
             "inspect",
             _choice(("on", "off")),
-            "Whether `%ciao stacks NAME` can show where the replicas stand.",
+            "Whether `%ciao stacks NAME` and breakpoint() can look into the replicas.",
             "%inspect=off",
             default="the setting inspect, which is on",
         ),
