@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ciao_kernel.commands import completion
+from ciao_kernel.commands import Caller, completion
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration
-from ciao_kernel.model import Job, Replica
+from ciao_kernel.model import Job, Replica, State
 from ciao_kernel.model.queries import Where
 from ciao_kernel.visible_text import short
 
@@ -87,6 +87,25 @@ def chosen(names: Sequence[str], job: Job) -> list[Replica]:
             known = ", ".join(map(str, job.replicas))
             raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
     return [one for one in job.replicas if one.chosen(names)]
+
+
+async def only_running(caller: Caller, place: Where) -> str:
+    """Return the name of the only job that runs.
+
+    Raises:
+        UsageError: No job runs, or several do.
+    """
+    session = caller.session
+    running = [
+        job.name
+        for job, status in await session.jobs([], place)
+        if status.state is State.RUNNING and session.owns(job)
+    ]
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
+    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
 
 
 def add_lines(verb: argparse.ArgumentParser) -> None:

@@ -12,11 +12,10 @@ from ciao_kernel.commands.shared_arguments import (
     add_output,
     add_replica,
     chosen,
+    only_running,
     where,
 )
 from ciao_kernel.errors import UsageError
-from ciao_kernel.model import State
-from ciao_kernel.model.queries import Where
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -39,7 +38,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     from ciao_kernel.session.inspection import picture, query
 
     place = where(args)
-    name = args.name or await _only(caller, place)
+    name = args.name or await only_running(caller, place)
     backend, job, status = await caller.session.find(name, place)
     if status.over:
         raise UsageError(
@@ -52,18 +51,3 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         caller.write(json.dumps(records, indent=2) + "\n")
     else:
         caller.write(picture.text(job, found, whole=args.all) + "\n")
-
-
-async def _only(caller: Caller, place: Where) -> str:
-    """Return the name of the only job that runs."""
-    session = caller.session
-    running = [
-        job.name
-        for job, status in await session.jobs([], place)
-        if status.state is State.RUNNING and session.owns(job)
-    ]
-    if len(running) == 1:
-        return running[0]
-    if not running:
-        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
-    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")

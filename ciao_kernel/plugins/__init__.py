@@ -10,6 +10,8 @@ from ciao_kernel.plugins.backend import (
     Debugging,
     Feeding,
     Inspecting,
+    LimitingMemory,
+    Measuring,
     Plan,
     Suspending,
 )
@@ -47,6 +49,8 @@ __all__ = [
     "Inspecting",
     "JobManifest",
     "Launching",
+    "LimitingMemory",
+    "Measuring",
     "OperatorKind",
     "Plan",
     "PodResult",

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.builder import Builder, Emit
 from ciao_kernel.plugins.framework import Framework
 
@@ -243,4 +244,37 @@ class Debugging(Protocol):
 
         Raises:
             BackendError: It cannot be asked.
+        """
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """The optional part of a :class:`Backend` that measures what its replicas use."""
+
+    async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
+        """Return what some replicas use now.
+
+        Args:
+            job: The job.
+            replicas: Replicas of the job; one that does not answer has a ``fault``.
+
+        Raises:
+            BackendError: No replica can be measured.
+        """
+
+
+@runtime_checkable
+class LimitingMemory(Protocol):
+    """The optional part of a :class:`Backend` that kills a replica which exceeds its %memory."""
+
+    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+        """Measure a replica every few seconds until it ends or this is cancelled.
+
+        Args:
+            job: The job.
+            replica: The replica, which runs.
+            note: Receives each reading, without the processors.
+
+        Raises:
+            BackendError: The replica cannot be measured, or not any more.
         """

@@ -30,6 +30,7 @@ from ciao_kernel.backends.kubernetes import (
     suspension,
     template_holder,
     unfinished,
+    usage,
     validation,
     volumes,
     warm_inputs,
@@ -62,6 +63,7 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins import Builder, Emit, Plan
 
 _MOST_PODS = 12
@@ -330,6 +332,24 @@ class KubernetesBackend:
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
         return await debugging.halt(target.client, job, pod, self._settings.cluster_python)
+
+    async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
+        """Return what some replicas use, see :mod:`.usage`.
+
+        Raises:
+            BackendError: Nothing measures them, or this user may not ask.
+        """
+        job = self._retries.current(job)
+        target = await self._target(job)
+        pods, python = await self._pods(job, target), self._settings.cluster_python
+        return await usage.usage(target.client, job, pods, replicas, python)
+
+    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+        """Measure a replica every two seconds until its container ends."""
+        job = self._retries.current(job)
+        target = await self._target(job)
+        pod = (await self._pods(job, target)).get(replica)
+        await usage.watch(target.client, job, replica, pod, self._settings.cluster_python, note)
 
     # ----------------------------------------------------------------------------- parts
 

@@ -19,6 +19,7 @@ from ciao_kernel.backends.local import (
     isolation,
     preview,
     stacks,
+    usage,
     views,
     volumes,
     warm_input,
@@ -32,6 +33,7 @@ from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageErro
 from ciao_kernel.model import DryRun, Event, Job, JobSpec, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
 
 if TYPE_CHECKING:
@@ -234,6 +236,10 @@ class LocalBackend:
     async def halt(self, job: Job, replica: Replica) -> str:
         """Let a process of a replica stop at its next line."""
         return await debugging.halt(self._store.folder(job), self._host, replica)
+
+    async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
+        """Return what the processes of some replicas use."""
+        return await usage.usage(self._store.folder(job), self._host, replicas)
 
     def describe_leftovers(self, job: Job) -> str:
         """Return what is left of a job: a replica that still ends, or its folder."""

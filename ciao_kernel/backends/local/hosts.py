@@ -17,6 +17,7 @@ from typing import Any
 from ciao_kernel import private_files
 from ciao_kernel.backends.local import processes
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.errors import UsageError
 
 FRESH = 90.0
 """Seconds that a heartbeat is valid. A heartbeat comes at least every 15 seconds, and a client of a
@@ -86,6 +87,25 @@ class Host:
             return time.time()
         finally:
             os.close(descriptor)
+
+
+def require(host: Host, job: str, status: Mapping[str, Any] | None) -> None:
+    """Check that the processes of a job are those of this machine.
+
+    Args:
+        host: This machine.
+        job: Name of the job.
+        status: The job's status; None if there is none yet.
+
+    Raises:
+        UsageError: They are on another machine.
+    """
+    if status is not None and not host.has(status["supervisor"]):
+        other = name(status["supervisor"])
+        raise UsageError(
+            f"{job} runs on {other}, and only that machine sees its processes.",
+            f"Run the command in a terminal of {other}.",
+        )
 
 
 def name(record: Mapping[str, Any]) -> str:

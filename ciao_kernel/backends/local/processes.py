@@ -81,6 +81,37 @@ def _members(*marks: str) -> dict[int, str | None]:
     return members
 
 
+def by_replica(mark: str) -> dict[str, list[int]]:
+    """Return the processes of each replica of a job, with their descendants; the oldest first.
+
+    The supervisor and its guard belong to no replica.
+    """
+    wanted, name = _environment([mark]), b"CIAO_REPLICA="
+    owners: dict[int, str] = {}
+    others = set()
+    for pid, variables in _each("environ"):
+        if found := _marks(variables):
+            words = variables.split(b"\0")
+            own = next((word for word in words if word.startswith(name)), b"")
+            if own and not found.isdisjoint(wanted):
+                owners[pid] = own[len(name) :].decode("utf-8", "replace")
+            else:
+                others.add(pid)
+    children = _children() if owners else {}
+    found_now = list(owners)
+    while found_now:
+        below = [(pid, owners[one]) for one in found_now for pid, _ in children.get(one, ())]
+        found_now = []
+        for pid, replica in below:
+            if pid not in owners and pid not in others:
+                owners[pid] = replica
+                found_now.append(pid)
+    result: dict[str, list[int]] = {}
+    for pid in sorted(owners):
+        result.setdefault(owners[pid], []).append(pid)
+    return result
+
+
 def _environment(marks: Collection[str]) -> set[bytes]:
     return {f"{MARK}={mark}".encode() for mark in marks}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ciao_kernel.backends.local import hosts, processes
 from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
-from ciao_kernel.errors import NoSuchJob, UsageError
+from ciao_kernel.errors import NoSuchJob
 from ciao_kernel.model import Replica
 from ciao_kernel.model.stacks import ReplicaStacks
 
@@ -31,12 +31,7 @@ async def stacks(
         job, status = folder.read_job(), folder.read_status()
     except RECORD_ERRORS:
         raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    if status is not None and not host.has(status["supervisor"]):
-        name = hosts.name(status["supervisor"])
-        raise UsageError(
-            f"{folder.path.name} runs on {name}, and only that machine sees its processes.",
-            f"Run the command in a terminal of {name}.",
-        )
+    hosts.require(host, folder.path.name, status)
     mark = f"{processes.MARK}={job['id']}"
     found = await asyncio.to_thread(stack_reader.look, mark, job["workdir"], _PATIENCE)
     states = {one["name"]: one["state"] for one in (status or {}).get("replicas", ())}

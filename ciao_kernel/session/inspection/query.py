@@ -1,4 +1,4 @@
-"""Asks the replicas of a job where they stand."""
+"""Asks the replicas of a job where they stand, and what they use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ciao_kernel import log
 from ciao_kernel.errors import CiaoError, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.plugins import Backend
-from ciao_kernel.plugins.backend import Inspecting
+from ciao_kernel.plugins.backend import Inspecting, Measuring
 
 _log = logging.getLogger(__name__)
 
@@ -48,3 +49,23 @@ async def ask_quietly(backend: Backend, job: Job) -> list[ReplicaStacks]:
         with log.ignored(_log, "the picture of a job"):
             raise
     return []
+
+
+async def usage(backend: Backend, job: Job, replicas: Sequence[Replica] = ()) -> UsageReport:
+    """Return what the replicas of a job use.
+
+    Args:
+        backend: The backend that runs the job.
+        job: The job.
+        replicas: The replicas to ask; empty: all.
+
+    Raises:
+        UsageError: The backend cannot measure its replicas.
+        BackendError: No replica can be measured.
+    """
+    if not isinstance(backend, Measuring):
+        raise UsageError(
+            f"the backend {backend.name} cannot measure what its replicas use.",
+            f"`%ciao logs {job.reference}` shows what they have written.",
+        )
+    return await backend.usage(job, replicas or job.replicas)

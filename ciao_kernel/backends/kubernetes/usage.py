@@ -1,0 +1,248 @@
+"""What the replicas of a job use: by one exec for each of a few replicas, else by metrics.k8s.io.
+
+A container knows its peak and its limit itself. An exec costs the cluster a tenth of a second, so
+of many replicas only the metrics of the cluster are read, by one request for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import job_metadata, stacks, status
+from ciao_kernel.backends.kubernetes.rights import allowed
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube import exec, quantities
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Manifest, Replica, State
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport
+from ciao_kernel.visible_text import short
+
+MOST = 16
+"""Replicas that are entered at most."""
+_APART = 0.5
+"""Seconds over which a container measures its processors."""
+_SLOWEST = 20.0
+_PATIENCE = 5.0
+_EVERY = 2.0
+_LONGEST = 1 << 16
+"""Characters of a line that is no reading."""
+_METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
+_BY_METRICS = (
+    "By metrics.k8s.io: means of the last seconds, some seconds old, without the peak and GPUs."
+)
+
+
+async def usage(
+    client: Client,
+    job: Job,
+    pods: Mapping[Replica, Manifest],
+    replicas: Sequence[Replica],
+    python: str,
+) -> UsageReport:
+    """Return what some replicas use.
+
+    Args:
+        client: The API server.
+        job: The job.
+        pods: The pod of each replica that has one.
+        replicas: The replicas to ask.
+        python: Interpreter in the image, if a pod does not start one itself.
+
+    Raises:
+        BackendError: Nothing measures them, or this user may not ask.
+    """
+    found = {one: _waiting(one, pods.get(one)) for one in replicas}
+    running = [one for one in replicas if not found[one].fault]
+    obstacle = ""
+    if len(running) > MOST:
+        obstacle = f"{len(running)} replicas are too many to enter each of them"
+    elif running:
+        (may_enter,) = await allowed(client, job.place, stacks.ENTER)
+        if may_enter:
+            tasks = [_enter(client, job, one, pods[one], python) for one in running]
+            found.update(zip(running, await asyncio.gather(*tasks), strict=True))
+        else:
+            obstacle = f"you may not enter pods, as you lack the right to {stacks.ENTER}"
+    remark = ""
+    if unknown := [one for one in running if obstacle or found[one].fault]:
+        measured, why = await _metrics(client, job)
+        if obstacle and why:
+            raise BackendError(
+                f"what the replicas of {job.name} use is not known: {obstacle}, and {why}.",
+                "Choose some: --replica worker-0."
+                if len(running) > MOST
+                else "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
+            )
+        for one in unknown:
+            known = _measured(one, pods[one], measured)
+            found[one] = known or found[one]
+            remark = _BY_METRICS if known else remark
+            if obstacle and not known:
+                found[one] = Usage(one, fault="it is not measured yet")
+    return UsageReport(tuple(found[one] for one in replicas), remark)
+
+
+async def watch(
+    client: Client,
+    job: Job,
+    replica: Replica,
+    pod: Manifest | None,
+    python: str,
+    note: Callable[[Usage], None],
+) -> None:
+    """Measure a replica every two seconds until its container ends, by one exec.
+
+    The program in the container ends with its standard input, so with the connection too.
+
+    Args:
+        client: The API server.
+        job: The job.
+        replica: The replica.
+        pod: Its pod.
+        python: Interpreter in the image, if the pod does not start one itself.
+        note: Receives each reading.
+
+    Raises:
+        BackendError: The container does not run, this user may not enter it, or it has no Python.
+    """
+    if pod is None or (fault := _waiting(replica, pod).fault):
+        raise BackendError(f"{replica} cannot be measured: it {'has no pod' if not pod else fault}")
+    (may_enter,) = await allowed(client, job.place, stacks.ENTER)
+    if not may_enter:
+        raise Refused(f"you lack the right to {stacks.ENTER}.", code=403, reason="Forbidden")
+    rest = b""
+
+    def take(data: bytes) -> None:
+        nonlocal rest
+        *lines, rest = (rest + data).split(b"\n")
+        rest = rest[-_LONGEST:]
+        for line in lines:
+            if (reading := _reading(replica, line)) is not None:
+                note(reading)
+
+    code = await _run(client, job, pod, python, f"watch({_EVERY})", take, keeps_open=True)
+    if code:
+        raise BackendError(f"{replica} cannot be measured: the program ended with {code}.")
+
+
+def _waiting(replica: Replica, pod: Manifest | None) -> Usage:
+    """Return a usage with a fault if a replica does not run."""
+    if pod is None:
+        return Usage(replica, fault="it has no pod")
+    now = status.of_pod(pod, replica)
+    return Usage(replica, fault="" if now.state is State.RUNNING else f"it is {now.state}")
+
+
+async def _enter(client: Client, job: Job, replica: Replica, pod: Manifest, python: str) -> Usage:
+    out, err = bytearray(), bytearray()
+    try:
+        async with asyncio.timeout(_SLOWEST):
+            call = f"print(json.dumps(look({_APART})))"
+            code = await _run(client, job, pod, python, call, out.extend, err.extend)
+    except TimeoutError:
+        return Usage(replica, fault="its node did not answer")
+    except BackendError as error:
+        return Usage(replica, fault=error.message.rstrip("."))
+    if code:
+        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return Usage(replica, fault=f"it cannot be asked: {short(last)}")
+    found = _reading(replica, bytes(out))
+    return found or Usage(replica, fault="its container has no files of a control group")
+
+
+async def _run(
+    client: Client,
+    job: Job,
+    pod: Manifest,
+    python: str,
+    call: str,
+    out: Callable[[bytes], Any],
+    err: Callable[[bytes], Any] = lambda _: None,
+    *,
+    keeps_open: bool = False,
+) -> int:
+    from ciao_kernel.delivery.inspection import usage_reader
+
+    async def typed() -> AsyncIterator[bytes]:
+        yield repr(usage_reader.program(call)).encode() + b"\n"
+        if keeps_open:
+            await asyncio.Event().wait()
+
+    command = [stacks.interpreter(pod, python), "-I", "-S", "-c", stacks.START]
+    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
+    streams = Streams(out, err, typed())
+    return await exec.execute(client, path, job_metadata.container(pod), command, streams)
+
+
+def _reading(replica: Replica, line: bytes) -> Usage | None:
+    """Return what a container has written of itself; None if that is no reading."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not found:
+        return None
+    sizes = (_number(found.get(name)) for name in ("memory", "peak", "limit"))
+    memory, peak, limit = (None if size is None else int(size) for size in sizes)
+    gpus = found.get("gpus")
+    shown = [one for one in gpus if isinstance(one, list)] if isinstance(gpus, list) else []
+    return Usage(replica, _number(found.get("cpu")), memory, peak, limit, tuple(map(_gpu, shown)))
+
+
+def _gpu(values: list[Any]) -> GpuUsage:
+    share, used, total = (_number(one) for one in [*values, None, None, None][:3])
+    return GpuUsage(
+        share, None if used is None else int(used), None if total is None else int(total)
+    )
+
+
+def _number(value: Any) -> float | None:
+    """Return a number that is none of the rest of what a pod may write."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if fits and 0 <= value < 1e18 else None
+
+
+async def _metrics(client: Client, job: Job) -> tuple[dict[str, Manifest], str]:
+    """Return the metrics of each pod of a job, or why there are none, as part of a sentence."""
+    path = _METRICS.format(job.place)
+    try:
+        async with asyncio.timeout(_PATIENCE):  # the API may be registered without its server
+            listed = await client.get(path, labelSelector=job_metadata.selector(job))
+    except Refused as error:
+        if error.code == 403:
+            return {}, f"you may not list pods.metrics.k8s.io in {job.place}"
+        if error.code == 404:
+            return {}, "the cluster has no metrics (metrics.k8s.io)"
+        return {}, f"the cluster's metrics do not answer ({error.code})"
+    except (ClusterFault, TimeoutError):
+        return {}, "the cluster's metrics do not answer"
+    items = status.many(listed, "items")
+    return {str(status.get(one, "metadata", "name")): one for one in items}, ""
+
+
+def _measured(replica: Replica, pod: Manifest, metrics: Mapping[str, Manifest]) -> Usage | None:
+    """Return what the metrics of the cluster tell about a replica; None if they do not."""
+    name = job_metadata.container(pod)
+    own = metrics.get(str(status.get(pod, "metadata", "name")), {})
+    used = next((one for one in status.many(own, "containers") if one.get("name") == name), {})
+    cpu = _amount(status.get(used, "usage", "cpu"))
+    memory = _size(status.get(used, "usage", "memory"))
+    if cpu is None and memory is None:
+        return None
+    spec = next((one for one in status.many(pod, "spec", "containers") if one["name"] == name), {})
+    limit = _size(status.get(spec, "resources", "limits", "memory"))
+    return Usage(replica, cpu, memory, limit=limit)
+
+
+def _size(text: Any) -> int | None:
+    found = _amount(text)
+    return None if found is None else int(found)
+
+
+def _amount(text: Any) -> float | None:
+    found = quantities.quantity(text) if isinstance(text, str) else None
+    return None if found is None else float(found)
