@@ -183,6 +183,9 @@ class FollowedJob:
             roles = frozenset()
         if text := stopped_by_success(self._job, status, roles):
             self._display.show(Notice(text))
+        memory = self._following.memory
+        if memory and status.state is State.SUCCEEDED and (text := memory.after_success()):
+            self._display.show(Notice(text))
         for text in returned_values.sentences(self._job, status):
             self._display.show(Notice(text))
         return result

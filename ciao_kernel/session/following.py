@@ -16,6 +16,7 @@ from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
+from ciao_kernel.session.inspection.memory_watch import MemoryWatch
 from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch
 from ciao_kernel.session.turns import Restarts
@@ -42,6 +43,7 @@ class Following:
             none.
         watch: Notices a silence of the job; None: nobody does.
         prompts: Opens the prompts of replicas at a breakpoint; None: nobody does.
+        memory: Reads the memory of its replicas; None: nobody does.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class Following:
         judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
         watch: SilenceWatch | None = None,
         prompts: Prompts | None = None,
+        memory: MemoryWatch | None = None,
     ) -> None:
-        self._prompts = prompts
+        self._prompts, self.memory = prompts, memory
         if watch and prompts:
             watch.pauses = lambda: prompts.active
         self.watch = watch
@@ -177,12 +180,15 @@ class Following:
     async def _run(self) -> Status:
         watching = self.watch.watching() if self.watch else contextlib.nullcontext()
         prompting = self._prompts.opened() if self._prompts else contextlib.nullcontext()
-        async with watching, prompting, self._events() as events:
+        reading = self.memory.watching() if self.memory else contextlib.nullcontext()
+        async with watching, prompting, reading, self._events() as events:
             self.display.begin(self.job, self._follow)
             try:
                 async for event in events:
                     if self.watch:
                         self.watch.note(event)
+                    if self.memory:
+                        self.memory.note(event)
                     if isinstance(event, Status):
                         self._status = event
                         # One message: a node's failure restarts hundreds of replicas at once.

@@ -38,6 +38,7 @@ from ciao_kernel.plugins import Backend, Builder, Console, Debugging, Display, E
 from ciao_kernel.session import horovod, job_record, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
+from ciao_kernel.session.inspection.memory_watch import memory_watch
 from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
 from ciao_kernel.session.keras_note import keras_note
@@ -329,16 +330,19 @@ class Session:
         # an explicit %lines leaves lines out then.
         shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
         describe_leftovers = None if delete else backend.describe_leftovers
+        memory = memory_watch(shown, backend, self.settings.inspect)
+        advice = memory.after_kill if memory else lambda _: ""
         following = Following(
             shown,
             backend,
             display,
             spec.follow,
             judge=lambda status, tails: failure.judge(
-                shown, status, tails, folder, describe_leftovers, variables
+                shown, status, tails, folder, describe_leftovers, variables, advice
             ),
             watch=self._watch(shown, backend, display, spec.deadline),
             prompts=prompts,
+            memory=memory,
         )
         return await self._followed(job, following).run_to_end(
             first=keeping,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ def explain(
     tails: Mapping[Replica, bytes],
     folder: Path,
     variables: Mapping[str, Any] | None = None,
+    advice: Callable[[Replica], str] = lambda _: "",
 ) -> JobFailed:
     """Return the error that the cell ends with.
 
@@ -39,6 +40,7 @@ def explain(
         tails: End of each replica's log.
         folder: The user's working folder, to find files that the job missed.
         variables: The notebook's variables, to find those that the job missed.
+        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
     """
     ended = {one.replica: one for one in status.replicas}
     texts = {replica: tracebacks.log_lines(data) for replica, data in tails.items()}
@@ -70,7 +72,7 @@ def explain(
         others = f"The same error came from {names} ({len(same) + 1} replicas in all)."
         shown.append(others)
     hint = image_hint(status.reason, message, job) or hints.hint(
-        lines, trace, ended[replica], folder, job, variables or {}
+        lines, trace, ended[replica], folder, job, variables or {}, advice
     )
     error = JobFailed(message, hint, job=job.name, traceback=tuple(shown), repeats=repeats)
     error.others = others

@@ -6,16 +6,17 @@ import contextlib
 import re
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel.delivery.imports import CELL, TEXT
 from ciao_kernel.delivery.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
-from ciao_kernel.model import Job, ReplicaStatus
+from ciao_kernel.model import Job, Replica, ReplicaStatus
 from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.tracebacks import Trace
+from ciao_kernel.session.inspection import memory_advice
 from ciao_kernel.session.keras_note import REMEDY
 
 _MISSING = re.compile(
@@ -43,6 +44,7 @@ def hint(
     folder: Path,
     job: Job,
     variables: Mapping[str, Any],
+    advice: Callable[[Replica], str],
 ) -> str:
     """Return a possible fix, else the location of the whole log.
 
@@ -53,6 +55,7 @@ def hint(
         folder: The user's working folder, to find files that the job missed.
         job: The job that failed.
         variables: The notebook's variables.
+        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
     """
     text = "\n".join(lines[-_LINES:])
     # Programs try a module or a port and continue without it: only the end shows what was needed.
@@ -64,7 +67,7 @@ def hint(
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or _disk(text, job)
-        or _memory(text, one, job)
+        or _memory(text, one, job, advice)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
 
@@ -162,7 +165,7 @@ def _disk(text: str, job: Job) -> str:
     return ""
 
 
-def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
+def _memory(text: str, one: ReplicaStatus, job: Job, advice: Callable[[Replica], str]) -> str:
     if "CUDA out of memory" in text:
         return "The GPU ran out of memory: a smaller batch may fit."
     killed = one.exit_code == -signal.SIGKILL and not (job.on_cluster and one.reason)
@@ -171,9 +174,9 @@ def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
         return ""
     if not job.on_cluster:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
-    if limit := _memory_limit(job, one.replica.role):
-        more = _double(limit)
-        return (
+    if limit := memory_advice.asked(job, one.replica.role):
+        more = memory_advice.times(limit, 2)
+        return (killed and advice(one.replica)) or (
             f"The limit of {one.replica} is %memory={limit}, and it used all of it: try "
             f"{f'%memory={more}' if more else 'a higher %memory'}, or smaller batches."
         )
@@ -181,25 +184,3 @@ def _memory(text: str, one: ReplicaStatus, job: Job) -> str:
         "The cell has no %memory, so a limit of the namespace or the node's memory applied: set "
         "%memory, or try smaller batches."
     )
-
-
-def _memory_limit(job: Job, role: str) -> str:
-    """Return the memory that the job's stored header gives to a role; "" if it gives none."""
-    common = ""
-    for line in job.header.splitlines():
-        first, *more = line.split(";")
-        for piece in (first, *more):
-            name, _, value = piece.partition("=")
-            if name != "%memory":
-                continue
-            if first.startswith(f"%{role}="):
-                return value
-            if piece is first:
-                common = value
-    return common
-
-
-def _double(quantity: str) -> str:
-    """Return twice a quantity of Kubernetes with its unit, "" if it cannot be read."""
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})", quantity.strip("'\""))
-    return f"{2 * float(match[1]):.12g}{match[2]}" if match else ""

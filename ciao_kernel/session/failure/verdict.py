@@ -19,6 +19,7 @@ def judge(
     folder: Path,
     describe_leftovers: Callable[[Job], str] | None,
     variables: Mapping[str, Any] | None = None,
+    advice: Callable[[Replica], str] = lambda _: "",
 ) -> JobError | None:
     """Return the error that a cell ends with, or None if its job succeeded.
 
@@ -30,6 +31,7 @@ def judge(
         describe_leftovers: Describes what is left of the job; None: the job and its logs are
             removed next.
         variables: The notebook's variables, which the job may have missed.
+        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""
@@ -40,4 +42,4 @@ def judge(
         return None
     if describe_leftovers is None:
         status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
-    return explain(job, status, tails, folder, variables)
+    return explain(job, status, tails, folder, variables, advice)

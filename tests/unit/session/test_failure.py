@@ -1219,6 +1219,21 @@ def test_an_image_that_cannot_be_pulled_has_a_remedy(
     assert "%image" not in explain(ON_CLUSTER, missing, {}, Path("/nowhere")).hint
 
 
+def test_readings_of_the_killed_replica_replace_the_limit() -> None:
+    def advice(one: Replica) -> str:
+        return f"{one} grew." if one.role == "worker" else ""
+
+    def hint(by: str, reason: str, said: str = "") -> str:
+        ended = ReplicaStatus(replica(by), State.FAILED, exit_code=137, reason=reason)
+        status = Status(State.FAILED, (ended,), decided_by=replica(by))
+        tails = {replica(by): said.encode()}
+        return explain(ON_CLUSTER, status, tails, Path("/nowhere"), advice=advice).hint
+
+    assert hint("worker-0", "OOMKilled") == "worker-0 grew."
+    assert hint("ps-0", "OOMKilled").startswith("The limit of ps-0 is %memory=512Mi")
+    assert "grew" not in hint("worker-0", "Error", "MemoryError\n")  # no kill: no limit was hit
+
+
 def test_an_evicted_pod_is_no_matter_of_memory() -> None:
     ended = ReplicaStatus(replica("worker-0"), State.FAILED, exit_code=-9, reason="Evicted")
     status = Status(State.FAILED, (ended,), decided_by=ended.replica)

@@ -1,0 +1,174 @@
+"""Reads the memory of replicas with %memory while a cell follows them, for advice at their end.
+
+A replica that is killed for its memory leaves nothing that tells how it came to that. One lasting
+command in each of a few replicas does, and ends with it. What goes wrong there is no matter of the
+job: then there is no advice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import cast
+
+from ciao_kernel.background import start_background
+from ciao_kernel.errors import BackendError, Refused
+from ciao_kernel.model import Event, Job, Output, Replica, State, Status
+from ciao_kernel.model.usage import Usage
+from ciao_kernel.plugins import Backend, LimitingMemory
+from ciao_kernel.session.inspection import memory_advice
+from ciao_kernel.session.inspection.memory_advice import Point
+from ciao_kernel.session.inspection.silence import is_inspected
+
+_log = logging.getLogger(__name__)
+
+_MOST = 16
+"""Replicas of a job that are read at most."""
+_FIRST = 2.0
+"""Seconds of a replica before it is read: a short job costs nothing."""
+_TRIES = 4
+"""Commands that are started in a replica at most, also if the connection breaks again and again."""
+_AGAIN = 5.0
+"""Seconds before another one is started."""
+_KEPT = 900
+"""Newest readings of a replica that are kept."""
+_AT_END = 0.2
+"""Seconds that the end of a cell waits for connections that are being closed."""
+_END = 400
+"""Bytes at the end of an event in which the newest step is looked for."""
+_STEP = re.compile(
+    rb"(?<![\w.])(?:global_step|step|iteration|iter|batch)"
+    rb"[ \t]{0,2}[:=#]?[ \t]{0,2}(\d{1,12})(?![\w.])"
+    rb"|(?<![\w./])(\d{1,12})/\d{1,12}(?![\w./])",
+    re.I,
+)
+
+
+def memory_watch(job: Job, backend: Backend, setting: str) -> MemoryWatch | None:
+    """Return what reads the memory of a job; None if its replicas have no limit, or are too many.
+
+    Args:
+        job: The job.
+        backend: The backend that runs it.
+        setting: The setting ``inspect``.
+    """
+    limits = {one: memory_advice.asked(job, one.role) for one in job.replicas[: _MOST + 1]}
+    if (
+        not isinstance(backend, LimitingMemory)
+        or not any(limits.values())
+        or len(job.replicas) > _MOST
+        or not is_inspected(job, setting)
+    ):
+        return None
+    return MemoryWatch(job, backend, {one: text for one, text in limits.items() if text})
+
+
+class MemoryWatch:
+    """Reads the memory of some replicas of a followed job.
+
+    Args:
+        job: The job.
+        backend: The backend that runs it.
+        limits: The %memory of each replica that is read.
+        first: Seconds of a replica before it is read.
+        again: Seconds before a command that has ended is started again.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        backend: LimitingMemory,
+        limits: Mapping[Replica, str],
+        first: float = _FIRST,
+        again: float = _AGAIN,
+    ) -> None:
+        self._job, self._backend, self._limits = job, backend, limits
+        self._first, self._again = first, again
+        self._series: dict[Replica, list[Point]] = {}
+        self._steps: dict[Replica, int] = {}
+        self._running: set[Replica] = set()
+        self._tries = dict.fromkeys(limits, _TRIES)
+        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._open = False
+
+    def note(self, event: Event) -> None:
+        """Note an event of the job."""
+        if isinstance(event, Output):
+            if event.replica in self._limits and (step := _step(event)) is not None:
+                self._steps[event.replica] = step
+        elif isinstance(event, Status):
+            self._running = {one.replica for one in event.replicas if one.state is State.RUNNING}
+            for replica in self._limits:
+                task = self._tasks.get(replica)
+                if self._open and replica in self._running and (task is None or task.done()):
+                    self._tasks[replica] = start_background(self._watch(replica))
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Read during the body."""
+        self._open = True
+        try:
+            yield
+        finally:
+            self._open = False
+            for task in self._tasks.values():
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks.values(), timeout=_AT_END)
+
+    def after_kill(self, replica: Replica) -> str:
+        """Return what a replica that was killed for its memory needs; "" if that is not known."""
+        memory = self._limits.get(replica, "")
+        found = self._series.get(replica, [])
+        return memory_advice.after_kill(replica, memory, found) if memory else ""
+
+    def after_success(self) -> str:
+        """Name peaks that are far below %memory; "" if there are none."""
+        return memory_advice.after_success(self._job, self._series)
+
+    async def _watch(self, replica: Replica) -> None:
+        await asyncio.sleep(self._first)
+        while replica in self._running and self._tries[replica] > 0:
+            self._tries[replica] -= 1
+            try:
+                await self._backend.watch_usage(self._job, replica, self._collector(replica))
+            except BackendError as error:
+                _log.debug("%s of %s is not read: %s", replica, self._job.name, error.message)
+                if isinstance(error, Refused) and error.code in (401, 403):
+                    self._tries[replica] = 0
+            await asyncio.sleep(self._again)
+
+    def _collector(self, replica: Replica) -> Callable[[Usage], None]:
+        """Return what takes the readings of one command: of a container, which may be a new one."""
+        points: list[Point] = []
+
+        def take(usage: Usage) -> None:
+            if usage.memory is None:
+                return
+            if not points:
+                self._series[replica] = points
+            points.append(
+                Point(
+                    time.monotonic(),
+                    usage.memory,
+                    usage.peak or 0,
+                    usage.limit or 0,
+                    self._steps.get(replica),
+                )
+            )
+            if len(points) > _KEPT:
+                del points[0]
+
+        return take
+
+
+def _step(event: Output) -> int | None:
+    """Return the newest step that an event names; None if it names none."""
+    found = None
+    for match in _STEP.finditer(event.data[-_END:] + event.tail[-_END:]):
+        found = match
+    return int(cast(bytes, found[1] or found[2])) if found else None

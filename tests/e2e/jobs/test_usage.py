@@ -1,0 +1,123 @@
+"""What pods use, by their control groups: `ciao top`, and the advice after a kill for memory."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import pytest
+
+from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.display import usage_table
+from ciao_kernel.errors import BackendError, JobFailed
+from ciao_kernel.model.usage import UsageReport
+from ciao_kernel.session.inspection import query
+from tests.e2e.jobs.conftest import EXEC, RBAC, Team, rules
+from tests.helpers.jobs import Ended, Recorder
+
+MI = 1024 * 1024
+METRICS = RBAC / "metrics-role.yaml"
+EATS = """\
+%framework=tensorflow
+%worker=1;%memory=128Mi
+import time
+kept = []
+for step in range(1000):
+    kept.append(bytearray(2 << 20))
+    print("step", step, flush=True)
+    time.sleep(0.25)
+"""
+"""It is killed at about step 55, after 14 seconds: there are some readings, two seconds apart."""
+
+
+def test_a_replica_that_eats_its_memory_is_told_how_fast(team: Team) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    found: list[UsageReport] = []
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("step 8", replica="worker-0", patience=300)
+        assert display.job
+        backend = KubernetesBackend(team.settings())
+        began = time.monotonic()
+        found.append(await query.usage(backend, display.job))
+        print(f"asked in {time.monotonic() - began:.2f} s")
+        await backend.close()
+
+    ended = team.run(EATS, during=look)
+    assert ended.display.job
+    print(usage_table.text(ended.display.job, found[0]))
+    (one,) = found[0].replicas
+    assert not one.fault
+    assert one.memory
+    assert one.peak
+    assert one.cpu is not None
+    assert one.peak >= one.memory > 16 * MI
+    assert one.limit == 128 * MI
+    assert isinstance(ended.error, JobFailed)
+    print(ended.error.message, ended.error.hint)
+    (last,) = ended.display.status.replicas
+    assert last.exit_code == -9
+    assert ended.error.hint.startswith("worker-0 asked for %memory=128Mi and stood at ")
+    assert " a step: try %memory=256Mi, or find out what the program keeps." in ended.error.hint
+
+
+TRAINS = """\
+%framework=pytorch
+%worker=2;%memory=4Gi
+%master=1;%memory=4Gi
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+value = torch.ones(1000)
+for step in range(120):
+    dist.all_reduce(value)
+    print("step", step, flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("training")
+@pytest.mark.usefixtures("with_frameworks")
+def test_a_pytorchjob_is_measured_and_told_that_it_asks_too_much(team: Team) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    found: list[UsageReport] = []
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for one in ("master-0", "worker-0", "worker-1"):
+            await display.until("step 6", replica=one, patience=300)
+        assert display.job
+        backend = KubernetesBackend(team.settings())
+        began = time.monotonic()
+        found.append(await query.usage(backend, display.job))
+        print(f"asked in {time.monotonic() - began:.2f} s")
+        await backend.close()
+        why = "you may not list pods.metrics.k8s.io"
+        for more, sentence in ((), why), (rules(METRICS), "the cluster has no metrics"):
+            team.user.allow(*rules(), *more)
+            backend = KubernetesBackend(team.settings())  # rights are remembered for some minutes
+            with pytest.raises(BackendError, match=f"get pods/exec, and {sentence}"):
+                await query.usage(backend, display.job)
+            await backend.close()
+
+    images = {"pytorch": team.namespace.cluster.image("pytorch")}
+    ended = team.run(TRAINS, during=look, images=images)
+    assert ended.error is None
+    assert ended.display.job
+    print(usage_table.text(ended.display.job, found[0]), ended.display.notices, sep="\n")
+    for one in found[0].replicas:
+        assert not one.fault
+        assert one.limit == 4096 * MI
+        assert one.memory
+        assert 30 * MI < one.memory < 2048 * MI
+    assert re.search(
+        r"master-0 used at most \d+Mi of its %memory=4Gi; "
+        r"each worker used at most \d+Mi of its %memory=4Gi\.",
+        ended.display.notices,
+    )

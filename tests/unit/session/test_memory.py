@@ -1,0 +1,230 @@
+"""Advice about memory: from recorded series, and when a replica is read at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.usage import Usage
+from ciao_kernel.session.inspection import memory_advice
+from ciao_kernel.session.inspection.memory_advice import Point
+from ciao_kernel.session.inspection.memory_watch import MemoryWatch, memory_watch
+from tests.helpers.jobs import wait
+
+MI = 1024 * 1024
+ONE, TWO = Replica("worker", 0), Replica("worker", 1)
+HEADER = "%framework=pytorch\n%worker=2;%memory=256Mi\n"
+JOB = Job(
+    "mine", "kubernetes", "pytorch", (ONE, TWO), 0.0, "team",
+    kind_of_place="namespace", header=HEADER,
+)  # fmt: skip
+LEAK = [(9, None), (60, None), (122, 0), (140, 8), (172, 16), (180, 24), (211, 32), (244, 60)]
+"""MiB and step, every two seconds, of a program that keeps something of each step."""
+
+
+def series(found: Iterable[tuple[int, int | None]]) -> list[Point]:
+    return [Point(2.0 * n, mi * MI, mi * MI, 256 * MI, step) for n, (mi, step) in enumerate(found)]
+
+
+def advice(*found: tuple[int, int | None], memory: str = "256Mi") -> str:
+    return memory_advice.after_kill(ONE, memory, series(found))
+
+
+def test_a_series_that_grows_names_its_growth_a_step() -> None:
+    assert advice(*LEAK) == (
+        "worker-0 asked for %memory=256Mi and stood at 244Mi at step 60, after a growth of 2.0Mi "
+        "a step: try %memory=512Mi, or find out what the program keeps."
+    )
+
+
+def test_without_steps_it_names_the_growth_a_second() -> None:
+    found = [(mi, None) for mi, _ in LEAK]
+    assert "stood at 244Mi after a growth of 13Mi a second: try %memory=512Mi" in advice(*found)
+
+
+def test_steps_that_begin_again_are_no_measure() -> None:
+    found = [(mi, number % 3) for number, (mi, _) in enumerate(LEAK)]
+    assert " a second: try %memory=512Mi" in advice(*found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [(9, None), (120, None), (121, 0), (120, 8), (121, 16), (120, 24), (121, 32)],
+        [(9, None), (120, None), (120, None), (120, None), (120, None), (120, None)],
+        [(9, 0), (120, 1), (120, 2), (120, 3), (120, 4), (120, 5)],  # only its start grows
+        [(90, 0), (90, 1), (90, 2), (90, 3), (230, 4)],  # and only its end
+    ],
+)
+def test_a_flat_series_that_jumped_asks_for_half_as_much_again(
+    found: list[tuple[int, int | None]],
+) -> None:
+    stood = found[-1][0]
+    assert advice(*found) == (
+        f"worker-0 asked for %memory=256Mi and stood at {stood}Mi until its last seconds, so it "
+        "took much more at once: try %memory=384Mi, or smaller batches."
+    )
+
+
+def test_a_few_readings_tell_nothing() -> None:
+    assert advice(*LEAK[-3:]) == ""
+    assert advice() == ""
+
+
+def test_a_quantity_that_cannot_be_read_is_not_multiplied() -> None:
+    assert "try a higher %memory, or" in advice(*LEAK, memory="1e9")
+    assert "try %memory=3Gi, or" in advice(*LEAK, memory="1.5Gi")
+
+
+def test_a_peak_below_the_half_is_named() -> None:
+    low = series([(9, None), *[(90, None)] * 5])
+    text = "each worker used at most 90Mi of its %memory=256Mi."
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: low}) == text
+    alone = replace(JOB, replicas=(ONE,))
+    assert memory_advice.after_success(alone, {ONE: low}).startswith("worker-0 used at most 90Mi")
+    peak = [replace(one, peak=129 * MI) for one in low]
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: peak}) == ""
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: low[:4]}) == ""
+    assert memory_advice.after_success(JOB, {ONE: low}) == ""
+
+
+class Cluster:
+    """Gives readings, and ends each command with an error or not.
+
+    Args:
+        readings: MiB, for each command.
+        error: How a command ends; None: it lasts.
+    """
+
+    name = "fake"
+
+    def __init__(self, *readings: int, error: Exception | None = None) -> None:
+        self.readings, self.error = readings, error
+        self.begun: list[Replica] = []
+        self.cancelled = 0
+
+    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+        self.begun.append(replica)
+        for mi in self.readings:
+            note(Usage(replica, None, mi * MI, mi * MI, 256 * MI))
+        if self.error:
+            raise self.error
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            await asyncio.Event().wait()  # the server never answers that it is closed
+
+
+def running(*replicas: Replica) -> Status:
+    return Status(State.RUNNING, tuple(ReplicaStatus(one, State.RUNNING) for one in replicas))
+
+
+def watch(cluster: Cluster) -> MemoryWatch:
+    limits = {ONE: "256Mi", TWO: "256Mi"}
+    return MemoryWatch(JOB, cluster, limits, first=0.0, again=0.0)
+
+
+def test_each_replica_has_one_command_which_holds_nothing_up() -> None:
+    cluster = Cluster(122, 140, 160, 180, 211, 244)
+    made = watch(cluster)
+
+    async def main() -> None:
+        async with made.watching():
+            made.note(running(ONE))
+            made.note(running(ONE))
+            await wait(lambda: cluster.begun)
+            assert cluster.begun == [ONE]
+            made.note(running(ONE, TWO))
+            await wait(lambda: len(cluster.begun) == 2)
+
+    asyncio.run(main())  # it returns
+    assert cluster.begun == [ONE, TWO]
+    assert cluster.cancelled == 2
+    assert "after a growth of" in made.after_kill(ONE)
+    assert made.after_kill(Replica("ps", 0)) == ""
+    made.note(running(ONE))  # behind the end: there is no loop either
+    assert cluster.begun == [ONE, TWO]
+
+
+@pytest.mark.parametrize(
+    ("error", "times"),
+    [
+        (Refused("no", code=403), 1),
+        (Refused("no Python", code=500), 4),
+        (ClusterFault("cut"), 4),
+        (BackendError("it ended"), 4),
+    ],
+)
+def test_a_command_that_ends_is_repeated_a_few_times(error: Exception, times: int) -> None:
+    cluster = Cluster(error=error)
+    made = watch(cluster)
+
+    async def main() -> None:
+        async with made.watching():
+            for _ in range(40):
+                made.note(running(ONE))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0.002)
+
+    asyncio.run(main())
+    assert cluster.begun == [ONE] * times
+    assert made.after_kill(ONE) == ""
+
+
+def test_the_series_of_a_container_begins_with_its_first_reading() -> None:
+    cluster = Cluster(120, 121, 120, 121, 120, error=ClusterFault("cut"))
+    made = watch(cluster)
+
+    async def main() -> None:
+        async with made.watching():
+            made.note(running(ONE))
+            await wait(lambda: cluster.begun)
+            cluster.readings = ()  # the next container was never read
+            await wait(lambda: len(cluster.begun) == 4)
+
+    asyncio.run(main())
+    assert "stood at 120Mi until its last seconds" in made.after_kill(ONE)
+
+
+@pytest.mark.parametrize(
+    ("data", "step"),
+    [
+        (b"step 60 loss 0.1\n", 60),
+        (b"Step: 7\nepoch 2 step=8\n", 8),
+        (b" 12/1000 [====>..] - loss: 3\n", 12),
+        (b"it begins\n", None),
+        (b"2026/01/02 10:00 steps: 9 1.5/3\n", None),
+        (b"global_step 5, step time 9\n", 5),
+    ],
+)
+def test_the_step_of_a_line(data: bytes, step: int | None) -> None:
+    made = watch(Cluster())
+    made.note(Output(ONE, data, 1))
+    assert made._steps.get(ONE) == step
+
+
+@pytest.mark.parametrize(
+    ("header", "count", "setting", "reads"),
+    [
+        (HEADER, 16, "on", True),
+        (HEADER, 17, "on", False),
+        (HEADER, 2, "off", False),
+        (f"{HEADER}%inspect=off\n", 2, "on", False),
+        (f"{HEADER}%inspect=on\n", 2, "off", True),
+        ("%framework=pytorch\n%worker=2\n", 2, "on", False),
+        ("%framework=pytorch\n%worker=2\n%ps=1;%memory=1Gi\n", 2, "on", False),
+    ],
+)
+def test_only_few_replicas_with_a_limit_are_read(
+    header: str, count: int, setting: str, reads: bool
+) -> None:
+    replicas = tuple(Replica("worker", number) for number in range(count))
+    job = replace(JOB, header=header, replicas=replicas)
+    assert (memory_watch(job, Cluster(), setting) is not None) is reads  # type: ignore[arg-type]
+    assert memory_watch(job, object(), setting) is None  # type: ignore[arg-type]
