@@ -22,6 +22,7 @@ NAMES = (
     "throughput",
     "plot_png",
     "warm",
+    "local_usage",
     "cluster_start",
     "cluster_end",
     "cluster_failure",
