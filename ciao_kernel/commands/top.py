@@ -52,8 +52,12 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         )
     place = where(args)
     name = args.name or await only_running(caller, place)
+    looked = False
     while True:
         backend, job, status = await caller.session.find(name, place)
+        if status.over and looked:
+            caller.write(f"{job.name} is over: {status.state}.\n")
+            return
         if status.over:
             raise UsageError(
                 f"{job.name} is over: {status.state}.",
@@ -68,4 +72,5 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             caller.write(f"{clear}{usage_table.text(job, report)}\n")
         if not args.watch:
             return
+        looked = True
         await asyncio.sleep(_PAUSE_CLUSTER if job.on_cluster else _PAUSE)
