@@ -11,6 +11,7 @@ from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
     manifest,
+    output_sidecar,
     status,
     template_holder,
 )
@@ -146,7 +147,7 @@ class Deletions:
         core = f"/api/v1/namespaces/{job.place}"
         query = {"labelSelector": job_metadata.selector(job), "limit": "100"}
         known_beside, run = _beside(job, item, holder), _run(item)
-        began, pause, grace = time.monotonic(), _FIRST_LOOK, 0
+        began, pause, grace = time.monotonic(), _FIRST_LOOK, 0.0
         while True:
             try:
                 now, listed, *beside = await asyncio.gather(
@@ -181,8 +182,7 @@ class Deletions:
             text = ", ".join(left)
             self._tell(job, f"it is deleted, and Kubernetes is removing {text}")
             named()
-            graces = [status.get(pod, "spec", "terminationGracePeriodSeconds") for pod in pods]
-            grace = max([grace, *(one for one in graces if isinstance(one, int))])
+            grace = max([grace, *map(_grace, pods)])
             held = any(map(finalizers.holders, own))
             if time.monotonic() - began > (_HELD if held else grace + _GONE):
                 raise ClusterFault(
@@ -197,6 +197,14 @@ class Deletions:
 
 def _key(job: Job) -> _Key:
     return job.place, job.name, job.uid
+
+
+def _grace(pod: Manifest) -> float:
+    """Return the seconds in which a deleted pod ends if its node answers."""
+    if (own := output_sidecar.grace(pod)) is not None:
+        return own
+    told = status.get(pod, "spec", "terminationGracePeriodSeconds")
+    return float(told) if isinstance(told, int) else 0.0
 
 
 def _held(item: Manifest) -> str:

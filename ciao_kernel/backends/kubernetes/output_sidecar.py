@@ -8,6 +8,7 @@ end. See :mod:`ciao_kernel.delivery.output_keeper`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,6 +91,30 @@ def keeps(pod: Any) -> bool:
         one.get("name") == NAME and status.get(one, "state", "running") is not None
         for one in status.many(pod, "status", "initContainerStatuses")
     )
+
+
+def grace(pod: Any) -> float | None:
+    """Return the seconds in which a deleted pod ends if its node answers; None without a sidecar.
+
+    Its own grace period is the time of a fetch, and of a pod whose files nobody fetches it is much
+    too long.
+    """
+    seconds: list[float] = []
+    for one in (
+        *status.many(pod, "spec", "containers"),
+        *status.many(pod, "spec", "initContainers"),
+    ):
+        command = status.get(one, "command")
+        words = command if isinstance(command, list) else []
+        for kind in ("run", "keep"):
+            with contextlib.suppress(ValueError, IndexError, TypeError):
+                at = words.index(_PLACE)
+                if words[at - 1] == kind:
+                    seconds.append(float(words[at + 1]))
+        linger = status.get(one, "lifecycle", "preStop", "sleep", "seconds")
+        seconds += [linger] if isinstance(linger, int) else []
+    named = any(one.get("name") == NAME for one in status.many(pod, "spec", "initContainers"))
+    return sum(seconds) if named else None
 
 
 def is_held(pod: Any) -> bool:

@@ -102,6 +102,34 @@ def test_a_finalizer_that_keeps_a_deleted_job_is_named(monkeypatch: pytest.Monke
     assert "whoever set the finalizer" in caught.value.hint
 
 
+class Silent(Server):
+    """A client whose node does not answer any more: the pod stays."""
+
+    async def get(self, path: str, **query: str) -> Any:
+        keep: list[Any] = [{"name": "ciao-output", "command": ["keep", "/ciao-output", "0.1"]}]
+        run = ["python3", "-c", "…", "keeper.py", "run", "/ciao-output", "0.2", "", "9", "--", "x"]
+        spec = {"terminationGracePeriodSeconds": 3600, "initContainers": keep}
+        meta = {"name": "mine-worker-0", "ownerReferences": [OWNER]}
+        return {"items": [{"metadata": meta, "spec": {**spec, "containers": [{"command": run}]}}]}
+
+
+def test_a_pod_that_could_be_fetched_from_for_an_hour_is_not_awaited_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion, "_GONE", 0.1)
+
+    async def main() -> None:
+        server: Any = Silent(asyncio.Event())
+        async with asyncio.timeout(20):
+            await Deletions().remove(server, JOB, PATH, lambda: None)
+
+    with pytest.raises(ClusterFault) as caught:
+        asyncio.run(main())
+    assert caught.value.message == (
+        "it is deleted, but these objects still exist: pod mine-worker-0."
+    )
+
+
 class Indexed(Server):
     """A client whose job is gone before its Service; a Service of somebody else stays."""
 

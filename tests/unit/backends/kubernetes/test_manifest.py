@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, output_sidecar
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
@@ -353,6 +353,14 @@ def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program(
     }
     assert {"name": "output", "emptyDir": {}} in spec["volumes"]
     assert all(one in sidecar["volumeMounts"] for one in build(source()).mounts)
+
+
+def test_a_deleted_pod_with_files_ends_long_before_its_own_grace_period() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%output\n%grace=20s\n"
+    made = pod(objects(text, linger=3.0, fetch_wait=30.0), "Worker")
+    assert made["spec"]["terminationGracePeriodSeconds"] == 3600
+    assert output_sidecar.grace(made) == 53.0
+    assert output_sidecar.grace(pod(objects(text.replace("%output\n", "")), "Worker")) is None
 
 
 def test_the_grace_period_of_the_cell_comes_before_the_setting() -> None:
