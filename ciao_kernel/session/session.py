@@ -253,10 +253,11 @@ class Session:
         )
         self.last = JobResult(job, Status(State.RUNNING, ()))
         if spec.detach:
-            await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
+            # Before anything is waited for: an interrupt leaves the job running.
             display.show(Notice(_detached(job, deletes=self._deletes(spec))))
             if spec.output_paths and job.on_cluster:
                 display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
+            await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
             return self.last
         prompts = self._prompts(job, backend, display, console, spec.deadline)
         return await self._run_to_end(

@@ -276,34 +276,56 @@ def test_an_interrupt_while_the_last_replicas_of_a_succeeded_job_end() -> None:
     asyncio.run(main())
 
 
-def test_an_interrupt_as_soon_as_a_job_exists_stops_it(tmp_path: Path) -> None:
-    """Nobody followed it yet, since its record was written first: it went on unseen."""
+class Submits(Slow):
+    """A backend whose job exists when its cell is interrupted.
 
-    class Submits(Slow):
-        async def check(self, plan: Plan) -> None: ...
+    Args:
+        folder: The job's folder.
+    """
 
-        async def submit(self, *_: Any, outlive: bool) -> Job:
-            task = asyncio.current_task()
-            assert task
-            task.cancel()  # arrives at whatever is waited for next
-            return replace(JOB, folder=str(tmp_path / "job"))
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.promise.set()
+        self.gone.set()
+
+    async def check(self, plan: Plan) -> None: ...
+
+    async def submit(self, *_: Any, outlive: bool) -> Job:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()  # arrives at whatever is waited for next
+        return replace(JOB, folder=str(self.folder))
+
+
+def interrupted(cell: str, folder: Path) -> tuple[Submits, Recorder]:
+    """Run a cell that is interrupted as soon as its job exists."""
+    backend, display = Submits(folder / "job"), Recorder()
 
     class Chosen(Session):
         def backend(self, asked: str | None) -> Any:
             return backend
 
-    backend = Submits()
-    backend.promise.set()
-    backend.gone.set()
-
     async def main() -> None:
         session = Chosen(Registry({}), Owner("a test"), Settings(builder="folder"))
-        cell = asyncio.ensure_future(
-            session.run("%framework=tensorflow\nprint()\n", Recorder(), tmp_path)
-        )
-        await asyncio.wait({cell})
+        running = asyncio.ensure_future(session.run(cell, display, folder))
+        await asyncio.wait({running})
         await background.wait_until_idle(20)
-        assert cell.cancelled()
-        assert "stopped" in backend.said
+        assert running.cancelled()
 
     asyncio.run(main())
+    return backend, display
+
+
+def test_an_interrupt_as_soon_as_a_job_exists_stops_it(tmp_path: Path) -> None:
+    """Nobody followed it yet, since its record was written first: it went on unseen."""
+    backend, _ = interrupted("%framework=tensorflow\nprint()\n", tmp_path)
+    assert "stopped" in backend.said
+
+
+def test_an_interrupt_as_soon_as_a_detached_job_exists_leaves_it_and_the_cell_says_so(
+    tmp_path: Path,
+) -> None:
+    backend, display = interrupted("%framework=tensorflow\n%detach\nprint()\n", tmp_path)
+    assert "stopped" not in backend.said
+    assert f"{JOB.name} runs in the background." in display.notices
