@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.errors import UsageError
@@ -15,6 +15,9 @@ from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Replica, State
 from ciao_kernel.model.queries import Where
 from ciao_kernel.visible_text import short
+
+if TYPE_CHECKING:
+    from ciao_kernel.session.session import Session
 
 
 def add_output(verb: argparse.ArgumentParser, *more: str) -> None:
@@ -64,6 +67,24 @@ def where(args: argparse.Namespace) -> Where:
     return Where(args.context, args.namespace, everywhere, args.backend)
 
 
+async def only_running(session: Session, place: Where) -> str:
+    """Return the name of the only job that runs.
+
+    Raises:
+        UsageError: None runs, or several.
+    """
+    running = [
+        job.name
+        for job, status in await session.jobs([], place)
+        if status.state is State.RUNNING and session.owns(job)
+    ]
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
+    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
+
+
 def add_replica(verb: argparse.ArgumentParser) -> None:
     """Add ``--replica`` to a verb."""
     option = verb.add_argument(
@@ -87,25 +108,6 @@ def chosen(names: Sequence[str], job: Job) -> list[Replica]:
             known = ", ".join(map(str, job.replicas))
             raise UsageError(f"{job.name} has no replica {name}.", f"There are: {known}.")
     return [one for one in job.replicas if one.chosen(names)]
-
-
-async def only_running(caller: Caller, place: Where) -> str:
-    """Return the name of the only job that runs.
-
-    Raises:
-        UsageError: No job runs, or several do.
-    """
-    session = caller.session
-    running = [
-        job.name
-        for job, status in await session.jobs([], place)
-        if status.state is State.RUNNING and session.owns(job)
-    ]
-    if len(running) == 1:
-        return running[0]
-    if not running:
-        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
-    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
 
 
 def add_lines(verb: argparse.ArgumentParser) -> None:

@@ -38,7 +38,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     from ciao_kernel.session.inspection import picture, query
 
     place = where(args)
-    name = args.name or await only_running(caller, place)
+    name = args.name or await only_running(caller.session, place)
     backend, job, status = await caller.session.find(name, place)
     if status.over:
         raise UsageError(

@@ -51,7 +51,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             "--watch needs a terminal.", "Without it the command looks once, also in a notebook."
         )
     place = where(args)
-    name = args.name or await only_running(caller, place)
+    name = args.name or await only_running(caller.session, place)
     looked = False
     while True:
         backend, job, status = await caller.session.find(name, place)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display import progress_text
+from ciao_kernel.display import flame, progress_text
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
@@ -23,7 +23,17 @@ from ciao_kernel.display.progress_bars import TerminalBar
 from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.errors import CiaoError, JobFailed
-from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Progress, State, Status
+from ciao_kernel.model import (
+    ALL_LINES,
+    Event,
+    Job,
+    Notice,
+    Output,
+    Profile,
+    Progress,
+    State,
+    Status,
+)
 from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.visible_text import visible_lines
 
@@ -110,6 +120,8 @@ class TerminalDisplay:
             self._notice(event.text)
         elif isinstance(event, Progress):
             self._progress(event)
+        elif isinstance(event, Profile):
+            self._print(f"{flame.text(event)}\n")
         elif self._table is None:
             return
         elif isinstance(event, Output):

@@ -14,6 +14,7 @@ from ciao_kernel.model.artifact import Artifact, Manifest
 from ciao_kernel.model.checkpoint import Checkpoint
 from ciao_kernel.model.events import Event, Notice, Output, Progress, Unit
 from ciao_kernel.model.job import Job, JobResult, Owner
+from ciao_kernel.model.profile import Profile
 from ciao_kernel.model.replica import Address, Replica
 from ciao_kernel.model.source import Source, SourceFile
 from ciao_kernel.model.spec import (
@@ -53,6 +54,7 @@ __all__ = [
     "Notice",
     "Output",
     "Owner",
+    "Profile",
     "Progress",
     "Replica",
     "ReplicaGroup",

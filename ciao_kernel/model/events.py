@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ciao_kernel.model.profile import Profile
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.status import Status
 
@@ -64,4 +65,4 @@ class Progress:
     """The step was interrupted or has failed: nothing of it stays."""
 
 
-Event = Output | Status | Notice | Progress
+Event = Output | Status | Notice | Progress | Profile

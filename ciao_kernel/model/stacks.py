@@ -69,3 +69,25 @@ class ReplicaStacks:
     processes: tuple[ProcessStacks, ...] = ()
     fault: str = ""
     """Why nothing is known, as a phrase: ``it is Pending``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSamples:
+    """Where the main thread of one process stood, over some seconds."""
+
+    process: ProcessStacks
+    """The process, with its most frequent stack."""
+    stacks: tuple[tuple[int, tuple[Frame, ...]], ...] = ()
+    """How often each stack was seen, innermost call first. Lines of libraries are 0."""
+    rest: int = 0
+    """Samples whose stacks were left out, because there were too many different ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSamples:
+    """The samples of one replica, or why there are none."""
+
+    replica: Replica
+    processes: tuple[ProcessSamples, ...] = ()
+    fault: str = ""
+    """As in :class:`ReplicaStacks`."""

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.builder import Builder, Emit
 from ciao_kernel.plugins.framework import Framework
@@ -205,6 +205,27 @@ class Inspecting(Protocol):
         Args:
             job: The job.
             replicas: Replicas of the job; one that does not answer has a ``fault``.
+
+        Raises:
+            BackendError: No replica can be asked.
+        """
+
+
+@runtime_checkable
+class Profiling(Protocol):
+    """The optional part of a :class:`Backend` that counts where its replicas spend their time."""
+
+    async def samples(
+        self, job: Job, replicas: Sequence[Replica], seconds: float
+    ) -> list[ReplicaSamples]:
+        """Return where the processes of some replicas stood, in the order of the replicas.
+
+        Cancellation ends the sampling.
+
+        Args:
+            job: The job.
+            replicas: Replicas of the job; one that does not answer has a ``fault``.
+            seconds: How long they are sampled.
 
         Raises:
             BackendError: No replica can be asked.

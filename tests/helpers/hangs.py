@@ -52,6 +52,28 @@ for batch in loader():
 """
 """A rank that stays in its loader, while the others wait for it."""
 
+SLOW = """
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+def loader():
+    for number in range(10**9):
+        time.sleep(0.2 if rank == 1 else 0.02)
+        yield torch.ones(8) * number
+
+def average(batch):
+    dist.all_reduce(batch)
+
+for batch in loader():
+    average(batch)
+    print("step", int(batch[0]), flush=True)
+"""
+"""A rank that is slower than the others, which all make as many steps as it."""
+
 MISMATCH = """
 import torch
 import torch.distributed as dist

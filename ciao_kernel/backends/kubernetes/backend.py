@@ -62,7 +62,7 @@ from ciao_kernel.model import (
     naming,
 )
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins import Builder, Emit, Plan
 
@@ -313,6 +313,19 @@ class KubernetesBackend:
         target = await self._target(job)
         pods, python = await self._pods(job, target), self._settings.cluster_python
         return await stacks.stacks(target.client, job, pods, replicas, python)
+
+    async def samples(
+        self, job: Job, replicas: Sequence[Replica], seconds: float
+    ) -> list[ReplicaSamples]:
+        """Return where the processes of some replicas stood, over some seconds.
+
+        Raises:
+            BackendError: This user may not enter pods, or the API server does not answer.
+        """
+        job = self._retries.current(job)
+        target = await self._target(job)
+        pods, python = await self._pods(job, target), self._settings.cluster_python
+        return await stacks.samples(target.client, job, pods, replicas, python, seconds)
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return the right that this user lacks to enter pods; "" if none is missing."""

@@ -32,7 +32,7 @@ from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import DryRun, Event, Job, JobSpec, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
 
@@ -223,6 +223,12 @@ class LocalBackend:
     async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
         """Return where the processes of some replicas stand."""
         return await stacks.stacks(self._store.folder(job), self._host, replicas)
+
+    async def samples(
+        self, job: Job, replicas: Sequence[Replica], seconds: float
+    ) -> list[ReplicaSamples]:
+        """Return where the processes of some replicas stood, over some seconds."""
+        return await stacks.samples(self._store.folder(job), self._host, replicas, seconds)
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return "": each process of a local job can be reached."""

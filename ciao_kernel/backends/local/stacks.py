@@ -1,15 +1,18 @@
-"""Asks the processes of a local job where they stand."""
+"""Asks the processes of a local job where they stand or stood."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 from ciao_kernel.backends.local import hosts, processes
 from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
-from ciao_kernel.errors import NoSuchJob
+from ciao_kernel.background import start_background
+from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Replica
-from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
+from ciao_kernel.visible_text import short, visible
 
 _PATIENCE = 0.25
 """Seconds for the answers in Python, and the same again for those in C."""
@@ -27,17 +30,80 @@ async def stacks(
     # Late: nothing else needs them.
     from ciao_kernel.delivery.inspection import answers, stack_reader
 
-    try:
-        job, status = folder.read_job(), folder.read_status()
-    except RECORD_ERRORS:
-        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    hosts.require(host, folder.path.name, status)
-    mark = f"{processes.MARK}={job['id']}"
-    found = await asyncio.to_thread(stack_reader.look, mark, job["workdir"], _PATIENCE)
-    states = {one["name"]: one["state"] for one in (status or {}).get("replicas", ())}
+    job = _Running(folder, host)
+    found = await asyncio.to_thread(stack_reader.look, job.mark, job.workdir, _PATIENCE)
     result = []
     for replica in replicas:
         own = [answers.process(one) for one in found if one["replica"] == str(replica)]
-        fault = "" if own else f"it is {states.get(str(replica), 'Pending')}"
-        result.append(ReplicaStacks(replica, tuple(own), fault))
+        result.append(ReplicaStacks(replica, tuple(own), job.fault(replica, own)))
     return result
+
+
+async def samples(
+    folder: Folder, host: hosts.Host, replicas: Sequence[Replica], seconds: float
+) -> list[ReplicaSamples]:
+    """Return where the processes of some replicas stood, over some seconds.
+
+    A process of its own samples them: this one may have other work.
+
+    Raises:
+        UsageError: The job runs on another machine.
+        NoSuchJob: Its folder is gone.
+        BackendError: The process failed.
+    """
+    from ciao_kernel.delivery.inspection import answers, sampler
+
+    job = _Running(folder, host)
+    program = sampler.program(job.mark, job.workdir, seconds)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-c", sampler.START),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1 << 24,
+    )
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    try:
+        process.stdin.write(repr(program).encode() + b"\n")
+        text, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
+    finally:
+        process.stdin.close()  # ends a process that still samples
+        start_background(process.wait())
+    found = answers.read(text)
+    if not found and errors:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise BackendError(f"the replicas cannot be sampled: {short(visible(last))}")
+    result = []
+    for replica in replicas:
+        own = [answers.samples(one) for one in found if one.get("replica") == str(replica)]
+        result.append(ReplicaSamples(replica, tuple(own), job.fault(replica, own)))
+    return result
+
+
+class _Running:
+    """A job whose processes can be asked from here.
+
+    Args:
+        folder: The job's folder.
+        host: This machine.
+
+    Raises:
+        UsageError: The job runs on another machine.
+        NoSuchJob: Its folder is gone.
+    """
+
+    def __init__(self, folder: Folder, host: hosts.Host) -> None:
+        try:
+            job, status = folder.read_job(), folder.read_status()
+        except RECORD_ERRORS:
+            raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
+        hosts.require(host, folder.path.name, status)
+        self.mark = f"{processes.MARK}={job['id']}"
+        self.workdir: str = job["workdir"]
+        self._states = {one["name"]: one["state"] for one in (status or {}).get("replicas", ())}
+
+    def fault(self, replica: Replica, found: Sequence[object]) -> str:
+        """Return why nothing was found of a replica; "" if something was."""
+        return "" if found else f"it is {self._states.get(str(replica), 'Pending')}"

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _NAME = "ciao-inside-"
 DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
 _HALT, _HALTED = b"halt", "halt:"
 _PAUSE = 0.005
-_MOST = 64
+MOST = 64
 """Processes of a replica that are asked at most."""
 _LARGEST = 4 * 1024 * 1024
+_CIAOS = (".ciao/", ".ciao-warm/", "ciao_warm_agent.py", "ciao_warm_zygote.py")
+"""Files of ciao in the folder of a program; warm replicas run their agent there."""
 _FRAME = '  File "'
 """Begin of a line of faulthandler with a call: ``  File "a.py", line 3 in work``."""
 
@@ -37,7 +40,7 @@ def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
         own: Folder of the program; the lines of its files are read.
         patience: Seconds for the answers in Python, and the same again for those in C.
     """
-    asked = [_Process(pid, variables) for pid, variables in _processes(mark)][:_MOST]
+    asked = [_Process(pid, variables) for pid, variables in processes(mark)][:MOST]
     try:
         for one in asked:
             one.ask()
@@ -49,7 +52,8 @@ def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
         for one in asked:
             one.dump()
         _wait([one for one in asked if one.waits], time.monotonic() + patience)
-        return [one.record(own) for one in asked]
+        own_folders = folders(own, [one.variables for one in asked])
+        return [one.record(own_folders) for one in asked]
     finally:
         for one in asked:
             one.close()
@@ -61,7 +65,7 @@ def program(mark: str, own: str, patience: float) -> str:
     import sys
 
     text = inspect.getsource(sys.modules[__name__])
-    return f"{text}\nimport json\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
+    return f"{text}\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
 
 
 def halt(mark: str, replica: str, patience: float) -> str:
@@ -79,7 +83,7 @@ def halt(mark: str, replica: str, patience: float) -> str:
         none.
     """
     answer = ""
-    for pid, variables in _processes(mark):
+    for pid, variables in processes(mark):
         if replica in ("", variables.get("CIAO_REPLICA", "")):
             one = _Process(pid, variables)
             try:
@@ -115,15 +119,15 @@ class _Process:
         self.how = "none"  # it has no handler
         self.waits = False
         self.halted = ""
-        self._variables = variables
+        self.variables = variables
         self._size = 0
         self._threads: list[Any] = []
-        self._path = _find(pid)
-        self._file = _open(self._path, pid) if self._path else None
+        self._path = find(pid)
+        self._file = open_file(self._path, pid) if self._path else None
 
     def ask(self, question: bytes = b"ask") -> None:
         """Ask it in Python."""
-        if self._file is None or not _catches(self.pid, _ASK):
+        if self._file is None or not catches(self.pid, _ASK):
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,7 +148,7 @@ class _Process:
         """Let the main thread write its stack; the question is taken back."""
         if self.waits and self._file is not None:
             os.ftruncate(self._file, 0)
-            if self._path != _find(self.pid):  # else the stack would be in another file
+            if self._path != find(self.pid):  # else the stack would be in another file
                 self.waits, self.how = False, "none"
                 return
             self.how = "c"
@@ -156,27 +160,27 @@ class _Process:
             return
         text = os.pread(self._file, _LARGEST, 0).decode("utf-8", "replace")
         complete, self._size = len(text) == self._size, len(text)  # faulthandler writes in pieces
-        if self.how == "c" and complete and (dumped := _dumped(text)):
-            self._threads, self.waits = [["", True, dumped]], False
+        if self.how == "c" and complete and (frames := dumped(text)):
+            self._threads, self.waits = [["", True, frames]], False
         for line in text.split("\n")[:-1]:
             if line.startswith(_HALTED):
                 self.halted, self.waits = line[len(_HALTED) :], False
             if line.startswith("[") and (threads := _answered(line)):
                 self._threads, self.waits, self.how = threads, False, "python"
 
-    def record(self, own: str) -> dict[str, Any]:
-        """Return what is known, for JSON."""
-        state, parent = _stat(self.pid)
+    def record(self, own: Sequence[str]) -> dict[str, Any]:
+        """Return what is known, for JSON; ``own`` are the folders of the program."""
+        state, parent = stat(self.pid)
         return {
             "pid": self.pid,
             "parent": parent,
             "state": state,
             "how": "silent" if self.waits else self.how,
-            "command": _command(self.pid),
-            "replica": self._variables.get("CIAO_REPLICA", ""),
-            "rank": self._variables.get("LOCAL_RANK", ""),
+            "command": command(self.pid),
+            "replica": self.variables.get("CIAO_REPLICA", ""),
+            "rank": self.variables.get("LOCAL_RANK", ""),
             "threads": [
-                [name, main, [_with_text(frame, own) for frame in frames]]
+                [name, main, [with_text(frame, own) for frame in frames]]
                 for name, main, frames in self._threads
             ],
         }
@@ -196,7 +200,7 @@ class _Process:
             return False
 
     def _send(self, number: int) -> None:
-        if _catches(self.pid, number):
+        if catches(self.pid, number):
             try:
                 os.kill(self.pid, number)
             except OSError:
@@ -211,7 +215,8 @@ def _wait(asked: list[_Process], until: float) -> None:
         asked = [one for one in asked if one.waits]
 
 
-def _processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
+def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield number and environment of each process of a job."""
     own, wanted = os.getpid(), mark.encode()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
@@ -219,40 +224,42 @@ def _processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if wanted in words and int(name) != own and _stat(int(name))[0] not in "ZX":
+        if wanted in words and int(name) != own and stat(int(name))[0] not in "ZX":
             pairs = (word.decode("utf-8", "replace").partition("=") for word in words)
             yield int(name), {name: value for name, _, value in pairs}
 
 
-def _find(pid: int) -> str:
+def find(pid: int) -> str:
     """Return the path of the file of a process's handler; "" if it has none."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)
     except OSError:
         return ""
-    return next((f"{folder}/{one}" for one in names if _is_file(f"{folder}/{one}", pid)), "")
+    return next((f"{folder}/{one}" for one in names if is_file(f"{folder}/{one}", pid)), "")
 
 
-def _is_file(path: str, pid: int) -> bool:
+def is_file(path: str, pid: int) -> bool:
+    """Return whether a path leads to the file of a process's handler."""
     try:
         return os.readlink(path) == f"/memfd:{_NAME}{pid} (deleted)"
     except OSError:
         return False
 
 
-def _open(path: str, pid: int) -> int | None:
+def open_file(path: str, pid: int) -> int | None:
+    """Open the file of a process's handler; None if it is gone."""
     try:
         opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
-    if _is_file(f"/proc/self/fd/{opened}", pid):
+    if is_file(f"/proc/self/fd/{opened}", pid):
         return opened
     os.close(opened)  # the program has just opened another file under this number
     return None
 
 
-def _catches(pid: int, number: int) -> bool:
+def catches(pid: int, number: int) -> bool:
     """Return whether a process has a handler for a signal (proc(5), SigCgt)."""
     try:
         with open(f"/proc/{pid}/status") as file:
@@ -264,7 +271,7 @@ def _catches(pid: int, number: int) -> bool:
     return False
 
 
-def _stat(pid: int) -> tuple[str, int]:
+def stat(pid: int) -> tuple[str, int]:
     """Return state and parent of a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -275,7 +282,8 @@ def _stat(pid: int) -> tuple[str, int]:
         return "X", 0
 
 
-def _command(pid: int) -> str:
+def command(pid: int) -> str:
+    """Return the name of the program that a process runs."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return os.path.basename(file.read().split(b"\0")[0].decode("utf-8", "replace"))[:80]
@@ -295,7 +303,8 @@ def _answered(line: str) -> list[Any]:
         return []
 
 
-def _dumped(text: str) -> list[Any]:
+def dumped(text: str) -> list[Any]:
+    """Return the frames that faulthandler has written, innermost first."""
     found = []
     for line in text[: text.rfind("\n") + 1].splitlines():
         path, _, rest = line[len(_FRAME) :].partition('", line ')
@@ -308,10 +317,31 @@ def _dumped(text: str) -> list[Any]:
 _lines: dict[str, list[str]] = {}
 
 
-def _with_text(frame: Any, own: str) -> list[Any]:
+def folders(own: str, environments: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the folders of the program; warm replicas have another one for their runs."""
+    found = [own]
+    for one in environments:
+        try:
+            root = json.loads(one.get("CIAO_WARM", "{}"))["root"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if root and isinstance(root, str) and root not in found:
+            found.append(root)
+    return found
+
+
+def is_own(path: str, own: Sequence[str]) -> bool:
+    """Return whether a file is one of the program's, and none of ciao's beside it."""
+    return any(
+        path.startswith(folder + "/") and not path[len(folder) + 1 :].startswith(_CIAOS)
+        for folder in own
+    )
+
+
+def with_text(frame: Any, own: Sequence[str]) -> list[Any]:
     """Return a frame with whether it is the program's, and the text of its line."""
     path, number, name = frame
-    if not path.startswith(own + "/") or path.startswith(own + "/.ciao/"):
+    if not is_own(path, own):
         return [path, number, name, False, ""]
     if path not in _lines:
         try:

@@ -299,8 +299,7 @@ class Agent:
         run.pending = False
         for rank in range(run.wanted):
             ask = self._asked(run, rank)
-            environment = {**os.environ, **run.ask["environment"], **ask["variables"]}
-            environment.pop("CIAO_WARM", None)
+            environment = {**_variables(run.ask["environment"]), **ask["variables"]}
             process = subprocess.Popen(
                 [sys.executable, "-u", _zygote_script(), "--program"],
                 stdin=subprocess.PIPE,
@@ -372,8 +371,6 @@ class Agent:
             return
         self._cool()
         ours, theirs = socket.socketpair()
-        base = {**os.environ, **environment}
-        base.pop("CIAO_WARM", None)
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -388,7 +385,7 @@ class Agent:
             # behind the end of its run.
             stderr=1,
             pass_fds=[theirs.fileno()],
-            env=base,
+            env=_variables(environment),
         )
         process.returncode = 0  # reaped by the agent
         theirs.close()
@@ -579,6 +576,16 @@ class Zygote:
         *lines, self._text = (self._text + data).split(b"\n")
         found = descriptors[0] if descriptors else None
         return [json.loads(line) for line in lines], found
+
+
+def _variables(given: dict[str, str]) -> dict[str, str]:
+    """Return the variables of a new interpreter; ciao's folder stays first in PYTHONPATH."""
+    merged = {**os.environ, **given}
+    merged.pop("CIAO_WARM", None)
+    first = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
+    if "PYTHONPATH" in given and os.path.basename(first) == ".ciao":
+        merged["PYTHONPATH"] = os.pathsep.join([first, given["PYTHONPATH"]])
+    return merged
 
 
 def _zygote_script() -> str:

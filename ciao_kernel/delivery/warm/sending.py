@@ -7,7 +7,7 @@ import io
 import os
 import stat
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ciao_kernel.delivery.held_file import open_checked
@@ -58,6 +58,7 @@ def pack(source: Source, spec: JobSpec) -> Packed:
         SpecError: They are too large.
         SourceError: A file cannot be read.
     """
+    source = replace(source, own=())  # the agent has them
     if sum(file.size for file in source.all()) > _MOST:
         raise SpecError(
             f"%warm sends at most {_MOST >> 20} MiB of files with each run.",

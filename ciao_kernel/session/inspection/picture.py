@@ -6,6 +6,7 @@ below them, not by whole stacks: two ranks that wait in the same call differ in 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ _WRAPPERS = frozenset(
 """Functions of decorators and the like, which say nothing about a call."""
 _HELPERS = ("/multiprocessing/resource_tracker.py", "/multiprocessing/forkserver.py")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
+_RUN = re.compile(r"^.*?/run-\d+/")
+_CELL = "ciao_cell.py"
+"""The program of a run in warm replicas, below the folder of the run."""
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
 
 
@@ -42,6 +46,7 @@ class Stand:
     """One process that is shown, with what distinguishes it from others."""
 
     name: str
+    replica: str
     process: ProcessStacks | None
     threads: tuple[ThreadStack, ...]
     """The main thread, and others that run lines of the program."""
@@ -130,7 +135,7 @@ def same_place(before: Sequence[ReplicaStacks], after: Sequence[ReplicaStacks]) 
 def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
     name = str(replica.replica)
     if replica.fault:
-        yield Stand(name, None, (), replica.fault)
+        yield Stand(name, name, None, (), replica.fault)
         return
     processes = {one.pid: one for one in replica.processes}
     own = {pid for pid, one in processes.items() if _runs_program(one)}
@@ -146,10 +151,10 @@ def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
         child = bool(own & set(_ancestors(one.pid, processes)))
         rank = f"[{one.rank}]" if several else ""
         label = f"{name} (child {one.pid})" if child else name + rank
-        yield Stand(label, one, _threads(one), _fault(one), child)
+        yield Stand(label, name, one, _threads(one), _fault(one), child)
     if not shown:
         commands = sorted({one.command for one in replica.processes if one.command})
-        yield Stand(name, None, (), _no_handler(commands))
+        yield Stand(name, name, None, (), _no_handler(commands))
 
 
 def _runs_program(process: ProcessStacks) -> bool:
@@ -220,12 +225,26 @@ def _where(found: Position, thread: ThreadStack, job: Job) -> str:
         frame = thread.frames[0]
         return f"in {visible(frame.function)} of {_place(frame)}"
     file, line, function = found.lines[0]
-    where = f"line {line}"
-    if file != job.program:
-        where += f" of {visible(file.removeprefix(job.workdir + '/'))}"
-    if function != "<module>":
-        where += f" in {visible(function)}"
+    where = line_of(Frame(file, line, function), job)
     return where + (f" → {visible(found.call)}" if found.call else "")
+
+
+def line_of(frame: Frame, job: Job) -> str:
+    """Return the name of a line of the program: ``line 25 in average``."""
+    where = f"line {frame.line}"
+    file, program = frame.file, job.program
+    if any(line.startswith("%warm") for line in job.header.splitlines()):
+        file, program = _RUN.sub("", file), _CELL  # each run has a folder of its own
+    if file != program and frame.file != job.program:
+        where += f" of {visible(file.removeprefix(job.workdir + '/'))}"
+    if frame.function != "<module>":
+        where += f" in {visible(frame.function)}"
+    return where
+
+
+def file_of(frame: Frame) -> str:
+    """Return the path of a file without the folder of its packages."""
+    return _place(frame).rpartition(":")[0]
 
 
 def _place(frame: Frame) -> str:
@@ -255,6 +274,11 @@ def _remarks(found: Sequence[Stand], groups: Sequence[Sequence[Stand]]) -> Itera
     ]
     if len(running) == 2 and len(alone) == 1:
         yield f"{alone[0]} stands elsewhere than all others."
+    yield from handler_hint(found)
+
+
+def handler_hint(found: Sequence[Stand]) -> Iterator[str]:
+    """Yield why no process of a job has a handler, if that is so."""
     if (
         found
         and all(one.process is None and not one.threads for one in found)

@@ -1,4 +1,4 @@
-"""Asks the replicas of a job where they stand, and what they use."""
+"""Asks the replicas of a job where they stand, or stood over some seconds, and what they use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from ciao_kernel import log
 from ciao_kernel.errors import CiaoError, UsageError
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.plugins import Backend
-from ciao_kernel.plugins.backend import Inspecting, Measuring
+from ciao_kernel.plugins.backend import Inspecting, Measuring, Profiling
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,26 @@ async def ask(backend: Backend, job: Job, replicas: Sequence[Replica] = ()) -> l
             f"`%ciao logs {job.reference}` shows what they have written.",
         )
     return await backend.stacks(job, replicas or job.replicas)
+
+
+async def sample(
+    backend: Backend, job: Job, replicas: Sequence[Replica], seconds: float
+) -> list[ReplicaSamples]:
+    """Return where the processes of a job stood, over some seconds.
+
+    Args:
+        backend: The backend that runs the job.
+        job: The job.
+        replicas: The replicas to sample.
+        seconds: How long.
+
+    Raises:
+        UsageError: The backend cannot look into its replicas.
+        BackendError: No replica can be asked.
+    """
+    if not isinstance(backend, Profiling):
+        raise UsageError(f"the backend {backend.name} cannot look into its replicas.")
+    return await backend.samples(job, replicas, seconds)
 
 
 async def ask_quietly(backend: Backend, job: Job) -> list[ReplicaStacks]:

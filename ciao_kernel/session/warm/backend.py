@@ -15,7 +15,9 @@ from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan
+from ciao_kernel.plugins.backend import Inspecting
 from ciao_kernel.session.warm import framework
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
@@ -195,7 +197,11 @@ class WarmBackend:
             deadline=int(self._settings.warm_most),
         )
         return replace(
-            plan, spec=spec, framework=framework.warm(plan.framework), source=sending.agent()
+            plan,
+            spec=spec,
+            framework=framework.warm(plan.framework),
+            # Forks of a process with the handler have it too.
+            source=replace(sending.agent(), own=plan.source.own),
         )
 
     @property
@@ -261,6 +267,12 @@ class WarmBackend:
     ) -> int:
         """Run a command beside a replica."""
         return await self._inner.execute(job, replica, command, streams)
+
+    async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
+        """Return where the processes of a run stand."""
+        if not isinstance(self._inner, Inspecting):
+            return [ReplicaStacks(one, fault="its backend cannot look into it") for one in replicas]
+        return await self._inner.stacks(job, replicas)
 
     async def close(self) -> None:
         """Do nothing: the replicas' backend is closed by its owner."""

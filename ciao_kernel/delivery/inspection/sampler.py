@@ -1,0 +1,237 @@
+"""Counts where the processes of a job, on the machine or in the pod of this process, spend time.
+
+As for :mod:`.stack_reader`, a signal lets faulthandler write the stack of the main thread, also
+while it is in a library in C; here it is sent many times a second. Another one is sent only when
+the last has been answered, which proc(5) tells: no stack is read in part. Deep stacks, and many
+processes, are asked less often, so that neither the program nor this process takes much time.
+
+This file and the reader are the text of one program (:func:`program`), which ends before its time
+when its standard input does. Standard library, from Python 3.8 on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+START = "exec(eval(input()))"
+"""Runs the text of a program that comes as one line: the end of standard input comes later."""
+_RATE = 45.0
+"""Samples a second of a process; not a divisor of usual periods."""
+_PER_FRAME = 6e-4
+"""Seconds between two samples for each frame: a process writes one in 6 microseconds."""
+_PER_PROCESS = 4e-3
+"""Seconds between two samples for each process: this one needs 200 microseconds for a stack."""
+_LAST = 0.2
+"""Seconds in which the last stacks may come."""
+_BEGIN = "(most recent call first):\n"
+_DEEPEST = 100
+"""Frames that faulthandler writes; the outer ones are left out."""
+_LARGEST = 1 << 20
+_STACKS = 3000
+_NUMBERS = 240_000
+"""Frames of all stacks that are returned; the rarest stacks are only counted."""
+
+
+def sample(
+    reader: Any, mark: str, own: str, seconds: float, goes_on: Callable[[float], bool]
+) -> list[dict[str, Any]]:
+    """Return how often each process of a job stood where.
+
+    Args:
+        reader: The module :mod:`.stack_reader`.
+        mark: Variable with its value, such as ``CIAO_JOB=mnist``, of all processes of the job.
+        own: Folder of the program.
+        seconds: How long.
+        goes_on: Waits so many seconds; returns False if nobody needs the result any more.
+    """
+    found = [_Process(reader, pid, told) for pid, told in reader.processes(mark)][: reader.MOST]
+    folders = reader.folders(own, [one.variables for one in found])
+    sampled = [one for one in found if one.begin(lambda path: reader.is_own(path, folders))]
+    began, turn = time.monotonic(), 0
+    try:
+        while True:
+            for one in sampled:
+                one.tick()
+            depth = max((one.depth for one in sampled), default=0)
+            pause = max(1 / _RATE, depth * _PER_FRAME, len(sampled) * _PER_PROCESS)
+            turn += 1
+            pause *= 0.75 + 0.5 * (turn * 0.618034 % 1)  # else a periodic program is seen askew
+            left = began + seconds - time.monotonic()
+            if left <= 0 or not sampled or not goes_on(min(pause, left)):
+                break
+        until = time.monotonic() + _LAST
+        while any(one.waits() for one in sampled) and time.monotonic() < until:
+            time.sleep(0.005)
+        for one in sampled:
+            one.take()
+        room = _NUMBERS // max(1, len(sampled))
+        return [one.record(folders, room) for one in found]
+    finally:
+        for one in found:
+            one.close()
+
+
+def program(mark: str, own: str, seconds: float) -> str:
+    """Return the text of a program that prints the result of :func:`sample` as JSON."""
+    import inspect
+    import sys
+
+    from ciao_kernel.delivery.inspection import stack_reader
+
+    reader, text = inspect.getsource(stack_reader), inspect.getsource(sys.modules[__name__])
+    return (
+        f"{text}\nimport json, types\nreader = types.ModuleType('reader')\n"
+        f"exec({reader!r}, reader.__dict__)\n"
+        f"print(json.dumps(sample(reader, {mark!r}, {own!r}, {seconds!r}, _is_read)))\n"
+    )
+
+
+def _is_read(pause: float) -> bool:
+    """Wait; return whether standard input is still open."""
+    return not select.select([0], [], [], pause)[0]
+
+
+class _Process:
+    """One process of a job.
+
+    Args:
+        reader: The module of the reader.
+        pid: Its number.
+        variables: Its environment.
+    """
+
+    def __init__(self, reader: Any, pid: int, variables: dict[str, str]) -> None:
+        self.pid = pid
+        self.variables = variables
+        self.depth = 0
+        """Frames of its deepest stack."""
+        self._reader = reader
+        self._how = "none"
+        self._held = False
+        self._path = reader.find(pid)
+        self._file = reader.open_file(self._path, pid) if self._path else None
+        self._is_own: Callable[[str], bool] = lambda path: False
+        self._owned: dict[str, bool] = {}
+        self._frames: dict[tuple[str, int, str], int] = {}
+        self._stacks: dict[tuple[int, ...], int] = {}
+        self._rest = 0
+
+    def begin(self, is_own: Callable[[str], bool]) -> bool:
+        """Return whether it can be sampled."""
+        self._is_own = is_own
+        if self._file is None or not _signals(self.pid, self._reader.DUMP)[0]:
+            return False
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._how = "asked"  # by somebody else
+            return False
+        self._how, self._held = "silent", True
+        os.ftruncate(self._file, 0)
+        return True
+
+    def waits(self) -> bool:
+        """Return whether a stack is still to come."""
+        return _signals(self.pid, self._reader.DUMP)[1]
+
+    def tick(self) -> None:
+        """Count the stack that has come, and ask for the next one."""
+        caught, waits = _signals(self.pid, self._reader.DUMP)
+        if waits:
+            return
+        self.take()
+        # It may have become another program, without the handler.
+        if caught and self._reader.is_file(self._path, self.pid):
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, self._reader.DUMP)
+
+    def take(self) -> None:
+        """Count the stacks that have come."""
+        assert self._file is not None
+        text = os.pread(self._file, _LARGEST, 0).decode("utf-8", "replace")
+        if not text:
+            return
+        os.ftruncate(self._file, 0)
+        for one in text.split(_BEGIN)[1:]:
+            frames = self._reader.dumped(one)
+            self.depth = max(self.depth, len(frames))
+            if len(frames) >= _DEEPEST:
+                frames.append(["", 0, "…"])
+            if frames:
+                self._count(frames)
+
+    def _count(self, frames: Sequence[Any]) -> None:
+        self._how = "c"
+        if len(self._stacks) >= _STACKS:
+            self._rest += 1
+            return
+        numbers = []
+        for path, line, name in frames:
+            if path not in self._owned:
+                self._owned[path] = self._is_own(path)
+            # The lines of a library would make many stacks of one.
+            key = (path, line if self._owned[path] else 0, name)
+            numbers.append(self._frames.setdefault(key, len(self._frames)))
+        stack = tuple(numbers)
+        self._stacks[stack] = self._stacks.get(stack, 0) + 1
+
+    def record(self, folders: Sequence[str], room: int) -> dict[str, Any]:
+        """Return what is known, for JSON.
+
+        Args:
+            folders: The folders of the program.
+            room: Frames of all stacks at most.
+        """
+        state, parent = self._reader.stat(self.pid)
+        rest = self._rest
+        used: set[int] = set()
+        kept: list[tuple[int, tuple[int, ...]]] = []
+        for stack, count in sorted(self._stacks.items(), key=lambda one: -one[1]):
+            room -= len(stack)
+            if room < 0:
+                rest += count
+            else:
+                kept.append((count, stack))
+                used.update(stack)
+        new = {old: number for number, old in enumerate(sorted(used))}
+        frames = [frame for frame, old in self._frames.items() if old in used]
+        return {
+            "pid": self.pid,
+            "parent": parent,
+            "state": state,
+            "how": self._how,
+            "command": self._reader.command(self.pid),
+            "replica": self.variables.get("CIAO_REPLICA", ""),
+            "rank": self.variables.get("LOCAL_RANK", ""),
+            "frames": [self._reader.with_text(list(frame), folders) for frame in frames],
+            "stacks": [[count, [new[old] for old in stack]] for count, stack in kept],
+            "rest": rest,
+        }
+
+    def close(self) -> None:
+        """Forget what has come."""
+        if self._file is not None:
+            if self._held:
+                os.ftruncate(self._file, 0)
+            os.close(self._file)
+
+
+def _signals(pid: int, number: int) -> tuple[bool, bool]:
+    """Return whether the main thread handles a signal, and whether it has not handled it yet."""
+    found = {}
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith(("Sig", "ShdPnd")):
+                    name, _, value = line.partition(":")
+                    found[name] = int(value.partition("/")[0], 16) >> (number - 1) & 1
+    except (OSError, ValueError):
+        pass
+    waits = any(found.get(name) for name in ("SigPnd", "ShdPnd", "SigBlk"))
+    return bool(found.get("SigCgt")), waits
