@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.commands import Caller, completion
+from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration

@@ -1,15 +1,18 @@
-"""Where the replicas of a job on the cluster stand: a real hang, looked into through pods/exec."""
+"""Where the replicas of a job on the cluster stand: real programs, looked into by pods/exec."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
 
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.display import flame
 from ciao_kernel.errors import BackendError
-from ciao_kernel.session.inspection import picture, query
+from ciao_kernel.model import Profile
+from ciao_kernel.session.inspection import picture, profile, query
 from tests.e2e.jobs.conftest import EXEC, Team, rules
 from tests.helpers import hangs
 from tests.helpers.jobs import Ended, Recorder, wait
@@ -61,3 +64,39 @@ def test_a_hanging_pytorchjob_names_the_rank_that_does_not_wait(team: Team) -> N
     for one in ("master-0", "worker-0", "worker-1"):
         assert shown[0].data(one).startswith(b"step 0\nstep 3\nstep 6\n")
         assert b"stack_handler" not in shown[0].data(one)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("training")
+@pytest.mark.usefixtures("with_frameworks")
+def test_the_profile_of_a_pytorchjob_names_the_slow_rank(team: Team) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    found: list[Profile] = []
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for one in ("master-0", "worker-0", "worker-1"):
+            await display.until("step 3\n", replica=one, patience=300)
+        assert display.job
+        backend = KubernetesBackend(team.settings())
+        began = time.monotonic()
+        samples = await query.sample(backend, display.job, display.job.replicas, 6.0)
+        print(f"sampled in {time.monotonic() - began:.2f} s")
+        found.append(profile.of(display.job, samples, 6.0))
+        await backend.close()
+        work.cancel()
+
+    images = {"pytorch": team.namespace.cluster.image("pytorch")}
+    with pytest.raises(asyncio.CancelledError):
+        team.run(HEADER + hangs.SLOW, during=look, images=images)
+    print(flame.text(found[0]))
+    loader = hangs.line(hangs.SLOW, "time.sleep", HEADER)
+    average = hangs.line(hangs.SLOW, "dist.all_reduce", HEADER)
+    assert re.fullmatch(
+        r"worker-0 waits \d+ % of its time for other replicas, the others \d+ %: it is the slow "
+        rf"one, and spends \d+ % in line {loader} in loader\.",
+        found[0].remarks[0],
+    )
+    assert f"line {average} in average" in flame.text(found[0])

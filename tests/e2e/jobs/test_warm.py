@@ -15,16 +15,18 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.delivery import results
 from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed
 from ciao_kernel.model import Owner, State
+from ciao_kernel.session.inspection import picture, profile, query
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.stopping import NoShutdown
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import JOBS, RBAC, ROLE, TRAIN, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, JOBS, RBAC, ROLE, TRAIN, Team, made, rules
 from tests.helpers.jobs import Ended, Recorder, interrupted, wait
 
 EDITS = int(os.environ.get("CIAO_TEST_EDITS", "3"))
@@ -254,6 +256,33 @@ def test_without_the_right_nothing_is_created(team: Team) -> None:
 
     as_kernel(team, body)
     assert team.left() == []
+
+
+@pytest.mark.second("operators")
+def test_the_program_of_a_run_is_seen_below_the_agent(warm_team: Team) -> None:
+    team = warm_team
+    team.user.allow(*rules(), *rules(WARM), *rules(EXEC))
+    head = "%framework=pytorch\n%warm\n%runner=python\n"
+
+    async def body(session: Session) -> None:
+        await ended(team, session, head + "print('first run')")
+        display = Recorder()
+        program = "import time\nprint('up', flush=True)\ntime.sleep(1000)"
+        running = asyncio.ensure_future(session.run(head + program, display, team.folder))
+        await display.until("up", replica="master-0")
+        backend = KubernetesBackend(team.settings())
+        assert display.job
+        found, _ = await backend.find(display.job.name)
+        for job in (found, display.job):  # as a terminal finds it, and as the cell knows it
+            seen = picture.text(job, await query.ask(backend, job))
+            assert re.search(r"\n  master-0  line 6  +time\.sleep\(1000\)", seen), seen
+            samples = await query.sample(backend, job, job.replicas, 1.0)
+            (call,) = profile.of(job, samples, 1.0).tree.calls
+            assert call.name == "line 6"
+        await backend.close()
+        await interrupted(running)
+
+    as_kernel(team, body)
 
 
 @pytest.mark.second("faults")
