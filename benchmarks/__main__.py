@@ -21,6 +21,7 @@ NAMES = (
     "latency",
     "throughput",
     "plot_png",
+    "profile",
     "warm",
     "local_usage",
     "cluster_start",
