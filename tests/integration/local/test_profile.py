@@ -141,9 +141,12 @@ def test_the_slow_rank_is_the_one_that_does_not_wait(jobs: Place) -> None:
     header = "%framework=pytorch\n%master=1\n%worker=2\n"
     loader = hangs.line(hangs.SLOW, "time.sleep", header)
     average = hangs.line(hangs.SLOW, "dist.all_reduce", header)
+    replicas = ("master-0", "worker-0", "worker-1")
 
     async def look(session: Session, display: Recorder) -> None:
         assert display.job
+        for one in replicas:  # torchrun may have written the first line
+            await display.until("step 3", replica=one, patience=300)
         made = await profiled(session, display.job.name, "--seconds", "8")
         print(flame.text(made))
         assert re.fullmatch(
@@ -153,5 +156,4 @@ def test_the_slow_rank_is_the_one_that_does_not_wait(jobs: Place) -> None:
         )
         assert f"line {average} in average" in flame.svg(made)
 
-    replicas = ("master-0", "worker-0", "worker-1")
     running(jobs, header + hangs.SLOW, *replicas, during=look, patience=300)
