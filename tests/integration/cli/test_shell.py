@@ -48,7 +48,7 @@ def test_the_line_for_bashrc_is_in_the_help(ciao: User) -> None:
     ("line", "offers"),
     [
         ("ciao ", VERBS),
-        ("ciao de", ["describe", "delete"]),
+        ("ciao de", ["describe", "debug", "delete"]),
         ("ciao run --fram", ["--framework"]),
         ("ciao run train.py --nproc", ["--nproc-per-node"]),
         ("ciao run --framework ten", ["tensorflow"]),
@@ -83,7 +83,7 @@ def test_tab_is_silent_where_something_is_broken(ciao: User) -> None:
     ciao.config.parent.mkdir(parents=True)
     ciao.config.write_text("color = = \n")
     assert tab(ciao, "ciao attach ") == []
-    assert tab(ciao, "ciao de") == ["describe", "delete"]
+    assert tab(ciao, "ciao de") == ["describe", "debug", "delete"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
