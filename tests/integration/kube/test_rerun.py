@@ -36,6 +36,7 @@ def general(item: Any, name: str) -> Any:
     for key in ("uid", "resourceVersion", "creationTimestamp", "ownerReferences"):
         meta.pop(key, None)
     meta["annotations"].pop("ciao-kernel/run")
+    assert json.loads(meta["annotations"].pop("ciao-kernel/submitted")) == item["spec"]
     item.pop("status", None)
     text = json.dumps(item, sort_keys=True)
     assert '"subPath": "mine"' in text
