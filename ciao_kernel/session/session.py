@@ -287,9 +287,9 @@ class Session:
             UsageError: This machine has no record of it.
             JobFailed: The new job ran and failed.
         """
-        backend, job, _ = await self.find(name, where)
         from ciao_kernel.delivery import inspection  # late: `ciao jobs` delivers nothing
 
+        backend, job, _ = await self.find(name, where)
         record = await asyncio.to_thread(job_record.read, job)
         with tempfile.TemporaryDirectory(prefix="ciao-") as programs:
             plan = planning.plan_again(
