@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ciao_kernel.background import start_background
+from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import Console, Debugging
@@ -61,8 +62,17 @@ class Conversation:
 
         Raises:
             PromptClosed: The person has closed the prompt; the process waits for the next one.
-            BackendError: The connection failed.
+            BackendError: The connection failed before a prompt was there.
         """
+        try:
+            return await self._talk()
+        except BackendError:
+            if not self.prompted:
+                raise
+            # A pod that ends takes the connection with it, before the last message.
+            return "has ended, or its connection is cut"
+
+    async def _talk(self) -> str:
         message = await self._next(None)
         if message is not None and self._turn.locked():
             self._waits()

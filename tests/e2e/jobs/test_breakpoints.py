@@ -63,7 +63,8 @@ def test_a_breakpoint_in_a_pod_prompts_in_the_cell(team: Team, tmp_path: Path) -
         print(f"a running replica stands after {time.monotonic() - began:.2f} s")
         stopper.says("runs = False", "c")
         assert other.finish(stop).status == "ok"
-        assert "worker-0 goes on." in stop.text
+        # The pod may end, and the connection with it, before the last message.
+        assert re.search("worker-0 (goes on|has ended)", stop.text)
 
         assert one.finish(cell).status == "ok", cell.text
         assert "ciao:debug" not in cell.text + str(cell.tables)

@@ -28,6 +28,7 @@ class Backend:
         self.heard: list[tuple[Replica, str]] = []
         self.connected: list[tuple[Replica, int]] = []
         self.fault: BackendError | None = None
+        self.cut: BackendError | None = None
         self.dies = asyncio.Event()
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
@@ -53,6 +54,8 @@ class Backend:
         await asyncio.wait({talking, dying}, return_when=asyncio.FIRST_COMPLETED)
         talking.cancel()
         dying.cancel()
+        if self.cut:
+            raise self.cut
         return True
 
     async def _answer(self, replica: Replica, streams: Streams, say: Callable[..., None]) -> None:
@@ -183,6 +186,20 @@ def test_a_cut_connection_is_opened_again() -> None:
             cell.backend.dies.clear()
             cell.prompts.note(ZERO, at(7, again=True))
             await until(lambda: len(cell.console.prompts) == 2)
+
+    in_loop(test)
+
+
+def test_the_end_of_a_pod_at_its_prompt_is_no_fault() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        cell.backend.cut = BackendError("the connection ended before the command did")
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.backend.dies.set()
+            await until(lambda: "worker-0 has ended, or its connection is cut." in cell.notices)
+        assert "cannot be opened" not in cell.notices
 
     in_loop(test)
 
