@@ -103,10 +103,10 @@ class Zygote:
 
     def _fork(self, rank: int) -> bool:
         """Return True in the fork."""
-        pid = _fork()
-        if pid:
-            self._say(forked=pid, rank=rank)
+        if _fork():
             return False
+        # Not by the other process: the program may kill that one before it says so.
+        self._say(forked=os.getpid(), rank=rank)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._picker.close()
