@@ -83,8 +83,7 @@ class FollowedJob:
                     await self._stopper.finish(self._remove(delete))
                 raise
             self._set_result(JobResult(job, Status(State.STOPPED, (), since=time.time())))
-            if self._following.watch:
-                await self._following.watch.show_before_stop()
+            await self._following.watched.show_before_stop()
             await self._stopper.stop(self._following, reason, wait=shutdown_wait(), delete=delete)
             raise
         except (JobError, BackendError):
@@ -98,8 +97,7 @@ class FollowedJob:
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         result = self._show_result(status)
-        if self._following.watch:
-            self._following.watch.show_after_deadline(status)
+        self._following.watched.show_after_deadline(status)
         error = self._following.conclude(status)
         if delete or status.hopeless:
             try:
@@ -183,8 +181,8 @@ class FollowedJob:
             roles = frozenset()
         if text := stopped_by_success(self._job, status, roles):
             self._display.show(Notice(text))
-        memory = self._following.memory
-        if memory and status.state is State.SUCCEEDED and (text := memory.after_success()):
+        text = self._following.watched.after_success()
+        if text and status.state is State.SUCCEEDED:
             self._display.show(Notice(text))
         for text in returned_values.sentences(self._job, status):
             self._display.show(Notice(text))

@@ -16,9 +16,7 @@ from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError, JobError, JobFailed, JobLost, describe
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Backend, Display
-from ciao_kernel.session.inspection.memory_watch import MemoryWatch
-from ciao_kernel.session.inspection.prompts import Prompts
-from ciao_kernel.session.inspection.silence import SilenceWatch
+from ciao_kernel.session.inspection.watchers import NOBODY, Watchers
 from ciao_kernel.session.turns import Restarts
 from ciao_kernel.session.warm import logs
 
@@ -41,9 +39,7 @@ class Following:
         since: Seconds since the epoch; older lines are left out.
         judge: Returns the error of a job with a status and the ends of its logs, None if it has
             none.
-        watch: Notices a silence of the job; None: nobody does.
-        prompts: Opens the prompts of replicas at a breakpoint; None: nobody does.
-        memory: Reads the memory of its replicas; None: nobody does.
+        watched: What looks after the job beside its lines.
     """
 
     def __init__(
@@ -54,14 +50,9 @@ class Following:
         follow: tuple[str, ...] = (),
         since: float = 0.0,
         judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
-        watch: SilenceWatch | None = None,
-        prompts: Prompts | None = None,
-        memory: MemoryWatch | None = None,
+        watched: Watchers = NOBODY,
     ) -> None:
-        self._prompts, self.memory = prompts, memory
-        if watch and prompts:
-            watch.pauses = lambda: prompts.active
-        self.watch = watch
+        self.watched = watched
         self.job, self.backend, self.display = job, backend, display
         self._follow, self._since, self._judge = follow, since, judge
         self._failure: JobFailed | None = None
@@ -178,17 +169,11 @@ class Following:
         return stopped
 
     async def _run(self) -> Status:
-        watching = self.watch.watching() if self.watch else contextlib.nullcontext()
-        prompting = self._prompts.opened() if self._prompts else contextlib.nullcontext()
-        reading = self.memory.watching() if self.memory else contextlib.nullcontext()
-        async with watching, prompting, reading, self._events() as events:
+        async with self.watched.watching(), self._events() as events:
             self.display.begin(self.job, self._follow)
             try:
                 async for event in events:
-                    if self.watch:
-                        self.watch.note(event)
-                    if self.memory:
-                        self.memory.note(event)
+                    self.watched.note(event)
                     if isinstance(event, Status):
                         self._status = event
                         # One message: a node's failure restarts hundreds of replicas at once.
@@ -213,7 +198,8 @@ class Following:
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the backend's events; its resources are closed when following ends."""
-        note = self._prompts.note if self._prompts else lambda *_: None
+        prompts = self.watched.prompts
+        note = prompts.note if prompts else lambda *_: None
         events = logs.follow(self.backend, self.job, self._since, note)
         try:
             yield events

@@ -34,13 +34,11 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, Where
-from ciao_kernel.plugins import Backend, Builder, Console, Debugging, Display, Elsewhere, Plan
+from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
 from ciao_kernel.session import horovod, job_record, lookup, planning, selection
 from ciao_kernel.session.followed_job import FollowedJob
 from ciao_kernel.session.following import Following
-from ciao_kernel.session.inspection.memory_watch import memory_watch
-from ciao_kernel.session.inspection.prompts import Prompts
-from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
+from ciao_kernel.session.inspection.watchers import watchers, why_passed_over
 from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
@@ -203,7 +201,7 @@ class Session:
             from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it
 
             backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
-        passed_over = await self._why_passed_over(spec, backend, console)
+        passed_over = await why_passed_over(spec, backend, self.settings, console)
         plan = await planning.make_plan(
             parsed, program, self.registry, self._owner, self.settings, variables, passed_over
         )
@@ -259,9 +257,8 @@ class Session:
                 display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
             return self.last
-        prompts = self._prompts(job, backend, display, console, spec.deadline)
         return await self._run_to_end(
-            job, spec, backend, display, folder, variables, keeping, prompts
+            job, spec, backend, display, folder, variables, keeping, console
         )
 
     async def rerun(
@@ -307,7 +304,7 @@ class Session:
             builder = selection.builder(plan.spec, backend, self.registry, self.settings)
             await backend.check(plan)
             if inspection.has_files(plan.source):
-                passed_over = await self._why_passed_over(plan.spec, backend, console)
+                passed_over = await why_passed_over(plan.spec, backend, self.settings, console)
                 source = inspection.with_files(plan.source, passed_over)
                 plan = replace(plan, source=source)
             return await self._start(plan, record, backend, builder, display, None, console)
@@ -321,7 +318,7 @@ class Session:
         folder: Path,
         variables: Mapping[str, Any] | None,
         keeping: asyncio.Task[None],
-        prompts: Prompts | None,
+        console: Console | Elsewhere | None,
     ) -> JobResult:
         """Follow a cell's own job to its end; its record is being written."""
         from ciao_kernel.session import failure  # late: only a job that is followed needs it
@@ -331,19 +328,16 @@ class Session:
         # an explicit %lines leaves lines out then.
         shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
         describe_leftovers = None if delete else backend.describe_leftovers
-        memory = memory_watch(shown, backend, self.settings.inspect)
-        advice = memory.after_kill if memory else lambda _: ""
+        watched = watchers(shown, backend, display.show, self.settings, console, spec=spec)
         following = Following(
             shown,
             backend,
             display,
             spec.follow,
             judge=lambda status, tails: failure.judge(
-                shown, status, tails, folder, describe_leftovers, variables, advice
+                shown, status, tails, folder, describe_leftovers, variables, watched.after_kill
             ),
-            watch=self._watch(shown, backend, display, spec.deadline),
-            prompts=prompts,
-            memory=memory,
+            watched=watched,
         )
         return await self._followed(job, following).run_to_end(
             first=keeping,
@@ -395,43 +389,9 @@ class Session:
             lambda status, tails: failure.judge(
                 job, status, tails, folder, backend.describe_leftovers
             ),
-            self._watch(job, backend, display),
-            self._prompts(job, backend, display, console),
+            watchers(job, backend, display.show, self.settings, console),
         )
         return await self._followed(job, following).attach_to_end()
-
-    def _watch(
-        self, job: Job, backend: Backend, display: Display, deadline: float | None = None
-    ) -> SilenceWatch | None:
-        if not is_inspected(job, self.settings.inspect):
-            return None
-        return SilenceWatch(job, backend, display.show, self.settings.silence, deadline)
-
-    def _prompts(
-        self,
-        job: Job,
-        backend: Backend,
-        display: Display,
-        console: Console | Elsewhere | None,
-        deadline: float | None = None,
-    ) -> Prompts | None:
-        if console is None or not isinstance(backend, Debugging):
-            return None
-        return Prompts(job, backend, console, display.show, deadline)
-
-    async def _why_passed_over(
-        self, spec: JobSpec, backend: Backend, console: Console | Elsewhere | None
-    ) -> str:
-        """Return why breakpoint() opens no prompt, to end a sentence; "" if it does."""
-        if spec.detach:
-            return "nobody follows a job with %detach"
-        if console is None:
-            return "this front end has no input"
-        if spec.dryrun or (spec.inspect or self.settings.inspect) != "on":
-            return ""
-        if isinstance(backend, Debugging):
-            return await backend.why_not_debugged(spec)
-        return f"the backend {backend.name} has no debugger"
 
     def _followed(self, job: Job, following: Following) -> FollowedJob:
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)
