@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
 from ciao_kernel.delivery.warm import sending
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.table import Table
@@ -196,13 +197,10 @@ class WarmBackend:
             env=(("CIAO_WARM", json.dumps(config, separators=(",", ":"))),),
             deadline=int(self._settings.warm_most),
         )
-        return replace(
-            plan,
-            spec=spec,
-            framework=framework.warm(plan.framework),
-            # Forks of a process with the handler have it too.
-            source=replace(sending.agent(), own=plan.source.own),
-        )
+        # Forks of a process with the handler have it too. A later run may have values.
+        source = replace(sending.agent(), own=plan.source.own)
+        source = results.with_files(source, replace(plan.spec, outputs=("value",)))
+        return replace(plan, spec=spec, framework=framework.warm(plan.framework), source=source)
 
     @property
     def _keeps_runs(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -82,7 +83,7 @@ def follow(
     # A run in warm replicas has its own events, which have no markers.
     strips = warm.asked(job.header) and not job.warm_run
     events = _without_markers(events, job) if strips else events
-    return _without_breakpoints(events, job, at_breakpoint)
+    return _without_breakpoints(events, at_breakpoint)
 
 
 def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
@@ -102,7 +103,7 @@ def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
 
 
 async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncIterator[Event]:
-    readers = {replica: MarkReader() for replica in job.replicas}
+    readers: defaultdict[Replica, MarkReader] = defaultdict(MarkReader)
     try:
         async for event in events:
             if not isinstance(event, Output):
@@ -125,9 +126,10 @@ async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncItera
 
 
 async def _without_breakpoints(
-    events: AsyncIterator[Event], job: Job, receive: Callable[[Replica, Breakpoint], None]
+    events: AsyncIterator[Event], receive: Callable[[Replica, Breakpoint], None]
 ) -> AsyncIterator[Event]:
-    filters = {replica: MarkerFilter() for replica in job.replicas}
+    # Replicas may be added to an elastic job.
+    filters: defaultdict[Replica, MarkerFilter] = defaultdict(MarkerFilter)
     try:
         async for event in events:
             if isinstance(event, Output):

@@ -210,12 +210,14 @@ def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> 
     async def body(session: Session) -> None:
         head = HEAD + "%output=step output/\n"
         program = "import os\nstep = {0}\nopen(os.environ['CIAO_OUTPUT'] + '/a', 'w').close()\n"
+        # The replicas start without %output.
+        assert (await jobs.ended(HEAD + "print('nothing')", session)).error is None
         ended = [await jobs.ended(head + program.format(number), session) for number in (1, 2)]
         # Another run may ask for other names, and start a fresh interpreter.
         other = HEAD + "%output=word\nimport os\nos.environ.pop('A', 0)\nimport numpy\nword = 'x'"
         ended.append(await jobs.ended(other, session))
         assert [one.error for one in ended] == [None] * 3
-        assert ended[2].job.warm_run == 3
+        assert ended[2].job.warm_run == 4
         found = [results.of_job(one.job, one.display.status)[1] for one in ended]
         assert [dict(one) for one in found] == [{"step": 1}, {"step": 2}, {"word": "x"}]
         assert "brought back from worker-0: step" in ended[1].display.notices

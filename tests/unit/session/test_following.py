@@ -28,6 +28,7 @@ from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.stopping import NoShutdown
+from ciao_kernel.session.warm import logs
 from tests.helpers.jobs import Recorder
 
 ZERO, ONE = REPLICAS = (Replica("worker", 0), Replica("worker", 1))
@@ -283,3 +284,19 @@ def test_a_restart_is_a_line_before_the_status_that_shows_it() -> None:
         ]
 
     run(main)
+
+
+def test_lines_of_a_replica_that_was_added_while_the_job_ran_are_shown() -> None:
+    """Of an elastic job. Its markers are taken out as those of the others."""
+    added = Replica("worker", 7)
+    assert added not in JOB.replicas
+
+    class Grows:
+        async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+            yield Output(added, b"here\n", 1)
+            yield Status(State.SUCCEEDED, (ReplicaStatus(added, State.SUCCEEDED),))
+
+    async def main() -> list[Event]:
+        return [event async for event in logs.follow(Grows(), JOB)]  # type: ignore[arg-type]
+
+    assert asyncio.run(main())[0] == Output(added, b"here\n", 1)

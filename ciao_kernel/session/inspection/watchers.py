@@ -1,0 +1,114 @@
+"""What looks after a followed job beside its lines: its silence, its prompts, its memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from ciao_kernel.config import Settings
+from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
+from ciao_kernel.plugins import Backend
+from ciao_kernel.plugins.backend import Debugging
+from ciao_kernel.plugins.console import Console, Elsewhere
+from ciao_kernel.session.inspection.memory_watch import MemoryWatch, memory_watch
+from ciao_kernel.session.inspection.prompts import Prompts
+from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """The watchers of one job; None where nobody watches."""
+
+    silence: SilenceWatch | None = None
+    prompts: Prompts | None = None
+    memory: MemoryWatch | None = None
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watch during the body."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self.silence:
+                await stack.enter_async_context(self.silence.watching())
+            if self.prompts:
+                await stack.enter_async_context(self.prompts.opened())
+            if self.memory:
+                await stack.enter_async_context(self.memory.watching())
+            yield
+
+    def note(self, event: Event) -> None:
+        """Take notice of an event of the job."""
+        if self.silence:
+            self.silence.note(event)
+        if self.memory:
+            self.memory.note(event)
+
+    async def show_before_stop(self) -> None:
+        """Show where the replicas of a silent job stand that is about to be stopped."""
+        if self.silence:
+            await self.silence.show_before_stop()
+
+    def show_after_deadline(self, status: Status) -> None:
+        """Show where the replicas of a silent job stood when its deadline came."""
+        if self.silence:
+            self.silence.show_after_deadline(status)
+
+    def after_kill(self, replica: Replica) -> str:
+        """Return what a replica that was killed for its memory needs; "" if that is not known."""
+        return self.memory.after_kill(replica) if self.memory else ""
+
+    def after_success(self) -> str:
+        """Return how little memory the replicas used; "" if that is not known, or no news."""
+        return self.memory.after_success() if self.memory else ""
+
+
+NOBODY = Watchers()
+
+
+def watchers(
+    job: Job,
+    backend: Backend,
+    show: Callable[[Event], None],
+    settings: Settings,
+    console: Console | Elsewhere | None,
+    *,
+    spec: JobSpec | None = None,
+) -> Watchers:
+    """Return the watchers of a job.
+
+    Args:
+        job: The job.
+        backend: The backend that runs it.
+        show: Shows an event in the cell.
+        settings: Whether jobs are inspected, and after which silence.
+        console: Where breakpoint() opens a prompt; None if nobody can answer.
+        spec: The specification of a cell's own job; None if it was started elsewhere: then its
+            deadline is not known, and its memory is read by whoever started it.
+    """
+    deadline = spec.deadline if spec else None
+    silence = None
+    if is_inspected(job, settings.inspect):
+        silence = SilenceWatch(job, backend, show, settings.silence, deadline)
+    prompts = None
+    if console is not None and isinstance(backend, Debugging):
+        prompts = Prompts(job, backend, console, show, deadline)
+        if silence:
+            silence.pauses = lambda: prompts.active
+    return Watchers(
+        silence, prompts, memory_watch(job, backend, settings.inspect) if spec else None
+    )
+
+
+async def why_passed_over(
+    spec: JobSpec, backend: Backend, settings: Settings, console: Console | Elsewhere | None
+) -> str:
+    """Return why breakpoint() opens no prompt, to end a sentence; "" if it does."""
+    if spec.detach:
+        return "nobody follows a job with %detach"
+    if console is None:
+        return "this front end has no input"
+    if spec.dryrun or (spec.inspect or settings.inspect) != "on":
+        return ""
+    if isinstance(backend, Debugging):
+        return await backend.why_not_debugged(spec)
+    return f"the backend {backend.name} has no debugger"
