@@ -203,7 +203,7 @@ def run(ask: dict[str, Any]) -> None:
         known = set(sys.modules)
         atexit.register(lambda: _leave_names(ask["learned"], known))  # first, so it runs last
     if ask["results"]:
-        _return_values(folder, ask["results"])
+        _return_values(ask["results"])
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None, __package__=None)
     sys.modules["__main__"] = main
@@ -212,10 +212,10 @@ def run(ask: dict[str, Any]) -> None:
     _leave(_execute(path, main.__dict__), main.__dict__)
 
 
-def _return_values(folder: str, variables: dict[str, str]) -> None:
-    """Let the writer of ``%output``, which is beside the program, write at the program's end."""
+def _return_values(variables: dict[str, str]) -> None:
+    """Let the writer of ``%output``, which is beside the agent, write at the program's end."""
     os.environ.update(variables)
-    here = os.path.join(folder, ".ciao")
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), ".ciao")
     sys.path.insert(0, here)
     writer = importlib.import_module("ciao_result_writer")
     sys.path.remove(here)
