@@ -5,9 +5,9 @@ connects to the launcher, and always has one connection that waits for a command
 agent, which mpirun calls in place of ssh, gets a host and a command; a thread of the launcher takes
 a waiting connection of that worker and passes the command on, and the output back.
 
-A worker connects to the name of its launcher, and the launcher takes a connection for a worker only
-from the address of that worker's name. So both rely on the cluster's names, as the rendezvous of
-all other frameworks does.
+A worker connects to the name of its launcher in its namespace, and the launcher takes a connection
+for a worker only from the address of that worker's name there. So both rely on the cluster's names,
+as the rendezvous of all other frameworks does.
 
 Facts: docs.prrte.org, "plm/ssh"; docs.open-mpi.org 4.1, ``plm_rsh_agent``: the arguments of the
 agent are a host and a command. Without ``no_tree_spawn`` the helpers in workers would start others.
@@ -20,9 +20,33 @@ from collections.abc import Mapping
 
 from ciao_kernel.model import Address, Replica
 
-_WORKER = """\
+_BOTH = """\
+def absolute(host):
+    # The search goes on to names of other namespaces as long as a pod of this one has no address.
+    try:
+        with open("/etc/resolv.conf") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        lines = []
+    found = [words[1] for words in lines if words[:1] == ["search"] and len(words) > 1]
+    if found and ".svc." in found[-1]:
+        return host + "." + found[-1].rstrip(".") + "."
+    return host
+
+def keep_alive(connection):
+    # A node that is lost says no farewell.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    times = {"KEEPIDLE": 15, "KEEPINTVL": 5, "KEEPCNT": 3, "USER_TIMEOUT": 30000}
+    for name, value in times.items():
+        if hasattr(socket, "TCP_" + name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_" + name), value)
+"""
+"""Parts of both programs. The first name in that list is the pod's own namespace: Kubernetes, "DNS
+for Services and Pods"."""
+_WORKER = f"""\
 import base64, json, os, socket, subprocess, threading, time
 
+{_BOTH}
 host, _, port = os.environ["CIAO_MPI_RELAY"].rpartition(":")
 agent = os.environ["CIAO_MPI_AGENT"]
 with open(agent, "w") as file:  # mpirun's helpers look for it, and do not call it
@@ -61,9 +85,9 @@ def run(connection, text):
 
 while True:
     try:
-        connection = socket.create_connection((host.strip("[]"), int(port)), 10)
+        connection = socket.create_connection((absolute(host.strip("[]")), int(port)), 10)
         connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(connection)
         connection.sendall(os.environ["CIAO_REPLICA"].encode() + b"\\n")
         line = connection.makefile("rb", 0).readline()
         if line:
@@ -103,10 +127,12 @@ sys.exit(255)
 """
 
 START = f"""\
-import base64, json, shlex, socket
+import base64, json, resource, shlex, socket
 
-LOOKUP, HELLO = 60, 30
-
+# Seconds: for the first words of a connection, for the name of a new pod, for a worker that
+# connects again after a command.
+HELLO, LOOKUP, AGAIN = 10, 60, 60
+{_BOTH}
 def start_relay(port, hosts, slots):
     os.makedirs(folder, 0o700, exist_ok=True)
     with open(folder + "/agent.py", "w") as file:
@@ -123,23 +149,41 @@ def start_relay(port, hosts, slots):
         for name in (host, host.partition(".")[0], os.environ["CIAO_JOB"] + "-" + worker):
             known[name] = worker
     idle = {{worker: queue.Queue() for worker in hosts}}
+    seen = {{}}  # the address of each worker that has connected once
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-    def is_at(address, host):
+    def is_at(address, worker):
         address = address.replace("::ffff:", "")
+        if seen.get(worker) == address:
+            return True
         try:
-            return address in [found[4][0] for found in socket.getaddrinfo(host, None)]
+            known = [found[4][0] for found in socket.getaddrinfo(absolute(hosts[worker]), None)]
         except OSError:
             return False
+        if address in known:
+            seen[worker] = address
+        return address in known
+
+    def hello(connection):
+        # One receive after another: each of them has the time that is left.
+        until, text = time.monotonic() + HELLO, b""
+        while not text.endswith(b"\\n") and len(text) < 300:
+            connection.settimeout(max(0.01, until - time.monotonic()))
+            data = connection.recv(1)
+            if not data:
+                break
+            text += data
+        return text.decode().strip()
 
     def welcome(connection, address):
         try:
-            connection.settimeout(HELLO)
-            worker = connection.makefile("rb", 0).readline(300).decode().strip()
-            until = time.monotonic() + LOOKUP  # a new pod has no name yet
+            worker = hello(connection)
+            until = time.monotonic() + LOOKUP
             while worker in hosts and time.monotonic() < until:
-                if is_at(address, hosts[worker]):
+                if is_at(address, worker):
                     connection.settimeout(None)
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                    keep_alive(connection)
                     idle[worker].put(connection)
                     return
                 time.sleep(0.5)
@@ -152,7 +196,9 @@ def start_relay(port, hosts, slots):
             with request:
                 host, text = json.loads(request.makefile("rb").readline())
                 try:
-                    connection = idle[known[host]].get(timeout=1)
+                    worker = known[host]
+                    # One that was there connects again; another may not have a pod yet.
+                    connection = idle[worker].get(timeout=AGAIN if worker in seen else 1)
                 except (KeyError, queue.Empty):
                     message = base64.b64encode(b"it has not connected to the launcher\\n").decode()
                     for one in ([2, message], [0, 255]):
@@ -167,9 +213,12 @@ def start_relay(port, hosts, slots):
 
     def accept(server, work):
         while True:
-            connection, address = server.accept()
-            arguments = (connection, address[0]) if address else (connection,)
-            threading.Thread(target=work, args=arguments, daemon=True).start()
+            try:
+                connection, address = server.accept()
+                arguments = (connection, address[0]) if address else (connection,)
+                threading.Thread(target=work, args=arguments, daemon=True).start()
+            except (OSError, RuntimeError):
+                time.sleep(0.1)  # too many files or threads at the moment
 
     own = socket.socket(socket.AF_UNIX)
     own.bind(folder + "/relay")
