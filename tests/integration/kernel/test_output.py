@@ -22,6 +22,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 
 
 def test_values_come_back_with_their_types(kernel: Any) -> None:
+    pytest.importorskip("numpy")
     done = kernel.run(
         HEADER + "%output=metrics, weights\n"
         "import numpy, os\n"
@@ -64,6 +65,7 @@ def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: An
 
 
 def test_of_several_processes_of_torchrun_the_first_gives_its_values(kernel: Any) -> None:
+    pytest.importorskip("torch")
     # The launcher has variables of its own with two of these names.
     done = kernel.run(
         "%framework=pytorch\n%master=1\n%nprocPerNode=2\n%output=folder processes index\n"

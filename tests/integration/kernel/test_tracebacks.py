@@ -50,6 +50,7 @@ def test_the_error_of_a_cell_repeats_no_line_of_its_output(kernel: Any, place: P
 @pytest.mark.frameworks
 @pytest.mark.slow
 def test_the_report_of_the_real_torchrun_is_one_line(kernel: Any, place: Place) -> None:
+    pytest.importorskip("torch")
     done = kernel.run(
         "%framework=pytorch\n%name=torn\nimport os\nprint('go')\nos.kill(os.getpid(), 9)"
     )
