@@ -164,9 +164,13 @@ def test_a_parameter_server_that_never_starts(jobs: Place) -> None:
 
 def test_a_job_without_the_handler_says_so(jobs: Place) -> None:
     header = "%framework=python\n%worker=1\n%inspect=off\n"
-    program = "import os, time\nassert not os.path.exists('.ciao')\nprint(1)\ntime.sleep(1000)\n"
+    program = (
+        "import sys, time\nprint([name for name in sys.modules if name.startswith('ciao_')])\n"
+    )
+    program += "time.sleep(1000)\n"
     wanted = r"worker-0  Python has just started, or runs without the handler\nA job has no handler"
     shown = hang(jobs, header + program, "worker-0", wanted=wanted, silence=0.1)
+    assert shown.data("worker-0") == b"[]\n"
     assert "no line for" not in shown.notices
 
 
