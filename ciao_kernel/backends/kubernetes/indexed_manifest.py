@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -155,13 +156,17 @@ def template_role(plan: Plan) -> str:
 def check_size(plan: Plan, known: Mapping[Replica, Address]) -> None:
     """Check that a ConfigMap can hold the variables of all replicas.
 
-    All have about the same variables; :func:`variables` counts them exactly.
+    Those of one role have about the same variables; :func:`variables` counts them exactly.
 
     Raises:
         SpecError: They are too large.
     """
-    last = plan.spec.replicas()[-1]
-    _check_size(len(json.dumps(_own(plan, last, known))) * len(known))
+    last = {one.role: one for one in plan.spec.replicas()}
+    counts = Counter(one.role for one in known)
+    # A launcher's variables name all workers; a worker's may not.
+    _check_size(
+        sum(len(json.dumps(_own(plan, last[role], known))) * counts[role] for role in counts)
+    )
 
 
 def spec(
@@ -189,7 +194,7 @@ def spec(
     template["metadata"]["annotations"][replica_list.ANNOTATION] = replica_list.render(job.replicas)
     template["spec"]["subdomain"] = job.name
     found: Manifest = {
-        **job_rules(plan, len(job.replicas)),
+        **job_rules(plan, len(job.replicas), KIND.container),
         "successPolicy": {"rules": [{"succeededIndexes": _deciding(plan, job.replicas)}]},
         "ttlSecondsAfterFinished": (cluster.ttl if cluster.ttl is not None else int(settings.ttl)),
         "template": template,
@@ -208,13 +213,21 @@ def never(plan: Plan) -> bool:
     return policy is RestartPolicy.NEVER
 
 
-def job_rules(plan: Plan, count: int) -> Manifest:
-    """Return the rules of an Indexed Job of so many replicas; a TrainJob has one for each role."""
+def job_rules(plan: Plan, count: int, container: str) -> Manifest:
+    """Return the rules of an Indexed Job; a TrainJob has one for each role.
+
+    Args:
+        plan: The program to run, with its options.
+        count: Number of its replicas.
+        container: Name of the program's container.
+    """
     limit = plan.spec.restart_limit
     rules: Manifest = {}
     if plan.spec.elastic:
         # As ExitCode of the operator: a replica that was ended is started again.
-        codes = {"operator": "In", "values": list(_PROGRAM_FAILED)}
+        # A lost replica's sidecar may end with any code, so only the program's container counts.
+        failed_with = {"operator": "In", "values": list(_PROGRAM_FAILED)}
+        codes = {"containerName": container, **failed_with}
         failed = {"action": "FailJob", "onExitCodes": codes}
         rules = {"podFailurePolicy": {"rules": [_LOST, failed]}}
     return {

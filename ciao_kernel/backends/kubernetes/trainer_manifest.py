@@ -187,7 +187,7 @@ def _rules_of(plan: Plan, role: str, count: int) -> Manifest:
     """Return the rules of the Job of a role."""
     decider = plan.framework.decider(plan.spec)
     # The failure of a Job is the failure of its JobSet.
-    found = indexed_manifest.job_rules(plan, count)
+    found = indexed_manifest.job_rules(plan, count, KIND.container)
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
     all_workers = indexed_manifest.needs_all_workers(plan) and role == "worker"

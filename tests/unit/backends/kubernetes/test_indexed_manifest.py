@@ -242,17 +242,26 @@ def test_a_replica_of_an_elastic_job_that_was_ended_is_started_again() -> None:
     plan = plan_of("%framework=pytorch\n%worker=2\n%min=1\n")
     plan = replace(plan, spec=plan.framework.complete(plan.spec))
     indexed_manifest.check(plan, Settings())
-    rules = indexed_manifest.job_rules(plan, 2)
+    rules = indexed_manifest.job_rules(plan, 2, "program")
     assert rules["backoffLimit"] > 1000
     lost, failed = rules["podFailurePolicy"]["rules"]
     assert lost["action"] == "Ignore"
     assert failed["action"] == "FailJob"
     assert {1, 127} <= set(failed["onExitCodes"]["values"])
     assert not {0, 128, 143} & set(failed["onExitCodes"]["values"])
+    # An injected sidecar of a lost replica may end with 1.
+    assert failed["onExitCodes"]["containerName"] == "program"
     # A policy for failed pods allows no restart in place.
     job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
     made = manifest.objects(plan, job, build(source()), Settings(), "run-1", sleeps=True, api=JOB)
-    assert made.job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+    template = made.job["spec"]["template"]["spec"]
+    assert template["restartPolicy"] == "Never"
+    # Kubernetes refuses a rule for a container that the pod does not have.
+    assert "program" in {one["name"] for one in template["containers"]}
+
+
+def test_only_the_launcher_has_variables_that_name_all_workers() -> None:
+    indexed_manifest.check(plan_of("%framework=mpi\n%worker=300\n"), Settings())
 
 
 def test_host_names_fit_into_their_limit() -> None:

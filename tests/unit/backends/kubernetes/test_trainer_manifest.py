@@ -209,3 +209,11 @@ def test_an_object_is_told_from_those_of_other_apis_by_its_form() -> None:
     assert of_item(made.job) is of_item(made.holder) is TRAINER
     assert of_item({"spec": {"template": {"spec": {"containers": []}}}}) is JOB
     assert of_item({"spec": {"template": {"spec": {"replicatedJobs": "odd"}}}}) is JOB
+
+
+def test_only_the_program_fails_an_elastic_job() -> None:
+    """A sidecar of a lost replica may end with any code; Kubernetes refuses an unknown name."""
+    for one in parts(objects("%framework=pytorch\n%worker=2\n%min=1\n")).values():
+        _, failed = one["podFailurePolicy"]["rules"]
+        (container,) = one["template"]["spec"]["containers"]
+        assert failed["onExitCodes"]["containerName"] == container["name"]
