@@ -6,9 +6,11 @@ streams go over the WebSocket of ``pods/exec``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.stacks import START, interpreter
 from ciao_kernel.backends.kubernetes.target import Target
@@ -22,6 +24,8 @@ from ciao_kernel.visible_text import short
 
 _PATIENCE = 5.0
 """Seconds in which a process must answer."""
+_SLOWEST = 20.0
+"""Seconds in which its node must."""
 _ENTER = tuple(Right(verb, "pods", subresource="exec") for verb in ("get", "create"))
 
 
@@ -65,7 +69,7 @@ async def debug(
         return True
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
     program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places)
-    err = bytearray()
+    answer = PodAnswer()
 
     async def typed() -> AsyncIterator[bytes]:
         yield repr(program).encode() + b"\n"
@@ -74,34 +78,54 @@ async def debug(
 
     command = [interpreter(pod, python), "-I", "-S", "-c", START]
     path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-    carried = Streams(streams.out, err.extend, typed())
+    carried = Streams(streams.out, answer.err, typed())
     code = await exec.execute(client, path, job_metadata.container(pod), command, carried)
     if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
-        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise BackendError(f"the connection ended with code {code}: {short(last)}")
+        raise BackendError(f"the connection ended with code {code}: {answer.last_error()}")
     return code != debug_bridge.OPEN
 
 
-async def halt(client: Client, job: Job, pod: Manifest | None, python: str) -> str:
-    """Let a process in a pod stop at the next line of its program; return how it answered."""
+async def halt(
+    client: Client, job: Job, pod: Manifest | None, python: str, *, within: float = _SLOWEST
+) -> str:
+    """Let a process in a pod stop at the next line of its program.
+
+    Args:
+        client: The API server.
+        job: The job.
+        pod: Its pod; None if the replica has none.
+        python: Interpreter in the image, if the pod does not start one itself.
+        within: Seconds for the answer.
+
+    Returns:
+        How the process answered; "" if there is none.
+
+    Raises:
+        BackendError: It cannot be asked, or its answer is late.
+    """
     from ciao_kernel.delivery.inspection import stack_reader
 
     if pod is None:
         return ""
     program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE)
-    out, err = bytearray(), bytearray()
+    answer = PodAnswer()
 
     async def typed() -> AsyncIterator[bytes]:
         yield repr(program).encode() + b"\n"
 
     command = [interpreter(pod, python), "-I", "-S", "-c", START]
     path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-    streams = Streams(out.extend, err.extend, typed())
-    code = await exec.execute(client, path, job_metadata.container(pod), command, streams)
+    streams = Streams(answer.out, answer.err, typed())
+    try:
+        async with asyncio.timeout(within):
+            code = await exec.execute(client, path, job_metadata.container(pod), command, streams)
+    except TimeoutError:
+        raise BackendError(
+            "the replica cannot be asked: its node did not answer.", "Try again."
+        ) from None
     if code:
-        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise BackendError(f"it cannot be asked: {short(last)}")
-    return short(out.decode("utf-8", "replace").strip())
+        raise BackendError(f"it cannot be asked: {answer.last_error()}")
+    return short(answer.text.decode("utf-8", "replace").strip())
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
@@ -18,7 +19,6 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
-from ciao_kernel.visible_text import short
 
 ENTER = Right("get", "pods", subresource="exec")
 _AT_ONCE = 16
@@ -134,7 +134,7 @@ class _Asked:
     async def _run(self, pod: Manifest) -> tuple[bytes, str]:
         from ciao_kernel.delivery.inspection import answers
 
-        out, err = bytearray(), bytearray()
+        answer = PodAnswer()
 
         async def typed() -> AsyncIterator[bytes]:
             yield repr(self.program).encode() + b"\n"
@@ -142,13 +142,12 @@ class _Asked:
 
         command = [interpreter(pod, self.python), "-I", "-S", "-c", START]
         path = f"/api/v1/namespaces/{self.job.place}/pods/{pod['metadata']['name']}"
-        streams = Streams(out.extend, err.extend, typed())
+        streams = Streams(answer.out, answer.err, typed())
         container = job_metadata.container(pod)
         code = await exec.execute(self.client, path, container, command, streams)
         if code:
-            last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            return b"", f"it cannot be asked: {short(last)}"
-        text = bytes(out)
+            return b"", f"it cannot be asked: {answer.last_error()}"
+        text = answer.text
         return text, "" if answers.read(text) else "no process of the job was found"
 
 

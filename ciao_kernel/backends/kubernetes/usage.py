@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import job_metadata, stacks, status
+from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube import exec, quantities
@@ -19,7 +20,6 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport
-from ciao_kernel.visible_text import short
 
 MOST = 16
 """Replicas that are entered at most."""
@@ -29,7 +29,7 @@ _SLOWEST = 20.0
 _PATIENCE = 5.0
 _EVERY = 2.0
 _LONGEST = 1 << 16
-"""Characters of a line that is no reading."""
+"""Bytes of a reading, at most."""
 _METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
 _BY_METRICS = (
     "By metrics.k8s.io: means of the last seconds, some seconds old, without the peak and GPUs."
@@ -138,19 +138,18 @@ def _waiting(replica: Replica, pod: Manifest | None) -> Usage:
 
 
 async def _enter(client: Client, job: Job, replica: Replica, pod: Manifest, python: str) -> Usage:
-    out, err = bytearray(), bytearray()
+    answer = PodAnswer(_LONGEST)
     try:
         async with asyncio.timeout(_SLOWEST):
             call = f"print(json.dumps(look({_APART})))"
-            code = await _run(client, job, pod, python, call, out.extend, err.extend)
+            code = await _run(client, job, pod, python, call, answer.out, answer.err)
     except TimeoutError:
         return Usage(replica, fault="its node did not answer")
     except BackendError as error:
         return Usage(replica, fault=error.message.rstrip("."))
     if code:
-        last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return Usage(replica, fault=f"it cannot be asked: {short(last)}")
-    found = _reading(replica, bytes(out))
+        return Usage(replica, fault=f"it cannot be asked: {answer.last_error()}")
+    found = _reading(replica, answer.text)
     return found or Usage(replica, fault="its container has no files of a control group")
 
 
