@@ -181,7 +181,7 @@ def _reading(replica: Replica, line: bytes) -> Usage | None:
     """Return what a container has written of itself; None if that is no reading."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not found:
         return None

@@ -112,7 +112,9 @@ def test_replicas_that_do_not_run_need_no_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"{}", b"[1]", b"7", b'"x"', b"Warning: odd", b"{", b"\xff", b"null"]
+    "line",
+    [b"", b"{}", b"[1]", b"7", b'"x"', b"Warning: odd", b"{", b"\xff", b"null", b"[" * 60_000],
+    ids=lambda line: repr(line[:12]),
 )
 def test_what_is_no_reading_is_none(line: bytes) -> None:
     assert usage._reading(REPLICAS[0], line) is None
