@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.exec import named_replica
@@ -13,8 +14,9 @@ from ciao_kernel.errors import UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.plugins import Console, Debugging, PromptClosed
 
-_PAUSE = 0.3
-"""Seconds between two looks whether a process has come to its next line."""
+_PAUSE, _LONGEST_PAUSE = 0.3, 5.0
+"""Seconds between two looks whether a process has come to its next line: each look costs a cluster
+one exec, and the process may be in a long call, so each pause is twice the one before."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -30,7 +32,11 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     add_job(verb, completion.members, metavar="NAME/REPLICA", help=text)
 
 
-async def run(args: argparse.Namespace, caller: Caller) -> None:
+async def run(
+    args: argparse.Namespace,
+    caller: Caller,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
     """Talk with the debugger until the program goes on."""
     console = caller.console or (_Terminal(caller) if caller.ask else None)
     if console is None:
@@ -52,8 +58,10 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     if not end:
         _check(await backend.halt(job, replica), job, replica)
         caller.write(f"{replica} stops at its next line of the program …\n")
+    pause = _PAUSE
     while not end:
-        await asyncio.sleep(_PAUSE)
+        await sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
         end = await _talk(backend, job, replica, console, caller)
         if not end and (await caller.session.find(name, where(args)))[2].over:
             end = "has ended"
