@@ -77,6 +77,16 @@ def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objec
     return Objects(tuple(again), body, job_metadata.path(job.place, job.resource, "")[:-1])
 
 
+def with_run(made: Objects, run: str) -> Objects:
+    """Return the objects of a next try as another submission, of which an undo touches no other."""
+    job, *beside = copy.deepcopy([made.job, *made.beside])
+    for one in (job, *beside, *manifest.pod_templates(job).values()):
+        notes = get(one, "metadata", "annotations")
+        if isinstance(notes, dict) and job_metadata.RUN in notes:
+            notes[job_metadata.RUN] = run
+    return replace(made, job=job, beside=tuple(beside))
+
+
 def _submitted(item: Manifest) -> Manifest:
     """Return the spec of a job as it was submitted; nothing if the job does not tell it."""
     try:

@@ -5,9 +5,10 @@ killed in between would leave nothing of the job, so it writes the objects of th
 first. Whoever looks for the job then finds the record: ``ciao attach`` creates the next try from
 it, ``ciao jobs`` lists it, and ``ciao delete`` removes it.
 
-Whoever has created the next try removes the record. If it is gone by then, somebody has deleted the
-job meanwhile, and the new try is deleted too. So no deletion is lost, however the requests of both
-mix. The record needs the optional rights for ConfigMaps; without them there is none.
+Followers settle a record when they see its try: it loses its label and its objects, and the try
+owns it. Only a deletion of the job removes it. So whoever has created the try and finds no record
+deletes the try too, and no deletion is lost, however the requests of both mix. The record needs the
+optional rights for ConfigMaps; without them there is none.
 """
 
 from __future__ import annotations
@@ -17,22 +18,28 @@ import copy
 import gzip
 import json
 import logging
-import sys
 import zlib
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, rights
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    creation,
+    job_metadata,
+    manifest,
+    next_objects,
+    rights,
+)
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.errors import Refused
+from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, State, Status
 
 _log = logging.getLogger(__name__)
 
 LABEL = "ciao-kernel/next-try"
-"""Label of the records."""
+"""Label of the records whose try nobody has seen yet."""
 SELECTOR = f"{job_metadata.OURS},{LABEL}"
 _LAST_UID = "ciao-kernel/last-uid"
 _LAST_RUN = "ciao-kernel/last-run"
@@ -122,10 +129,10 @@ async def write(target: Target, made: Objects, job: Job) -> tuple[NextTry | None
                 return None, False
             if error.reason != "AlreadyExists":
                 raise
-            there = await find(target.client, job.place, job.name)
-            if there and (there.first_uid, there.number) == (job.identity, job.tries + 1):
+            there = await of_job(target.client, job)
+            if there and next_objects.with_run(there.made, job_metadata.run(made.job)) == made:
                 return there, True
-            # Of an earlier job of this name, or not readable: nobody can take it up any more.
+            # Of an earlier job or try, or anybody has written it to have other objects created.
             old = await target.client.find(path(job.place, job.name))
             if old and job_metadata.is_ours(old):
                 uid = str(old["metadata"]["uid"])
@@ -152,18 +159,46 @@ async def find(client: Client, place: str, name: str) -> NextTry | None:
     return read(item, place) if item else None
 
 
-async def exists(client: Client, record: NextTry) -> bool:
-    """Return whether a record is still there: otherwise somebody has deleted the job."""
-    item = await client.find(_own_path(record))
-    return item is not None and str(item["metadata"]["uid"]) == record.uid
+async def of_job(client: Client, job: Job) -> NextTry | None:
+    """Return the record of the try that follows this one of a job; None if there is none."""
+    record = await find(client, job.place, job.name)
+    known = record and (record.first_uid, record.number) == (job.identity, job.tries + 1)
+    return record if known else None
 
 
-async def remove(client: Client, record: NextTry) -> bool:
-    """Remove a record; return False if somebody else has done so."""
-    return await client.delete(_own_path(record), uid=record.uid)
+async def settle(client: Client, job: Job, item: Manifest) -> bool:
+    """Settle the record of a try that exists; return False if somebody has deleted the job.
+
+    Any follower that sees the try does so: its creator may have been killed at once.
+
+    Args:
+        client: The API server.
+        job: The new try.
+        item: Its object.
+    """
+    at = path(job.place, job.name)
+    record = await client.find(at)
+    if record is None or _note(record, job_metadata.FIRST_UID) != job.identity:
+        return False
+    told = read(record, job.place)
+    if told is None or told.number > job.tries:
+        return True  # another follower has settled it, or written the next one down
+    kind = {"apiVersion": item["apiVersion"], "kind": item["kind"]}
+    meta = {
+        "uid": told.uid,
+        "labels": {LABEL: None},
+        "ownerReferences": [creation.owner_reference(item, kind)],
+    }
+    try:
+        await client.patch(at, {"metadata": meta, "binaryData": {_KEY: None}})
+    except Refused as error:
+        if error.code not in (404, 409):
+            raise
+        return False
+    return True
 
 
-async def withdraw(client: Client, job: Job, before: int = sys.maxsize) -> NextTry | None:
+async def withdraw(client: Client, job: Job) -> NextTry | None:
     """Remove the record of a job's next try, so that nobody creates it; return what was removed.
 
     Whoever is about to create that try notices it, and deletes it again.
@@ -171,17 +206,24 @@ async def withdraw(client: Client, job: Job, before: int = sys.maxsize) -> NextT
     Args:
         client: The API server.
         job: Any try of the job.
-        before: Leave records of tries from this number on.
+
+    Raises:
+        BackendError: This user may not remove it.
     """
     record = await find(client, job.place, job.name)
-    if record is None or record.first_uid != job.identity or record.number >= before:
+    if record is None or record.first_uid != job.identity:
         return None
     try:
-        return record if await remove(client, record) else None
+        gone = await client.delete(path(job.place, job.name), uid=record.uid)
     except Refused as error:
         if error.code != 403:
             raise
-        return None
+        raise BackendError(
+            f"{job.name} may be started again: you may not delete the ConfigMap "
+            f"{job.name}-next-try.",
+            "Ask for the right to delete configmaps (deploy/rbac), or somebody who has it.",
+        ) from error
+    return record if gone else None
 
 
 def read(item: Manifest, place: str) -> NextTry | None:
@@ -199,6 +241,7 @@ def read(item: Manifest, place: str) -> NextTry | None:
         for one in (made.job, *made.beside):
             valid = valid and one["metadata"]["namespace"] == place
         job_metadata.job(made.job, 0.0)
+        manifest.pod_templates(made.job)
         if valid and made.job["metadata"]["name"] == name:
             return NextTry(made, item)
     except (
@@ -206,6 +249,7 @@ def read(item: Manifest, place: str) -> NextTry | None:
         ValueError,
         TypeError,
         AttributeError,
+        RecursionError,
         OSError,
         EOFError,
         zlib.error,
@@ -255,11 +299,6 @@ def _unpacked(packed: bytes) -> bytes:
     if not unpacker.eof:
         raise ValueError("too large, or cut")
     return data
-
-
-def _own_path(record: NextTry) -> str:
-    meta = record.item["metadata"]
-    return f"{path(meta['namespace'])}/{meta['name']}"
 
 
 def _note(item: Manifest, name: str) -> str:

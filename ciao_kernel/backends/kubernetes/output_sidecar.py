@@ -9,6 +9,7 @@ end. See :mod:`ciao_kernel.delivery.output_keeper`.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -114,7 +115,9 @@ def grace(pod: Any) -> float | None:
         linger = status.get(one, "lifecycle", "preStop", "sleep", "seconds")
         seconds += [linger] if isinstance(linger, int) else []
     named = any(one.get("name") == NAME for one in status.many(pod, "spec", "initContainers"))
-    return sum(seconds) if named else None
+    # Anybody may have written the words.
+    known = (min(max(one, 0.0), LONGEST) for one in seconds if math.isfinite(one))
+    return sum(known) if named else None
 
 
 def is_held(pod: Any) -> bool:

@@ -3,7 +3,9 @@
 A kind of the training operator fails as a whole when a pod is evicted or deleted, whatever its
 restart policy (training-operator 1.9, pkg/core/status.go). The follower then deletes the job and
 creates it again from its own objects, with the next number in an annotation, so any follower can do
-that, also one that comes when another was killed in between (:mod:`.next_try`). The Job controller
+that, also one that comes when another was killed in between (:mod:`.next_try`). Several may do it
+at once: each creates as a submission of its own, whose undo touches nothing of another, and a name
+can be taken once; so one succeeds, and the others find its try. The Job controller
 replaces pods that the cluster disrupts (``podFailurePolicy``); if other replicas fail for want of
 them, the whole job is started again too.
 """
@@ -14,11 +16,18 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import apis, creation, job_metadata, next_objects, next_try
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    creation,
+    job_metadata,
+    next_objects,
+    next_try,
+    rights,
+)
 from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.follow import follow
@@ -31,12 +40,14 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
-from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event, Job, Manifest, Notice, State, Status
 from ciao_kernel.plugins import Emit
 
 _OTHERS = 10.0
 """Seconds for which another follower's next try is awaited, beyond the grace period of the pods."""
+_ROUNDS = 5
+"""Attempts to create a try whose names another follower takes; each waits for its try."""
 _LOOK = 0.3
 _LATE = 3.0
 """Seconds in which a follower that was told nothing creates a next try behind a deletion."""
@@ -73,7 +84,7 @@ class Retries:
             stop_certain: As for :meth:`.Deletions.remove`.
 
         Raises:
-            ClusterFault, Refused: As :meth:`.Deletions.remove`.
+            BackendError: As :meth:`.Deletions.remove`, and :func:`.next_try.withdraw`.
         """
         first, client = job.identity, target.client
         self._stopped.add(first)
@@ -84,7 +95,11 @@ class Retries:
         if not _is_retried(job):
             await self._deletions.remove(client, job, path, stop_certain)
             return
-        record = await next_try.withdraw(client, job)
+        try:
+            record = await next_try.withdraw(client, job)
+        except BackendError:
+            await self._deletions.remove(client, job, path, stop_certain)
+            raise
         known = record.last if record else None
         ours = await self._deletions.remove(client, job, path, stop_certain, known=known)
         last = ours or record or job.tries > job.retries
@@ -125,7 +140,12 @@ class Retries:
         notices: list[Event] = []
         if self._may_retry(job):
             found = start_background(self._resumed(target, job, path, settings, notices.append))
-            job = await asyncio.shield(found)
+            try:
+                job = await asyncio.shield(found)
+            except BackendError:
+                for notice in notices:
+                    yield notice
+                raise
             for notice in notices:
                 yield notice
         while True:
@@ -148,7 +168,12 @@ class Retries:
             notices = []
             # An interrupt of the cell or command must not leave the job deleted.
             work = start_background(self._again(target, job, path, settings, notices.append))
-            again = await asyncio.shield(work)
+            try:
+                again = await asyncio.shield(work)
+            except BackendError:
+                for notice in notices:
+                    yield notice
+                raise
             for notice in notices:
                 yield notice
             if again is None:
@@ -167,14 +192,14 @@ class Retries:
         item = await target.client.find(path)
         if item is not None:
             job = self._found(item, job) or job
-            if job.tries > 1:  # whoever created this try may have been killed at once
-                await next_try.withdraw(target.client, job, before=job.tries + 1)
+            if job.tries > 1:
+                await next_try.settle(target.client, job, item)
             return job
         record = await next_try.find(target.client, job.place, job.name)
         if record is None or record.first_uid != job.identity:
             return job
         emit(Notice(f"{_again_words(job)}; who did that before has ended, or does it now."))
-        return await self._create(target, job, path, record, settings, emit) or job
+        return await self._recorded(target, job, path, record, settings, emit) or job
 
     async def _again(
         self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
@@ -184,64 +209,126 @@ class Retries:
         grace = settings.grace(job.grace)
         item = await client.find(path)
         if item is None or get(item, "metadata", "deletionTimestamp"):
-            return await self._others(client, job, path, grace)
+            if found := await self._others(client, job, path, grace):
+                return found
+            if record := await next_try.of_job(client, job):  # who wrote it was killed
+                return await self._recorded(target, job, path, record, settings, emit)
+            return None
         if (uid := str(item["metadata"]["uid"])) != (job.uid or uid):
             return self._found(item, job)
-        run = secrets.token_hex(8)
         beside = await next_objects.sources(target, item, job)
-        made = next_objects.objects(item, beside, job, run)
+        made = next_objects.objects(item, beside, job, secrets.token_hex(8))
         job = replace(job, uid=uid)
         record, others = await next_try.write(target, made, job)
         if others and (found := await self._others(client, job, path, grace)):
             return found
-        ours = await self._deletions.remove(client, job, path, lambda: None, first_only=not others)
-        if not ours and not others:  # somebody else was faster: to start it again, or to end it
-            if record:
-                await next_try.remove(client, record)
-            return await self._others(client, job, path, grace)
-        return await self._create(target, job, path, record or made, settings, emit)
+        with _telling(job, emit if record else None):
+            ours = await self._deletions.remove(
+                client, job, path, lambda: None, first_only=not others
+            )
+        if not ours and not others:
+            # Somebody else was faster: to start it again, or to end it with the record.
+            if found := await self._others(client, job, path, grace):
+                return found
+            if record is None:
+                return None
+        return await self._create(target, job, path, made, record, settings, emit)
+
+    async def _recorded(
+        self, target: Target, job: Job, path: str, record: NextTry, settings: Settings, emit: Emit
+    ) -> Job | None:
+        """Create the next try from a record of another follower.
+
+        Raises:
+            BackendError: This user could not settle the record; or as :meth:`_create`.
+        """
+        if not all(await rights.allowed(target.client, job.place, *rights.CLAIM)):
+            raise BackendError(
+                f"{job.name} can be started again only by a user who may patch and delete "
+                "configmaps.",
+                f"`%ciao delete {job.reference}` of such a user gives it up.",
+            )
+        return await self._create(target, job, path, record.made, record, settings, emit)
 
     async def _create(
         self,
         target: Target,
         job: Job,
         path: str,
-        recorded: NextTry | Objects,
+        made: Objects,
+        record: NextTry | None,
         settings: Settings,
         emit: Emit,
     ) -> Job | None:
         """Create the next try when the last one is gone; None if somebody else ended the job."""
-        client, first = target.client, job.identity
-        record = recorded if isinstance(recorded, NextTry) else None
-        made = recorded.made if isinstance(recorded, NextTry) else recorded
+        client, told = target.client, emit if record else None
         if record:  # it may be another kernel's, which was killed while the pods ended
-            await self._deletions.remove(client, job, path, lambda: None, known=record.last)
-        created: Object | None = None
-        async with self._creating.setdefault(first, asyncio.Lock()):
-            if first in self._stopped:
-                await next_try.withdraw(client, job)
-                return None
-            if record and not await next_try.exists(client, record):
-                return None
-            try:
-                created = await creation.create(target, made, emit)
-            except BackendError as error:
-                if not isinstance(error, Refused) or error.reason != "AlreadyExists":
-                    if record:
-                        emit(Notice(_kept_words(job)))
-                    raise
-            if created is not None:
-                uid, run = str(created["metadata"]["uid"]), job_metadata.run(made.job)
-                again = replace(
-                    job, uid=uid, run=run, tries=job.tries + 1, first_uid=first, created=time.time()
-                )
-                if record and not await next_try.remove(client, record):
-                    await self._deletions.remove(client, again, path, lambda: None)
-                    return None  # deleted meanwhile, by somebody who saw only the record
-                self._current[first] = again
-                return again
-        # Another follower was faster.
-        return await self._others(client, job, path, settings.grace(job.grace))
+            with _telling(job, told):
+                await self._deletions.remove(client, job, path, lambda: None, known=record.last)
+        for left in reversed(range(_ROUNDS)):
+            async with self._creating.setdefault(job.identity, asyncio.Lock()):
+                if job.identity in self._stopped:
+                    await next_try.withdraw(client, job)
+                    return None
+                waits = record is None or await next_try.of_job(client, job)
+                # Its creator, or who saw it, has settled the record.
+                item = await client.find(path) if record else None
+                if item and (found := await self._seen(client, item, job)):
+                    return found
+                if item or not waits:
+                    return None
+                try:
+                    with _telling(job, told):
+                        return await self._created(target, job, path, made, record, emit)
+                except _Taken:
+                    if not left:
+                        if told:
+                            told(Notice(_kept_words(job)))
+                        raise
+            # Another follower was faster; or it was killed before it could create the job.
+            wait = 0.0 if record else settings.grace(job.grace)
+            found = await self._others(client, job, path, wait)
+            if found or record is None:
+                return found
+            await _clear(client, made, job)
+        return None
+
+    async def _created(
+        self,
+        target: Target,
+        job: Job,
+        path: str,
+        made: Objects,
+        record: NextTry | None,
+        emit: Emit,
+    ) -> Job | None:
+        """Create the next try now; None if somebody has deleted the job meanwhile.
+
+        Raises:
+            _Taken: Another follower has an object of that name, or has removed one of these.
+            BackendError: From the creation.
+        """
+        client, run = target.client, secrets.token_hex(8)
+        try:
+            created = await creation.create(target, next_objects.with_run(made, run), emit)
+        except Refused as error:
+            if error.reason == "AlreadyExists" or (record and error.code in (404, 409)):
+                raise _Taken(error.message, error.hint) from error
+            raise
+        again = replace(
+            job,
+            uid=str(created["metadata"]["uid"]),
+            run=run,
+            tries=job.tries + 1,
+            first_uid=job.identity,
+            created=time.time(),
+        )
+        item = {"apiVersion": made.job["apiVersion"], "kind": made.job["kind"], **created}
+        if record and not await next_try.settle(client, again, item):
+            await self._deletions.remove(client, again, path, lambda: None)
+            return None  # deleted meanwhile, by somebody who saw only the record
+        self._current[job.identity] = again
+        return again
 
     async def _others(self, client: Client, job: Job, path: str, grace: float) -> Job | None:
         """Return the next try that another follower makes; None if somebody ended the job.
@@ -251,12 +338,20 @@ class Retries:
         until = time.monotonic() + grace + _OTHERS
         while True:
             item = await client.find(path)
-            if item and (found := self._found(item, job)):
+            if item and (found := await self._seen(client, item, job)):
                 return found
             foreign = item and str(item["metadata"]["uid"]) != job.uid
             if foreign or job.identity in self._stopped or time.monotonic() > until:
                 return None
             await asyncio.sleep(_LOOK)
+
+    async def _seen(self, client: Client, item: Manifest, job: Job) -> Job | None:
+        """Return the next try of a job if this is its object, and settle its record."""
+        if found := self._found(item, job):
+            # Who may not do that leaves it to others.
+            with contextlib.suppress(Refused):
+                await next_try.settle(client, found, item)
+        return found
 
     def _found(self, item: Manifest, job: Job) -> Job | None:
         """Return the next try of a job that another follower has created; None if it is none."""
@@ -274,6 +369,40 @@ class Retries:
         )
         self._current[job.identity] = again
         return again
+
+
+class _Taken(BackendError):
+    """An object of the next try exists already, or is gone at once."""
+
+
+@contextlib.contextmanager
+def _telling(job: Job, emit: Emit | None) -> Iterator[None]:
+    """Tell after an error that the record stays, and what a user can do."""
+    try:
+        yield
+    except _Taken:
+        raise
+    except BackendError:
+        if emit:
+            emit(Notice(_kept_words(job)))
+        raise
+
+
+async def _clear(client: Client, made: Objects, job: Job) -> None:
+    """Remove the sources that a killed follower left, of which no job exists; wait for their end.
+
+    If that follower lives after all, it cannot claim them, and removes its job.
+    """
+    paths = [f"{job_metadata.collection(one)}/{one['metadata']['name']}" for one in made.beside]
+    for path in paths:
+        item = await client.find(path)
+        labels = get(item, "metadata", "labels") or {}
+        unowned = job_metadata.UNOWNED in labels and labels.get(job_metadata.JOB) == job.name
+        if item and unowned and not get(item, "metadata", "ownerReferences"):
+            await client.delete(path, uid=str(item["metadata"]["uid"]))
+    until = time.monotonic() + _OTHERS
+    while any([await client.find(path) for path in paths]) and time.monotonic() < until:
+        await asyncio.sleep(_LOOK)
 
 
 def resubmission_notice(job: Job) -> str:
