@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import creation, rights
+from ciao_kernel.backends.kubernetes import creation, retries, rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
-from ciao_kernel.errors import CiaoError, JobFailed, JobStopped
+from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobStopped
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from tests.helpers.api_pods import Pod
@@ -178,9 +179,9 @@ def test_attach_starts_a_job_again_that_nobody_followed(
 class Gate:
     """Holds a follower that has deleted a failed try, before it creates the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str = "create") -> None:
         self.reached, self.opened = asyncio.Event(), asyncio.Event()
-        self._create = creation.create
+        self._create = getattr(creation, at)
 
     async def create(self, *args: Any) -> Any:
         self.reached.set()
@@ -188,18 +189,21 @@ class Gate:
         return await self._create(*args)
 
 
-def after_a_kill(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Work) -> tuple[Any, Any]:
+def after_a_kill(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, work: Work, at: str = "create"
+) -> tuple[Any, Any]:
     """Return what a kernel's work returned, and what is left; another one was killed between tries.
 
-    The follower ends, as by SIGKILL, when it has deleted the failed try and made no other.
+    The follower ends, as by SIGKILL, when it has deleted the failed try and made no other, or when
+    it has made the source of the next one (`_create_job`).
     """
     program = Training(2)
 
     async def killed(session: Session, _: KubernetesBackend) -> None:
         await run(session, f"%detach\n{JOB}", Recorder(), folder)
-        gate, display = Gate(), Recorder()
+        gate, display = Gate(at), Recorder()
         with monkeypatch.context() as patch:
-            patch.setattr(creation, "create", gate.create)
+            patch.setattr(creation, at, gate.create)
             following = asyncio.ensure_future(session.attach("mine", display))
             await evict(program, display)
             await gate.reached.wait()
@@ -219,7 +223,7 @@ def test_attach_goes_on_after_a_kernel_that_was_killed_between_two_tries(
 ) -> None:
     display = Recorder()
 
-    async def work(session: Session, _: KubernetesBackend) -> None:
+    async def work(session: Session, backend: KubernetesBackend) -> None:
         ((job, status),) = await session.jobs()
         assert (job.name, job.tries, status.state) == ("mine", 1, State.PENDING)
         assert "is started again after the loss of a replica" in status.message
@@ -227,6 +231,8 @@ def test_attach_goes_on_after_a_kernel_that_was_killed_between_two_tries(
         assert session.last is not None
         assert session.last.name == "mine-2"  # the name of the first is taken
         await session.attach("mine", display)
+        await backend.delete((await session.find("mine"))[1])
+        assert [job.name for job, _ in await session.jobs()] == ["mine-2"]
 
     _, left = after_a_kill(tmp_path, monkeypatch, work)
     assert display.status.state is State.SUCCEEDED
@@ -234,6 +240,38 @@ def test_attach_goes_on_after_a_kernel_that_was_killed_between_two_tries(
     assert "mine is started again, try 2 of 3 (%retries=2)" in display.notices
     assert display.data("worker-0").decode() == "life 2 begins\ntrains\n"
     assert not [one for one in left if "next-try" in one]
+
+
+@pytest.mark.second("faults")
+def test_attach_goes_on_after_a_kernel_that_was_killed_behind_the_source_of_a_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = Recorder()
+    monkeypatch.setattr(retries, "_OTHERS", 0.5)
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        await session.attach("mine", display)
+
+    after_a_kill(tmp_path, monkeypatch, work, "_create_job")
+    assert display.status.state is State.SUCCEEDED
+    assert display.data("worker-0").decode() == "life 2 begins\ntrains\n"
+
+
+@pytest.mark.second("faults")
+def test_a_user_without_rights_does_not_start_a_recorded_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        async def denied(client: Any, place: str, *wanted: rights.Right) -> list[bool]:
+            return [one not in rights.CLAIM for one in wanted]
+
+        monkeypatch.setattr(rights, "allowed", denied)
+        with pytest.raises(BackendError, match="only by a user who may patch and delete"):
+            await session.attach("mine", Recorder())
+
+    _, left = after_a_kill(tmp_path, monkeypatch, work)
+    assert "tfjobs/mine" not in left
+    assert "configmaps/mine-next-try" in left
 
 
 @pytest.mark.second("faults")
@@ -315,6 +353,93 @@ def test_two_followers_make_one_try(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert display.status.state is other.status.state is State.SUCCEEDED
     for replica in ("worker-0", "worker-1"):
         assert display.data(replica) == other.data(replica)
+
+
+class Meeting:
+    """Holds the first follower behind its creation of a try until a second one has done its part.
+
+    Args:
+        creates: The second one creates too: it begins before the first creation, and goes on after.
+    """
+
+    def __init__(self, *, creates: bool) -> None:
+        self.first, self.both, self.made, self.done = (threading.Event() for _ in range(4))
+        self._create = creation.create
+        if not creates:
+            self.both.set()
+
+    async def create(self, *args: Any) -> Any:
+        if self.first.is_set():
+            self.both.set()
+            await asyncio.to_thread(self.made.wait, 20)
+            try:
+                return await self._create(*args)
+            finally:
+                self.done.set()
+        self.first.set()
+        await asyncio.to_thread(self.both.wait, 20)
+        made = await self._create(*args)
+        self.made.set()
+        await asyncio.to_thread(self.done.wait, 20)
+        return made
+
+
+@pytest.mark.second("trials")
+@pytest.mark.parametrize("second", ["creates", "sees"])
+def test_a_second_follower_spoils_no_try_that_the_first_has_just_created(
+    second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display, other = Training(2), Recorder(), Recorder()
+    meeting = Meeting(creates=second == "creates")
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+
+        async def follow(session: Session, _: KubernetesBackend) -> None:
+            await session.attach("mine", other)
+
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        monkeypatch.setattr(creation, "create", meeting.create)
+        await evict(program, display)
+        await asyncio.to_thread((meeting.first if second == "creates" else meeting.made).wait, 20)
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        beside = asyncio.ensure_future(
+            asyncio.to_thread(Here(server, tmp_path / "other").do, follow)
+        )
+        if second == "sees":
+            await other.until("life 2 begins")
+            meeting.done.set()
+        await beside
+        return await cell
+
+    error, left = on_cluster(tmp_path, monkeypatch, program, work)
+    assert error is None
+    assert set(program.count.values()) == {2}
+    assert display.status.state is other.status.state is State.SUCCEEDED
+    assert "tfjobs/mine" in left
+
+
+@pytest.mark.second("faults")
+def test_a_try_that_cannot_be_created_is_told_and_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(2), Recorder()
+
+    async def refused(*_: Any) -> Any:
+        raise BackendError("the quota is used up.")
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        await display.until("life 1 begins", replica="worker-0")
+        monkeypatch.setattr(creation, "create", refused)
+        await evict(program, display)
+        return await cell
+
+    error, left = on_cluster(tmp_path, monkeypatch, program, work)
+    assert "the quota is used up" in str(error)
+    assert "mine could not be started again yet: `%ciao attach mine" in display.notices
+    assert "configmaps/mine-next-try" in left
 
 
 def test_a_dry_run_and_the_cell_say_who_starts_the_job_again(
