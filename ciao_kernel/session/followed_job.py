@@ -80,11 +80,13 @@ class FollowedJob:
             if ended := self._following.ended:  # only the last plot is still drawn: nothing to stop
                 self._set_result(JobResult(job, ended))
                 if delete or ended.hopeless:
-                    await self._stopper.finish(self._remove(delete))
+                    await self._stopper.finish(self._remove(delete, first))
                 raise
             self._set_result(JobResult(job, Status(State.STOPPED, (), since=time.time())))
             await self._following.watched.show_before_stop()
-            await self._stopper.stop(self._following, reason, wait=shutdown_wait(), delete=delete)
+            await self._stopper.stop(
+                self._following, reason, wait=shutdown_wait(), delete=delete, first=first
+            )
             raise
         except (JobError, BackendError):
             raise  # the job is over, or its state is unknown: it is left as it is
@@ -101,7 +103,7 @@ class FollowedJob:
         error = self._following.conclude(status)
         if delete or status.hopeless:
             try:
-                await self._stopper.finish(self._remove(delete))
+                await self._stopper.finish(self._remove(delete, first))
             except asyncio.CancelledError:
                 self._following.withdraw()
                 raise
@@ -156,11 +158,12 @@ class FollowedJob:
         self._stopper.finish_behind(following.show_rest())
         return status
 
-    async def _remove(self, delete: bool) -> None:
+    async def _remove(self, delete: bool, first: asyncio.Task[None]) -> None:
         """Finish following; then delete the job, or stop a job that can never start."""
         job, backend, display = self._following.job, self._backend, self._display
         await self._following.end()
         self._following.show_stopped()
+        await asyncio.wait({first})
         try:
             await (backend.delete(job) if delete else backend.stop(job, "it cannot start"))
         except BackendError as fault:

@@ -76,7 +76,13 @@ class Stopper:
         return not isinstance(self._lifetime, NoShutdown)
 
     async def stop(
-        self, following: Following, reason: str, *, wait: float | None, delete: bool
+        self,
+        following: Following,
+        reason: str,
+        *,
+        wait: float | None,
+        delete: bool,
+        first: asyncio.Task[None],
     ) -> None:
         """Stop a job and report it; a session calls this when its cell is cancelled.
 
@@ -88,12 +94,15 @@ class Stopper:
             reason: Reason shown to others who follow the job.
             wait: Seconds in which a shutdown may still save the job; None: nothing saves it.
             delete: Also remove the job's folder.
+            first: What is still written into that folder.
         """
         job, backend, display = following.job, following.backend, following.display
         _log.info("%s is to be stopped: %s", job.name, reason)
         stop_certain = asyncio.Event()
         promised = start_background(stop_certain.wait())
-        stopping = start_background(self._stop(following, reason, wait, delete, stop_certain))
+        stopping = start_background(
+            self._stop(following, reason, wait, delete, first, stop_certain)
+        )
         if wait is not None and not isinstance(self._lifetime, NoShutdown):
             text = (
                 f"stopping {job.name}; if the kernel is being shut down, it keeps running instead."
@@ -145,6 +154,7 @@ class Stopper:
         reason: str,
         wait: float | None,
         delete: bool,
+        first: asyncio.Task[None],
         stop_certain: asyncio.Event,
     ) -> str:
         """Stop a job, unless this process is ending and the job is not; return the message."""
@@ -169,6 +179,7 @@ class Stopper:
                 following.show_stopped()
                 if not delete:
                     return f"{job.name} is stopped; {backend.describe_leftovers(job)}"
+                await asyncio.wait({first})  # it would make the folder again
                 await backend.delete(job)
             return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
         finally:

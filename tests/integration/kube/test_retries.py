@@ -199,6 +199,9 @@ def after_a_kill(
     """
     program = Training(2)
 
+    async def nothing(*_: Any, **__: Any) -> None:
+        pass
+
     async def killed(session: Session, _: KubernetesBackend) -> None:
         await run(session, f"%detach\n{JOB}", Recorder(), folder)
         gate, display = Gate(at), Recorder()
@@ -212,8 +215,13 @@ def after_a_kill(
     with ApiServer(folder, program) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         program.server = server  # type: ignore[attr-defined]
-        Here(server, folder).do(killed)
-        assert "tfjobs/mine" not in server.left()
+        with monkeypatch.context() as patch:
+            patch.setattr(creation, "_undo", nothing)  # the end of its event loop would begin it
+            Here(server, folder).do(killed)
+        left = server.left()
+        assert "tfjobs/mine" not in left
+        sources = [one for one in left if "configmaps/" in one and "next-try" not in one]
+        assert bool(sources) == (at == "_create_job")
         # Of another machine: it has no files of the first one.
         return Here(server, folder / "other").do(work), server.left()
 

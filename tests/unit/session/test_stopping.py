@@ -80,7 +80,12 @@ class Stop:
     """A cell that is stopped: its backend, its display, and what waits."""
 
     def __init__(
-        self, *, delete: bool = False, wait: float | None = None, leaves: bool = False
+        self,
+        *,
+        delete: bool = False,
+        wait: float | None = None,
+        leaves: bool = False,
+        writes: bool = False,
     ) -> None:
         backend: Any = Slow()
         backend.leaves = leaves
@@ -88,8 +93,19 @@ class Stop:
         self.display, self.lifetime = Recorder(), Lifetime()
         self.stopper = Stopper(self.lifetime)
         following = Following(JOB, backend, self.display)
-        stopping = self.stopper.stop(following, "a test", wait=wait, delete=delete)
+        self.first = asyncio.ensure_future(self._write(writes))
+        stopping = self.stopper.stop(
+            following, "a test", wait=wait, delete=delete, first=self.first
+        )
         self.cell = asyncio.ensure_future(stopping)
+
+    async def _write(self, writes: bool) -> None:
+        """Write something when the job is not followed any more, and may be deleted."""
+        while writes and "not followed any more" not in self.backend.said:
+            await asyncio.sleep(0.02)
+        if writes:
+            await asyncio.sleep(0.1)
+            self.backend.said.append("written")
 
     async def ended(self) -> None:
         """Wait until nothing works on it any more."""
@@ -123,6 +139,18 @@ def test_files_go_after_the_last_line_was_read_and_hold_the_process() -> None:
         await stop.ended()
         assert stop.backend.said == ["stopped", "not followed any more", "deleted"]
         assert stop.lifetime._delays == 0
+
+    asyncio.run(main())
+
+
+def test_files_go_after_the_last_one_was_written() -> None:
+    async def main() -> None:
+        stop = Stop(delete=True, writes=True)
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert stop.backend.said[-2:] == ["written", "deleted"]
 
     asyncio.run(main())
 

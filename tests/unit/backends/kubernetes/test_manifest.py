@@ -363,6 +363,17 @@ def test_a_deleted_pod_with_files_ends_long_before_its_own_grace_period() -> Non
     assert output_sidecar.grace(pod(objects(text.replace("%output\n", "")), "Worker")) is None
 
 
+@pytest.mark.parametrize(("word", "seconds"), [("nan", 3), ("inf", 3), ("1e9", 3603), ("-9", 3)])
+def test_a_wait_for_a_deleted_pod_with_files_ends_whatever_its_words(
+    word: str, seconds: float
+) -> None:
+    made = pod(objects("%framework=tensorflow\n%worker=1\n%output\n", linger=3.0), "Worker")
+    for one in (*made["spec"]["containers"], *made["spec"]["initContainers"]):
+        at = one["command"].index("/ciao-output") + 1
+        one["command"][at] = word if one["command"][at - 2] == "keep" else "0"
+    assert output_sidecar.grace(made) == seconds
+
+
 def test_the_grace_period_of_the_cell_comes_before_the_setting() -> None:
     text = "%framework=tensorflow\n%worker=1\n%output\n%grace=5m\n"
     (program,) = pod(objects(text, stop_grace=7.0), "Worker")["spec"]["containers"]

@@ -7,12 +7,15 @@ import base64
 import copy
 import gzip
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, next_try
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
 from tests.unit.backends.kubernetes.test_manifest import objects
@@ -72,26 +75,109 @@ def test_a_record_of_another_name_or_that_unpacks_for_ever_is_none() -> None:
     assert next_try.read(bomb, place) is None
 
 
+def test_a_record_that_nests_without_end_is_none() -> None:
+    made = again(objects(HEAD))
+    item, place = recorded(made), made.job["metadata"]["namespace"]
+    deep = gzip.compress(b"[" * 200_000)
+    item["binaryData"]["objects"] = base64.b64encode(deep).decode()
+    assert next_try.read(item, place) is None
+
+
+class Server:
+    """The record of a namespace.
+
+    Args:
+        item: The record, None if there is none.
+        refuses: Status of the answer to a deletion.
+    """
+
+    def __init__(self, item: Manifest | None, refuses: int = 0) -> None:
+        self.item, self.refuses = item, refuses
+        self.deleted, self.client = list[str](), cast("Client", self)
+
+    async def known(self, _: str, body: Any) -> Any:
+        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return {"status": {"resourceRules": [every], "incomplete": False}}
+
+    async def find(self, _: str) -> Manifest | None:
+        return copy.deepcopy(self.item)
+
+    async def create(self, _: str, body: Manifest) -> Manifest:
+        if self.item:
+            raise Refused("exists", code=409, reason="AlreadyExists")
+        meta = {**body["metadata"], "uid": "new"}
+        self.item = {**copy.deepcopy(body), "metadata": meta}
+        return self.item
+
+    async def patch(self, _: str, body: Manifest) -> None:
+        assert self.item is not None
+        assert body["metadata"]["uid"] == self.item["metadata"]["uid"]
+        self.item["metadata"]["ownerReferences"] = body["metadata"]["ownerReferences"]
+        for label in body["metadata"]["labels"]:
+            self.item["metadata"]["labels"].pop(label, None)
+
+    async def delete(self, _: str, *, uid: str) -> bool:
+        if self.refuses:
+            raise Refused("forbidden", code=self.refuses)
+        self.deleted.append(uid)
+        gone = self.item is not None and self.item["metadata"]["uid"] == uid
+        self.item = None if gone else self.item
+        return gone
+
+
+def of(made: Objects, **change: Any) -> Job:
+    name, place = (made.job["metadata"][key] for key in ("name", "namespace"))
+    return replace(Job(name, "kubernetes", "x", (), 0.0, place, uid="1"), **change)
+
+
 def test_only_the_own_record_is_withdrawn_and_once() -> None:
     made = again(objects(HEAD))
-    item, deleted = recorded(made), list[str]()
-
-    class Server:
-        async def find(self, _: str) -> Manifest:
-            return item
-
-        async def delete(self, _: str, *, uid: str) -> bool:
-            deleted.append(uid)
-            return len(deleted) == 1
-
-    server = cast("Client", Server())
-    name, place = (made.job["metadata"][key] for key in ("name", "namespace"))
-    job = Job(name, "kubernetes", "x", (), 0.0, place, uid="1")
-    later = Job(name, "kubernetes", "x", (), 0.0, place, uid="7")
+    server = Server(recorded(made))
 
     async def main() -> list[bool]:
-        calls = (later, {}), (job, {"before": 2}), (job, {}), (job, {})
-        return [bool(await next_try.withdraw(server, one, **how)) for one, how in calls]
+        jobs = of(made, uid="7"), of(made), of(made)
+        return [bool(await next_try.withdraw(server.client, one)) for one in jobs]
 
-    assert asyncio.run(main()) == [False, False, True, False]
-    assert deleted == ["r", "r"]
+    assert asyncio.run(main()) == [False, True, False]
+    assert server.deleted == ["r"]
+
+
+def test_a_record_that_the_user_may_not_remove_is_no_success() -> None:
+    made = again(objects(HEAD))
+    server = Server(recorded(made), refuses=403)
+    with pytest.raises(BackendError, match="may be started again"):
+        asyncio.run(next_try.withdraw(server.client, of(made)))
+
+
+def test_a_settled_record_is_of_its_try_and_waits_no_more() -> None:
+    made = again(objects(HEAD))
+    server, second = Server(recorded(made)), of(made, uid="2", first_uid="1", tries=2)
+    item = {**made.job, "metadata": {**made.job["metadata"], "uid": "2"}}
+
+    async def main() -> list[bool]:
+        return [await next_try.settle(server.client, second, item) for _ in range(2)]
+
+    assert asyncio.run(main()) == [True, True]
+    assert server.item is not None
+    assert [one["uid"] for one in server.item["metadata"]["ownerReferences"]] == ["2"]
+    assert asyncio.run(next_try.of_job(server.client, of(made))) is None
+    server.item = None  # somebody has deleted the job
+    assert asyncio.run(main()) == [False, False]
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_a_record_of_other_objects_is_replaced(foreign: bool) -> None:
+    made = again(objects(HEAD))
+    change: dict[str, Any] = {}
+    if foreign:
+        job = copy.deepcopy(made.job)
+        (template,) = manifest.pod_templates(job).values()
+        template["spec"]["serviceAccountName"] = "admin"
+        change = {"job": job}
+    server = Server(recorded(made, **change))
+    target = cast("Target", server)
+    mine = next_objects.with_run(made, "run-3")
+    record, others = asyncio.run(next_try.write(target, mine, of(made)))
+    assert record is not None
+    assert "admin" not in json.dumps(record.made.job)
+    assert (others, server.deleted) == ((False, ["r"]) if foreign else (True, []))

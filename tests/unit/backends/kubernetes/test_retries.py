@@ -159,6 +159,50 @@ def test_a_deleted_job_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) 
     assert follower(job, None) is None
 
 
+def test_a_slow_follower_finds_the_try_whose_record_is_gone() -> None:
+    made = objects(HEAD)
+    place, resource = made.path.split("/")[-2:]
+    job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
+    second = on_server(again(made).job)
+    second["metadata"]["uid"] = "2"
+    removed = list[str]()
+
+    class Gone(Deletions):
+        async def remove(self, *args: Any, **_: Any) -> bool:
+            removed.append(args[1].uid)
+            return False
+
+    class Server:
+        def __init__(self, there: Manifest | None) -> None:
+            self.there = there
+
+        async def find(self, path: str) -> Manifest | None:
+            return None if "configmaps" in path else self.there
+
+    def found(there: Manifest | None) -> Job | None:
+        target = cast("Target", SimpleNamespace(client=Server(there)))
+        record: Any = SimpleNamespace(last=made.job)
+        work: Any = retries.Retries(Gone())._create
+        return cast(
+            "Job | None",
+            asyncio.run(work(target, job, "/jobs/j", again(made), record, Settings(), print)),
+        )
+
+    assert (one := found(second)) is not None
+    assert (one.uid, one.tries) == ("2", 2)
+    assert found(None) is None  # a user has deleted it
+    assert removed == ["1", "1"]
+
+
+def test_each_creation_is_a_submission_of_its_own() -> None:
+    made = again(objects(HEAD))
+    one, two = (next_objects.with_run(made, run) for run in ("a", "b"))
+    assert [job_metadata.run(item) for item in (one.job, *one.beside)] == ["a"] * 2
+    assert one != two
+    assert without_times(one) == without_times(two) == without_times(made)
+    assert job_metadata.run(made.job) == "run-2"
+
+
 def test_the_logs_of_a_try_are_kept_and_files_of_the_program_stay(tmp_path: Path) -> None:
     for name in ("worker-0.log", "train.log"):
         (tmp_path / name).write_text(name)
