@@ -198,6 +198,14 @@ class Retries:
         record = await next_try.find(target.client, job.place, job.name)
         if record is None or record.first_uid != job.identity:
             return job
+        last = record.last  # a later try perhaps than the one that is known here
+        job = replace(
+            job,
+            uid=str(last["metadata"]["uid"]),
+            run=job_metadata.run(last),
+            tries=record.number - 1,
+            first_uid=record.first_uid,
+        )
         emit(Notice(f"{_again_words(job)}; who did that before has ended, or does it now."))
         return await self._recorded(target, job, path, record, settings, emit) or job
 

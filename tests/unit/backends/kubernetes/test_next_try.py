@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try, retries
+from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
@@ -181,3 +182,26 @@ def test_a_record_of_other_objects_is_replaced(foreign: bool) -> None:
     assert record is not None
     assert "admin" not in json.dumps(record.made.job)
     assert (others, server.deleted) == ((False, ["r"]) if foreign else (True, []))
+
+
+def test_a_follower_that_knows_an_earlier_try_goes_on_from_the_recorded_one() -> None:
+    made = again(objects(HEAD))
+    job = copy.deepcopy(made.job)
+    job["metadata"]["annotations"][job_metadata.TRY] = "3"
+    item = recorded(replace(made, job=job))
+
+    class Records(Server):
+        async def find(self, path: str) -> Manifest | None:
+            return copy.deepcopy(self.item) if "configmaps" in path else None
+
+    told = list[Job]()
+
+    class Told(retries.Retries):
+        async def _recorded(self, target: Target, job: Job, *_: Any) -> Job | None:
+            told.append(job)
+            return job
+
+    target = cast("Target", Records(item))
+    work: Any = Told(Deletions())._resumed
+    asyncio.run(work(target, of(made), f"{made.path}/x", None, print))
+    assert [(one.tries, one.run, one.identity) for one in told] == [(2, "run-1", "1")]
