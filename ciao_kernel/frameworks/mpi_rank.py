@@ -35,7 +35,9 @@ if site and "ciao_stack_handler" not in sys.modules:
     sys.path.insert(0, site)
     try:
         import ciao_stack_handler
-        ciao_stack_handler.start()
+        ciao_stack_handler.start(site)
+        import ciao_debugger
+        ciao_debugger.start(site)
     except ImportError:
         pass
     sys.path.remove(site)

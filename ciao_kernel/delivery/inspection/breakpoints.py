@@ -30,6 +30,8 @@ class Breakpoint:
     """True if a front end was there, and has gone."""
     asked: bool = False
     """True if a person has asked for the stop, and opens the prompt."""
+    over: bool = False
+    """True if the process goes on: it waits no longer."""
 
 
 class MarkerFilter:
@@ -73,7 +75,10 @@ def _read(data: bytes) -> Iterator[Breakpoint]:
     for match in _MARKER.finditer(data):
         try:
             one = json.loads(match[1])
-            again, asked = bool(one["again"]), bool(one["asked"])
-            yield Breakpoint(int(one["pid"]), str(one["at"])[:200], again, asked)
+            pid, at = one["pid"], one["at"]
+            said = [one[name] for name in ("again", "asked", "over")]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a program has written something like it
+        types = [type(pid), type(at), *map(type, said)]
+        if types == [int, str, bool, bool, bool] and 0 < pid < 1 << 31:
+            yield Breakpoint(pid, at[:200], *said)

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
-_FOLDER, _SOCKET = "ciao-debug-", "socket"
+_FOLDER, _SOCKET, _OPEN = "ciao-debug-", "socket", "open"
 NOBODY, OPEN = 3, 4
 """Exit codes of the program if no process waits, and if its prompt is open elsewhere."""
 
@@ -30,7 +30,7 @@ def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket
     for one in _processes(mark, replica):
         if pid in (0, one):
             for base in folders:
-                found = _connect(os.path.join(base, f"{_FOLDER}{one}"))
+                found = _connect(os.path.join(base, f"{_FOLDER}{one}"), one)
                 if not isinstance(found, int):
                     return found
                 answer = max(answer, found)
@@ -79,7 +79,7 @@ def _processes(mark: str, replica: str) -> Iterator[int]:
             continue
 
 
-def _connect(folder: str) -> socket.socket | int:
+def _connect(folder: str, pid: int) -> socket.socket | int:
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -92,6 +92,22 @@ def _connect(folder: str) -> socket.socket | int:
         return one
     except OSError:
         one.close()
-        return OPEN
+        return OPEN if _is_open(opened, pid) else NOBODY
     finally:
         os.close(opened)
+
+
+def _is_open(folder: int, pid: int) -> bool:
+    """Return whether a process has a front end; a killed one has left what it wrote."""
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            return False
+        opened = os.open(_OPEN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            said = os.read(opened, 100)
+        finally:
+            os.close(opened)
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return said == file.read().rpartition(b")")[2].split()[19]
+    except OSError:
+        return False

@@ -22,6 +22,9 @@ MARKER = "\x1eciao:debug "
 FOLDER = "ciao-debug-"
 """Begin of the name of a process's folder; its number follows."""
 SOCKET = "socket"
+OPEN = "open"
+"""File in the folder while a front end is there, with the start time of the process: a process
+that was killed at its prompt leaves the file, and a later one may have the same number."""
 SENTENCE = "ciao_breakpoint.txt"
 """File beside this one with the reason why breakpoint() is passed over; empty if it is not."""
 _MOST = 200_000
@@ -116,12 +119,20 @@ def _reason() -> str:
 
 
 def _forked() -> None:
-    """Forget the prompts of the parent: its threads are not in this process."""
+    """Leave the prompts to the parent, whose other threads are not in this process.
+
+    The debugger of this thread stays: its trace function and its breakpoints are here too.
+    """
     global _turn
-    _turn = None
+    if _turn is None:
+        return
+    import threading
+
+    _turn = threading.Lock()
     for one in _debuggers.values():
-        one.stdout.drop()
-    _debuggers.clear()
+        one.wire.forked()
+    for ident in set(_debuggers) - {threading.get_ident()}:
+        del _debuggers[ident]
 
 
 def _folder() -> str:
@@ -140,6 +151,12 @@ def _folder() -> str:
         except OSError:
             pass
     return ""
+
+
+def _started() -> str:
+    """Return the start time of this process."""
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[19]
 
 
 def _debugger() -> Any:
@@ -169,6 +186,7 @@ class _Wire:
         self._text = self._place = self._folder = ""
         self._socket: Any = None
         self._lines: Any = None
+        self._holds = False
 
     @property
     def is_open(self) -> bool:
@@ -179,12 +197,7 @@ class _Wire:
         """Wait for a front end, unless one is there."""
         self._place = place
         if self._socket is None:
-            _turn.acquire()
-            try:
-                self._wait(again=False)
-            except BaseException:  # a signal of the program
-                _turn.release()
-                raise
+            self._wait(again=False)
 
     def write(self, text: str) -> None:
         """Add output; it goes out with the next prompt."""
@@ -221,11 +234,12 @@ class _Wire:
             self._send({"out": text, "end": end})
             self.drop()
             try:
-                os.rmdir(self._folder)  # without it, nobody takes the prompt for open
+                os.rmdir(self._folder)
             except OSError:
                 pass
+            self._mark(again=False, over=True)
             self.asked = False
-            _turn.release()
+        self._release()
 
     def drop(self) -> None:
         """Close the connection."""
@@ -236,27 +250,52 @@ class _Wire:
                 self._lines.close()
             except OSError:
                 pass
+            if self._folder:
+                try:
+                    os.unlink(os.path.join(self._folder, OPEN))
+                except OSError:
+                    pass
+
+    def forked(self) -> None:
+        """Leave the connection to the parent."""
+        self._folder = self._text = ""
+        self.asked = self._holds = False
+        self.drop()
 
     def _wait(self, *, again: bool) -> None:
-        import json
+        """Wait for a front end; one thread at a time does so."""
+        try:
+            if not self._holds:
+                _turn.acquire()
+                self._holds = True
+            self._accept(again)
+        except BaseException:  # a signal of the program
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        if self._holds:
+            self._holds = False
+            _turn.release()
+
+    def _accept(self, again: bool) -> None:
         import socket
 
         self._folder = _folder()
         opened = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         # By the descriptor: the path of a socket may have a hundred characters at most.
         path = f"/proc/self/fd/{opened}/{SOCKET}"
-        mark = {"pid": os.getpid(), "at": self._place[:200]}
-        mark.update(again=again, asked=self.asked)
         try:
-            if os.path.lexists(path):
-                os.unlink(path)
+            for name in (SOCKET, OPEN):
+                if os.path.lexists(f"/proc/self/fd/{opened}/{name}"):
+                    os.unlink(f"/proc/self/fd/{opened}/{name}")
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(path)
                 server.listen(1)
-                for stream in (sys.stdout, sys.stderr):
-                    stream.flush()
-                os.write(2, f"{MARKER}{json.dumps(mark)}\n".encode())
+                self._mark(again=again, over=False)
                 self._socket, _ = server.accept()
+                with open(f"/proc/self/fd/{opened}/{OPEN}", "w", encoding="ascii") as file:
+                    file.write(_started())
             self._lines = self._socket.makefile("r", encoding="utf-8")
         finally:
             try:
@@ -264,6 +303,16 @@ class _Wire:
             except OSError:
                 pass
             os.close(opened)
+
+    def _mark(self, *, again: bool, over: bool) -> None:
+        """Write a marker into the log."""
+        import json
+
+        mark = {"pid": os.getpid(), "at": self._place[:200], "again": again, "asked": self.asked}
+        mark["over"] = over
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.write(2, f"{MARKER}{json.dumps(mark)}\n".encode())
 
     def _send(self, what: dict[str, str]) -> None:
         import json

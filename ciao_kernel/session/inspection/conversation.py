@@ -17,6 +17,10 @@ from ciao_kernel.visible_text import visible_lines
 
 _LARGEST = 4 << 20
 """Bytes of a message; foreign input."""
+_MOST = 200_000
+"""Characters that a process may show between two answers; it sends no more."""
+_MESSAGES = 16
+"""Messages that are kept; a process sends one, and waits for its answer."""
 _GOES_ON = 1.0
 """Seconds after an answer in which the next prompt comes, unless the program runs on."""
 
@@ -47,12 +51,21 @@ class Conversation:
         self._replica, self._console, self._turn = replica, console, turn
         self._waits = waits
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()
-        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MESSAGES)
         self._rest = b""
         streams = Streams(self._hear, lambda _: None, self._answers())
         self._bridge = start_background(backend.debug(job, replica, pid, streams))
         self.prompted = False
         """Whether a prompt was shown."""
+        self.is_elsewhere = False
+        """Whether the prompt is open elsewhere."""
+        self._waits_for_turn = False
+        self._room = _MOST
+
+    @property
+    def queued(self) -> bool:
+        """Whether the next prompt is still to be shown, and not because the program runs."""
+        return self._waits_for_turn or not self.prompted
 
     async def run(self) -> str:
         """Talk until the program goes on.
@@ -77,10 +90,11 @@ class Conversation:
         if message is not None and self._turn.locked():
             self._waits()
         while message is not None:
+            self._waits_for_turn = True
             async with self._turn:
+                self._waits_for_turn = False
                 while message is not None:
-                    if text := message.get("out"):
-                        self._console.write(visible_lines(str(text)))
+                    self._show(message.get("out"))
                     if end := message.get("end"):
                         return visible_lines(str(end))[:200]
                     if "prompt" in message:
@@ -89,6 +103,7 @@ class Conversation:
                         line = await self._ask(f"{self._replica} {prompt}")
                         if line is None:
                             break
+                        self._room = _MOST
                         self._typed.put_nowait(json.dumps({"line": f"{line}\n"}).encode() + b"\n")
                     # While the program runs on, it may wait for a replica that waits at a prompt.
                     with contextlib.suppress(TimeoutError):
@@ -97,8 +112,19 @@ class Conversation:
                     break
             message = await self._next(None)
         if not await self._bridge:
+            self.is_elsewhere = True
             return "has its prompt open elsewhere"
         return "has ended" if self.prompted else ""
+
+    def _show(self, out: object) -> None:
+        """Show what a process has written, up to a limit."""
+        if not out or self._room < 0:
+            return
+        text = str(out)[: self._room]
+        self._room -= len(str(out))
+        if self._room < 0:
+            text += "\n… the rest is not shown.\n"
+        self._console.write(visible_lines(text))
 
     async def close(self) -> None:
         """End the connection; a process that has not been answered waits on."""
@@ -122,6 +148,7 @@ class Conversation:
             TimeoutError: None came so soon.
             BackendError: The connection failed.
         """
+        await asyncio.sleep(0)  # a process that writes without end leaves time to the others
         if not self._messages.empty():
             return self._messages.get_nowait()
         getting = asyncio.ensure_future(self._messages.get())
@@ -142,7 +169,7 @@ class Conversation:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[:_LARGEST]
         for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
+            with contextlib.suppress(ValueError, RecursionError, asyncio.QueueFull):
                 if isinstance(one := json.loads(line), dict):
                     self._messages.put_nowait(one)
 

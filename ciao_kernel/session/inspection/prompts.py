@@ -1,6 +1,7 @@
 """Opens the prompts of replicas that stand at breakpoint(), in the cell that follows their job.
 
 One prompt is open at a time, later ones wait. The lines of the other replicas are shown meanwhile.
+A replica may have several processes, and each has a prompt of its own.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
-from ciao_kernel.errors import CiaoError
+from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
@@ -21,6 +22,17 @@ from ciao_kernel.session.inspection.conversation import Conversation
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
+
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before each further try to reach a process: a pod may not be known to run yet."""
+_TAKEN = 10.0
+"""Seconds in which whoever has asked for a stop opens its prompt."""
+_MOST = 64
+"""Processes of a replica whose prompts are opened; what a program writes is foreign input."""
+_NAMED = 5
+"""Replicas that a notice names."""
+
+_Process = tuple[Replica, int]
 
 
 class Prompts:
@@ -32,6 +44,7 @@ class Prompts:
         console: The person, or where the person is told of a prompt.
         show: Receives notices.
         deadline: Seconds from the job's creation to its deadline; None: it has none.
+        sleep: Waits some seconds.
     """
 
     def __init__(
@@ -41,35 +54,42 @@ class Prompts:
         console: Console | Elsewhere,
         show: Callable[[Event], None],
         deadline: float | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._job, self._backend, self._console = job, backend, console
-        self._show, self._deadline = show, deadline
+        self._show, self._deadline, self._sleep = show, deadline, sleep
         self._turn = asyncio.Lock()
-        self._waiting: dict[Replica, Breakpoint] = {}
-        self._tasks: dict[Replica, asyncio.Task[None]] = {}
-        self._closed: set[tuple[Replica, int]] = set()
+        self._standing: dict[_Process, Breakpoint] = {}
+        """What each process has said last, unless it goes on."""
+        self._tasks: dict[_Process, asyncio.Task[None]] = {}
+        self._talks: dict[_Process, Conversation] = {}
+        self._closed: set[_Process] = set()
         self._explained = False
 
     @property
     def active(self) -> bool:
         """Whether a process stands at a prompt, as far as is known."""
-        return bool(self._closed) or any(not task.done() for task in self._tasks.values())
+        return bool(self._standing)
 
     def note(self, replica: Replica, found: Breakpoint) -> None:
-        """Note that a process waits for a front end."""
-        if found.asked or (found.again and (replica, found.pid) in self._closed):
-            return  # another front end opens it, or the person has closed it
-        self._closed.discard((replica, found.pid))
-        if isinstance(self._console, Elsewhere):
-            self._closed.add((replica, found.pid))
-            name = f"{self._job.reference}/{replica}"
-            text = f"{replica} stands at {visible_lines(found.at)}, and waits."
-            text += f" `ciao debug {name}` in another terminal opens its prompt."
-            self._show(Notice(text))
+        """Note that a process waits for a front end, or goes on."""
+        process = (replica, found.pid)
+        if found.over:
+            self._standing.pop(process, None)
+            self._closed.discard(process)
             return
-        self._waiting[replica] = found
-        if (task := self._tasks.get(replica)) is None or task.done():
-            self._tasks[replica] = start_background(self._serve(replica, self._console))
+        if found.again and (found.asked or process in self._closed):
+            return  # another front end opens it, or the person has closed it
+        if sum(one == replica for one, _ in self._standing) >= _MOST:
+            return
+        self._standing[process] = found
+        self._closed.discard(process)
+        if isinstance(self._console, Elsewhere):
+            if not found.asked:
+                self._closed.add(process)
+                self._show(Notice(self._waits(process, found)))
+        elif (task := self._tasks.get(process)) is None or task.done():
+            self._tasks[process] = start_background(self._serve(process, self._console))
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -77,45 +97,103 @@ class Prompts:
         try:
             yield
         finally:
-            for task in self._tasks.values():
+            tasks = list(self._tasks.values())
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, replica: Replica, console: Console) -> None:
-        """Open the prompts of one replica, one after another."""
-        while found := self._waiting.pop(replica, None):
-            with log.ignored(_log, "a prompt"):  # the job goes on
-                await self._open(replica, found, console)
+    async def _serve(self, process: _Process, console: Console) -> None:
+        """Open the prompts of one process, one after another."""
+        try:
+            served = None
+            while (found := self._standing.get(process)) is not None and found is not served:
+                served = found
+                with log.ignored(_log, "a prompt"):  # the job goes on
+                    await self._reach(process, found, console)
+        finally:
+            self._tasks.pop(process, None)
 
-    async def _open(self, replica: Replica, found: Breakpoint, person: Console) -> None:
+    async def _reach(self, process: _Process, found: Breakpoint, console: Console) -> None:
+        """Open a prompt; try again for a while if nobody is there."""
+        if found.asked:
+            await self._sleep(_TAKEN)
+        fault = ""
+        for pause in (*_PAUSES, None):
+            if self._standing.get(process) is not found:
+                return  # it goes on, or its newer marker is served next
+            try:
+                if await self._open(process, found, console):
+                    return
+                fault = ""
+            except CiaoError as error:
+                fault = f": {error.message} {error.hint}".rstrip()
+                if not isinstance(error, BackendError):
+                    break
+            if pause is not None:
+                await self._sleep(pause)
+        if self._standing.get(process) is found:
+            self._closed.add(process)
+            text = f"the prompt of {process[0]} cannot be opened{fault or '.'}"
+            self._show(Notice(f"{text} {self._waits(process, found)}"))
+
+    async def _open(self, process: _Process, found: Breakpoint, person: Console) -> bool:
+        """Open a prompt; return False if nobody is there.
+
+        Raises:
+            BackendError: There is no connection.
+        """
+        replica, pid = process
         console = _Announced(person, lambda: self._announce(replica, found))
         text = f"{replica} stands at {visible_lines(found.at)} too; its prompt comes later."
         talk = Conversation(
             self._backend,
             self._job,
             replica,
-            found.pid,
+            pid,
             console,
             self._turn,
             lambda: self._show(Notice(text)),
         )
+        self._talks[process] = talk
         try:
-            if end := await talk.run():
+            end = await talk.run()
+            if end and not (talk.is_elsewhere and found.asked):  # whoever asked for the stop has it
                 self._show(Notice(f"{replica} {end}."))
+            if end and not talk.is_elsewhere and self._standing.get(process) is found:
+                del self._standing[process]  # if the connection was cut, the process says so
+            return bool(end)
         except PromptClosed:
-            self._closed.add((replica, found.pid))
-            self._show(
-                Notice(
-                    f"the prompt is closed, and {replica} waits. "
-                    f"`ciao debug {self._job.reference}/{replica}` opens it again. "
-                    "The stop button has its usual meaning now."
-                )
-            )
-        except CiaoError as error:
-            text = f"the prompt of {replica} cannot be opened: {error.message}"
-            self._show(Notice(f"{text} {error.hint}".rstrip()))
+            del self._talks[process]
+            # Else the next press would close the next prompt, and not stop the job.
+            closed = [process, *(one for one, other in self._talks.items() if other.queued)]
+            self._closed.update(closed)
+            for one in closed[1:]:
+                self._tasks[one].cancel()
+            self._tell_closed(closed)
+            return True
         finally:
+            self._talks.pop(process, None)
             await talk.close()
+
+    def _tell_closed(self, processes: Sequence[_Process]) -> None:
+        replicas = sorted({replica for replica, _ in processes})
+        name = f"{self._job.reference}/{processes[0][0]}"
+        if len(processes) == 1:
+            text = f"the prompt is closed, and {replicas[0]} waits."
+            text += f" `ciao debug {name}` opens it again."
+        else:
+            names = ", ".join(map(str, replicas[:_NAMED]))
+            if more := len(replicas[_NAMED:]):
+                names += f" and {more} more"
+            text = f"the prompt is closed, and {len(processes)} processes wait, of {names}."
+            text += f" `ciao debug {name}` opens one again."
+        self._show(Notice(f"{text} The stop button has its usual meaning now."))
+
+    def _waits(self, process: _Process, found: Breakpoint) -> str:
+        replica, _ = process
+        name = f"{self._job.reference}/{replica}"
+        text = f"{replica} stands at {visible_lines(found.at)}, and waits."
+        return f"{text} `ciao debug {name}` in another terminal opens its prompt."
 
     def _announce(self, replica: Replica, found: Breakpoint) -> None:
         text = f"{replica} stands at {visible_lines(found.at)}."

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.helpers.kernels import Kernel, Place
@@ -160,22 +158,33 @@ def test_a_running_replica_stops_at_its_next_line(kernel: Kernel) -> None:
 
 
 @pytest.mark.second("operators")
-def test_a_kernel_that_dies_leaves_the_replica_waiting(kernel: Kernel) -> None:
+def test_a_front_end_that_dies_leaves_the_replica_waiting(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()
+    kernel.interrupt()
+    kernel.wait_text(cell, "`ciao debug stops/worker-1` opens it again.")
+    dies = Kernel(kernel.place)
+    try:
+        assert Person(dies, dies.execute("%ciao debug stops/worker-1")).prompt()
+        dies.process.kill()
+        dies.process.wait(60)
+        waits = "ciao-debug-*/socket"  # not while a front end is there
+        kernel.wait(lambda: list(kernel.place.folder.rglob(waits)), "the replica waits again")
+    finally:
+        dies.shutdown(now=True)
+
     other = Kernel(kernel.place)
     try:
-        # Its connections end at once, the supervisor sees the end of the kernel later.
-        kernel.process.suspend()
-        waiting = next(
-            one for one in kernel.place.replicas() if one.environ()["CIAO_REPLICA"] == "worker-1"
-        )
-        other.run("1")
-        assert waiting.is_running()
+        taken = other.execute("%ciao debug stops/worker-1")
+        person = Person(other, taken)
+        assert person.prompt() == "worker-1 (Pdb) "
+        person.says("c")
+        assert other.finish(taken).status == "ok", taken.reply
     finally:
-        with contextlib.suppress(psutil.Error):
-            kernel.process.resume()
         other.shutdown(now=True)
+
+    assert kernel.finish(cell).status == "ok", cell.text
+    assert "mean 3.5" in cell.text
 
 
 @pytest.mark.second("operators")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.delivery.inspection import debugger, stack_handler
 from ciao_kernel.frameworks import mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.model import Artifact, Source, SourceFile
@@ -148,3 +150,25 @@ def test_a_line_is_one_write(tmp_path: Path) -> None:
     with ours, theirs:
         subprocess.run(command, stdout=theirs, stderr=theirs, check=True)
         assert [ours.recv(100), ours.recv(100)] == [b"a 1\n", b"b 2\n"]
+
+
+def test_a_rank_in_a_pod_has_the_debugger(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    for part in (debugger, stack_handler):
+        name = part.__name__.rpartition(".")[2]
+        shutil.copy(part.__file__, site / f"ciao_{name}.py")
+    (site / debugger.SENTENCE).write_text("this front end has no input")
+    (tmp_path / "cell.py").write_text("breakpoint()\nprint('over')\n")
+
+    done = subprocess.run(
+        mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")]),
+        env={**os.environ, "CIAO_SITE": str(site)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "over\n"
+    assert "breakpoint() at line 1 is passed over: this front end has no input." in done.stderr

@@ -7,7 +7,8 @@ import pytest
 from ciao_kernel.delivery.inspection import breakpoints, debugger
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
 
-MARK = debugger.MARKER.encode() + b'{"pid": 31, "at": "line 7", "again": false, "asked": false}\n'
+REST = b', "at": "line 7", "again": false, "asked": false, "over": false}'
+MARK = debugger.MARKER.encode() + b'{"pid": 31' + REST + b"\n"
 FOUND = [Breakpoint(31, "line 7")]
 
 
@@ -40,7 +41,10 @@ def test_a_part_of_a_marker_is_not_shown_as_the_last_line() -> None:
     assert MarkerFilter().read(b"", b"45 % " + MARK[:12]) == (b"", b"45 % ", [])
 
 
-@pytest.mark.parametrize("text", [b"{}", b"{", b'{"pid": "x", "at": 1}', b'{"pid": null}'])
+PIDS = [b"1e999", b"NaN", b"-1", b"0", b"true", b"2147483648", b"1" * 5000]
+
+
+@pytest.mark.parametrize("text", [b"{}", b"{", *(b'{"pid": ' + one + REST for one in PIDS)])
 def test_what_a_program_writes_like_a_marker_says_nothing(text: bytes) -> None:
     line = debugger.MARKER.encode() + text + b"\n"
 

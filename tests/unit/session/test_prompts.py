@@ -30,6 +30,7 @@ class Backend:
         self.fault: BackendError | None = None
         self.cut: BackendError | None = None
         self.dies = asyncio.Event()
+        self.elsewhere = False
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         return ""
@@ -41,6 +42,8 @@ class Backend:
         self.connected.append((replica, pid))
         if self.fault:
             raise self.fault
+        if self.elsewhere:
+            return False
         if replica not in self.waiting:
             return True
         assert streams.input
@@ -63,6 +66,8 @@ class Backend:
         async for data in streams.input:
             line = json.loads(data)["line"]
             self.heard.append((replica, line))
+            if line == "n\n":
+                continue  # a line that waits for another process
             if line == "c\n":
                 self.waiting.discard(replica)
                 say(out="", end="goes on")
@@ -93,9 +98,15 @@ class Cell:
     def __init__(self, *waiting: Replica, console: Any = None, deadline: float | None = None):
         self.backend, self.console = Backend(*waiting), Console()
         self.events: list[Event] = []
+        self.sleeps: list[float] = []
+        self.wakes = asyncio.Queue[None]()
         self.prompts = Prompts(
-            JOB, self.backend, console or self.console, self.events.append, deadline
+            JOB, self.backend, console or self.console, self.events.append, deadline, self._sleep
         )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        await self.wakes.get()
 
     @property
     def notices(self) -> str:
@@ -115,8 +126,10 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def at(line: int, *, again: bool = False, asked: bool = False) -> Breakpoint:
-    return Breakpoint(31, f"line {line}", again, asked)
+def at(
+    line: int, *, pid: int = 31, again: bool = False, asked: bool = False, over: bool = False
+) -> Breakpoint:
+    return Breakpoint(pid, f"line {line}", again, asked, over)
 
 
 def test_answers_go_to_the_process_until_it_goes_on() -> None:
@@ -209,10 +222,52 @@ def test_old_markers_open_nothing() -> None:
         cell = Cell()
         async with cell.prompts.opened():
             cell.prompts.note(ZERO, at(7))
-            await until(lambda: cell.backend.connected)
-            await until(lambda: not cell.prompts.active)
+            cell.prompts.note(ZERO, at(7, over=True))
+            cell.prompts.note(ONE, at(7))
+            await until(lambda: cell.sleeps)
+            cell.prompts.note(ONE, at(7, over=True))
+            assert not cell.prompts.active
+            cell.wakes.put_nowait(None)
+            await until(lambda: not cell.prompts._tasks)
+        assert cell.backend.connected == [(ONE, 31)]
         assert cell.notices == ""
         assert cell.console.prompts == []
+
+    in_loop(test)
+
+
+def test_a_process_that_is_not_there_yet_is_tried_again() -> None:
+    async def test() -> None:
+        cell = Cell()
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.sleeps)
+            cell.backend.waiting.add(ZERO)
+            cell.wakes.put_nowait(None)
+            await until(lambda: cell.console.prompts)
+        assert "cannot" not in cell.notices
+
+    in_loop(test)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(None, ""), (BackendError("the pod is gone.", "Look."), ": the pod is gone. Look")],
+)
+def test_a_process_that_cannot_be_reached_is_told(fault: BackendError | None, why: str) -> None:
+    async def test() -> None:
+        cell = Cell()
+        cell.backend.fault = fault
+        for _ in range(9):
+            cell.wakes.put_nowait(None)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.notices)
+        assert cell.notices == (
+            f"the prompt of worker-0 cannot be opened{why}. worker-0 stands at line 7, and waits. "
+            "`ciao debug mine/worker-0` in another terminal opens its prompt."
+        )
+        assert len(cell.backend.connected) == len(cell.sleeps) + 1 == 5
 
     in_loop(test)
 
@@ -220,22 +275,123 @@ def test_old_markers_open_nothing() -> None:
 def test_who_asked_for_the_stop_has_the_prompt() -> None:
     async def test() -> None:
         cell = Cell(ZERO)
+        cell.backend.elsewhere = True
         async with cell.prompts.opened():
             cell.prompts.note(ZERO, at(7, asked=True))
-            assert not cell.prompts.active
-        assert cell.backend.connected == []
+            await until(lambda: cell.sleeps)
+            assert cell.backend.connected == []
+            cell.wakes.put_nowait(None)
+            await until(lambda: not cell.prompts._tasks)
+            cell.prompts.note(ZERO, at(7, asked=True, again=True))
+            assert not cell.prompts._tasks
+        assert cell.notices == ""
 
     in_loop(test)
 
 
-def test_a_connection_that_fails_is_told() -> None:
+def test_a_stop_whose_asker_is_gone_has_its_prompt_here() -> None:
     async def test() -> None:
         cell = Cell(ZERO)
-        cell.backend.fault = BackendError("the pod is gone.", "Look.")
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7, asked=True))
+            await until(lambda: cell.sleeps)
+            cell.wakes.put_nowait(None)
+            await until(lambda: cell.console.prompts)
+        assert "worker-0 stands at line 7." in cell.notices
+
+    in_loop(test)
+
+
+def test_each_process_of_a_replica_has_its_prompt() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
         async with cell.prompts.opened():
             cell.prompts.note(ZERO, at(7))
-            await until(lambda: cell.notices)
-        assert cell.notices == "the prompt of worker-0 cannot be opened: the pod is gone. Look."
+            cell.prompts.note(ZERO, at(7, pid=32))
+            await until(lambda: cell.console.prompts)
+            cell.console.typed.put_nowait("n")  # it waits for the other one
+            await until(lambda: len(cell.console.prompts) == 2)
+            cell.console.typed.put_nowait("c")
+            await until(lambda: "worker-0 goes on." in cell.notices)
+        assert sorted(cell.backend.connected) == [(ZERO, 31), (ZERO, 32)]
+
+    in_loop(test)
+
+
+def test_the_prompts_of_a_replica_have_a_limit() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            for pid in range(1, 500):
+                cell.prompts.note(ZERO, at(7, pid=pid))
+            assert len(cell.prompts._tasks) == 64
+
+    in_loop(test)
+
+
+def test_closing_a_prompt_closes_those_that_wait_for_it() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note(ONE, at(9))
+            await until(lambda: "worker-1 stands at line 9 too" in cell.notices)
+            cell.console.typed.put_nowait(None)
+            await until(lambda: not cell.prompts._tasks)
+            cell.prompts.note(ZERO, at(7, again=True))
+            cell.prompts.note(ONE, at(9, again=True))
+            assert not cell.prompts._tasks
+        assert len(cell.console.prompts) == 1
+        assert "closed, and 2 processes wait, of worker-0, worker-1. `ciao debug" in cell.notices
+
+    in_loop(test)
+
+
+def test_a_closed_prompt_that_goes_on_elsewhere_is_over() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.console.typed.put_nowait(None)
+            await until(lambda: not cell.prompts._tasks)
+            assert cell.prompts.active
+            cell.prompts.note(ZERO, at(7, over=True))
+            assert not cell.prompts.active
+
+    in_loop(test)
+
+
+def test_a_process_that_writes_without_end_is_cut() -> None:
+    async def test() -> None:
+        cell, ticks, seen = Cell(ZERO), 0, list[int]()
+        cell.console.write = lambda text: (texts.append(text), seen.append(ticks))
+        texts: list[str] = []
+
+        async def debug(job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+            for _ in range(1000):
+                for _ in range(10):
+                    streams.out(json.dumps({"out": "x" * 10_000}).encode() + b"\n")
+                await asyncio.sleep(0)
+            return True
+
+        cell.backend.debug = debug
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(tick())
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: texts and texts[-1].endswith("the rest is not shown.\n"))
+            await until(lambda: not cell.prompts._talks)
+        ticking.cancel()
+        assert 200_000 <= len("".join(texts)) < 200_100
+        assert len(set(seen)) == len(seen)  # the loop had its turn between two of them
 
     in_loop(test)
 
