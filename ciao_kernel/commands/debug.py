@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.exec import named_replica
 from ciao_kernel.commands.shared_arguments import add_job, where
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.plugins import Console, Debugging, PromptClosed
 
@@ -38,8 +38,17 @@ async def run(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
     """Talk with the debugger until the program goes on."""
-    console = caller.console or (_Terminal(caller) if caller.ask else None)
-    if console is None:
+    asked = _Asked(caller)
+    try:
+        await _run(args, caller, asked)
+    except (asyncio.CancelledError, BackendError) as error:
+        if not isinstance(error, NoSuchJob):
+            asked.tell()
+        raise
+
+
+async def _run(args: argparse.Namespace, caller: Caller, console: _Asked) -> None:
+    if not console.is_there:
         raise UsageError(
             "a prompt needs a front end with input, and this one has none.",
             "Run `ciao debug` in a terminal.",
@@ -57,6 +66,7 @@ async def run(
     end = await _talk(backend, job, replica, console, caller)
     if not end:
         _check(await backend.halt(job, replica), job, replica)
+        console.stops = f"{job.reference}/{replica}"
         caller.write(f"{replica} stops at its next line of the program …\n")
     pause = _PAUSE
     while not end:
@@ -105,6 +115,40 @@ def _check(answer: str, job: Job, replica: Replica) -> None:
     raise UsageError(
         f"no process of {replica} runs.", f"`%ciao describe {job.reference}` shows its status."
     )
+
+
+class _Asked:
+    """The person, who may go before a replica stops that was asked to."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._console = caller.console or (_Terminal(caller) if caller.ask else None)
+        self._prompted = False
+        self.stops = ""
+        """The replica that was asked to stop."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody can answer."""
+        return self._console is not None
+
+    def write(self, text: str) -> None:
+        """Show text at once."""
+        assert self._console
+        self._console.write(text)
+
+    async def ask(self, prompt: str) -> str:
+        """Return the line that the person types."""
+        assert self._console
+        self._prompted = True
+        return await self._console.ask(prompt)
+
+    def tell(self) -> None:
+        """Say what becomes of a replica that was asked to stop, and has not yet."""
+        if self.stops and not self._prompted:
+            text = "nevertheless stops at its next line of the program, and waits"
+            name = self.stops.rpartition("/")[2]
+            self._caller.write(f"\n{name} {text}. `ciao debug {self.stops}` opens its prompt.\n")
 
 
 class _Terminal:

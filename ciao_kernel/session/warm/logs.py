@@ -130,6 +130,7 @@ async def _without_breakpoints(
 ) -> AsyncIterator[Event]:
     # Replicas may be added to an elastic job.
     filters: defaultdict[Replica, MarkerFilter] = defaultdict(MarkerFilter)
+    begun: dict[Replica, tuple[int, int]] = {}
     try:
         async for event in events:
             if isinstance(event, Output):
@@ -142,6 +143,14 @@ async def _without_breakpoints(
                 for one in found:
                     receive(event.replica, one)
                 continue
+            if isinstance(event, Status):
+                for one_status in event.replicas:
+                    replica, start = one_status.replica, (event.tries, one_status.restarts)
+                    is_new = begun.get(replica, start) != start
+                    begun[replica] = start
+                    # Who left a line open is gone, and cannot go on with it.
+                    if is_new and (rest := filters[replica].rest()):
+                        yield Output(replica, rest + b"\n", 1)
             if isinstance(event, Status) and event.state.over:
                 for replica, one_filter in filters.items():
                     if rest := one_filter.rest():

@@ -54,6 +54,7 @@ def test_a_breakpoint_prompts_in_the_cell(kernel: Kernel) -> None:
 
     assert person.prompt() == "worker-1 (Pdb) "
     shown = time.time()
+    kernel.wait_text(cell, "\n-> ")  # text and prompts have different channels
     hit = next(line for line in cell.text.splitlines() if "hit " in line)
     print(f"hit to prompt {shown - float(hit.split()[-1]):.2f} s")
     # Python 3.13 stops at breakpoint() itself.
@@ -200,6 +201,20 @@ def test_two_replicas_have_one_prompt_after_the_other(kernel: Kernel) -> None:
     person.says("c")
     assert person.prompt() == f"{other} (Pdb) "
     person.says("c")
+
+    assert kernel.finish(cell).status == "ok", cell.text
+    assert cell.text.count("\x1b[0mover\n") == 2
+
+
+@pytest.mark.second("operators")
+def test_each_process_of_a_replica_has_a_prompt(kernel: Kernel) -> None:
+    code = "import os\nchild = os.fork()\nbreakpoint()\nif child:\n    os.waitpid(child, 0)\n"
+    cell = kernel.execute(ONE + code + "print('over')\n")
+    person = Person(kernel, cell)
+
+    for _ in range(2):
+        assert person.prompt() == "worker-0 (Pdb) "
+        person.says("c")
 
     assert kernel.finish(cell).status == "ok", cell.text
     assert cell.text.count("\x1b[0mover\n") == 2

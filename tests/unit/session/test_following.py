@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from ciao_kernel import background
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.inspection import debugger
 from ciao_kernel.errors import ClusterFault, JobFailed
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import (
@@ -300,3 +302,25 @@ def test_lines_of_a_replica_that_was_added_while_the_job_ran_are_shown() -> None
         return [event async for event in logs.follow(Grows(), JOB)]  # type: ignore[arg-type]
 
     assert asyncio.run(main())[0] == Output(added, b"here\n", 1)
+
+
+def test_an_open_line_before_a_breakpoint_ends_with_its_try() -> None:
+    said = json.dumps({"pid": 3, "at": "", "again": False, "asked": False, "over": False})
+    marker = f"{debugger.MARKER}{said}\n"
+
+    class Retries:
+        async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+            runs = (ReplicaStatus(ZERO, State.RUNNING),)
+            yield Status(State.RUNNING, runs)
+            yield output(ZERO, f"45 % {marker}")
+            yield Status(State.RUNNING, runs)
+            yield output(ZERO, "46 %\n")
+            yield output(ZERO, f"47 % {marker}")
+            yield Status(State.RUNNING, runs, tries=2)
+            yield output(ZERO, "0 %\n")
+
+    async def main() -> bytes:
+        events = logs.follow(Retries(), JOB)  # type: ignore[arg-type]
+        return b"".join([event.data async for event in events if isinstance(event, Output)])
+
+    assert asyncio.run(main()) == b"45 % 46 %\n47 % \n0 %\n"
