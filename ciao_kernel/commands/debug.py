@@ -40,14 +40,19 @@ async def run(
     """Talk with the debugger until the program goes on."""
     asked = _Asked(caller)
     try:
-        await _run(args, caller, asked)
+        await _run(args, caller, asked, sleep)
     except (asyncio.CancelledError, BackendError) as error:
         if not isinstance(error, NoSuchJob):
             asked.tell()
         raise
 
 
-async def _run(args: argparse.Namespace, caller: Caller, console: _Asked) -> None:
+async def _run(
+    args: argparse.Namespace,
+    caller: Caller,
+    console: _Asked,
+    sleep: Callable[[float], Awaitable[object]],
+) -> None:
     if not console.is_there:
         raise UsageError(
             "a prompt needs a front end with input, and this one has none.",

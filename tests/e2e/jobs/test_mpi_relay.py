@@ -42,7 +42,7 @@ def team(
 
 
 def test_ranks_train_one_model_in_the_workers(team: Team, api: str) -> None:
-    ended = run(team, f"%api={api}\n%cpu=10m\n{digits.MPI}")
+    ended = run(team, f"%api={api}\n%memory=800Mi\n{digits.MPI}")
     assert ended.error is None, ended.error
     said = {one: ended.display.data(one).decode() for one in ended.display.replicas}
     assert set(said) == {"worker-0", "worker-1"}, said  # mpirun has nothing to say
