@@ -79,13 +79,6 @@ def stop(kernel: Kernel, request: Request, times: int = 1) -> float:
     return took
 
 
-def arrived(kernel: Kernel) -> None:
-    """Let interrupts arrive: one by message has no order with the next cell."""
-    for _ in range(3):
-        kernel.ask("kernel_info_request", {}, control=True)
-    kernel.take(0.5)
-
-
 def works(kernel: Kernel) -> None:
     """The next cell runs, and the kernel is the same process."""
     assert kernel.run("6 * 7").of("execute_result")[0]["data"]["text/plain"] == "42"
@@ -185,7 +178,7 @@ def test_right_behind_the_run_button(kernel: Kernel, place: Place) -> None:
 def test_long_before_the_run_button(kernel: Kernel) -> None:
     """An interrupt while nothing runs is meant for no cell."""
     kernel.interrupt()
-    arrived(kernel)
+    kernel.let_interrupts_arrive()
     works(kernel)
 
 
@@ -246,7 +239,7 @@ def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     assert "is stopping: " in request.text, "its end was waited for"
     for _ in range(3):
         kernel.interrupt()
-    arrived(kernel)
+    kernel.let_interrupts_arrive()
     works(kernel)
     go_on(place)
     place.wait_empty()
@@ -290,12 +283,12 @@ def test_idle_kernel_lives(kernel: Kernel) -> None:
     for _ in range(10):
         kernel.interrupt()
         kernel.take(0.02)
-    arrived(kernel)
+    kernel.let_interrupts_arrive()
     works(kernel)
     kernel.run(JOB + "print('a job before')")
     for _ in range(3):
         kernel.interrupt()
-    arrived(kernel)
+    kernel.let_interrupts_arrive()
     works(kernel)
 
 
@@ -373,7 +366,7 @@ def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
         kernel.interrupt()
         kernel.finish(request)
         assert request.status in ("ok", "error")
-    arrived(kernel)
+    kernel.let_interrupts_arrive()
     works(kernel)
 
 

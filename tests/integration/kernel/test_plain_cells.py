@@ -197,7 +197,7 @@ def test_stdin_that_is_not_allowed(both: tuple[Kernel, Kernel]) -> None:
 def test_queued_cells_are_aborted_after_an_error(both: tuple[Kernel, Kernel]) -> None:
     for kernel in both:
         # So long ipykernel gives to what has been sent and not yet received; by default, nothing.
-        kernel.run("get_ipython().kernel.stop_on_error_timeout = 2")
+        kernel.run("get_ipython().kernel.stop_on_error_timeout = 5")
         path = str(kernel.place.work / "all-are-sent")
         fails = f"import os, time\nwhile not os.path.exists({path!r}): time.sleep(.01)\n1/0"
         requests = [kernel.execute(code) for code in (fails, "2", "3")]
