@@ -258,6 +258,7 @@ def test_steps_further_breakpoints_and_detach(kernel: Kernel) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_process_of_torchrun_prompts(kernel: Kernel) -> None:
+    pytest.importorskip("torch")
     body = "import os\nif os.environ['LOCAL_RANK'] == '1':\n    breakpoint()\n"
     body += "print('over', flush=True)\n"
     cell = kernel.execute("%framework=pytorch\n%name=ranks\n%nprocPerNode=2\n" + body)
