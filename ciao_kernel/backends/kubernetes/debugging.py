@@ -7,18 +7,15 @@ streams go over the WebSocket of ``pods/exec``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import pod_program
 from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.stacks import START, interpreter
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.delivery import site_folder
 from ciao_kernel.errors import BackendError
-from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Manifest, Replica, State
+from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short
 
@@ -65,21 +62,14 @@ async def debug(
     # Late: nothing else needs it.
     from ciao_kernel.delivery.inspection import debug_bridge
 
-    if pod is None or status.of_pod(pod, replica).state is not State.RUNNING:
+    if pod is None or pod_program.why_not(pod, replica):
         return True
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
     program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places)
     answer = PodAnswer()
-
-    async def typed() -> AsyncIterator[bytes]:
-        yield repr(program).encode() + b"\n"
-        async for data in streams.input or _nothing():
-            yield data
-
-    command = [interpreter(pod, python), "-I", "-S", "-c", START]
-    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-    carried = Streams(streams.out, answer.err, typed())
-    code = await exec.execute(client, path, job_metadata.container(pod), command, carried)
+    code = await pod_program.run(
+        client, job, pod, python, program, streams.out, answer.err, streams.input
+    )
     if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
         raise BackendError(f"the connection ended with code {code}: {answer.last_error()}")
     return code != debug_bridge.OPEN
@@ -110,15 +100,9 @@ async def halt(
     program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE)
     answer = PodAnswer()
 
-    async def typed() -> AsyncIterator[bytes]:
-        yield repr(program).encode() + b"\n"
-
-    command = [interpreter(pod, python), "-I", "-S", "-c", START]
-    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-    streams = Streams(answer.out, answer.err, typed())
     try:
         async with asyncio.timeout(within):
-            code = await exec.execute(client, path, job_metadata.container(pod), command, streams)
+            code = await pod_program.run(client, job, pod, python, program, answer.out, answer.err)
     except TimeoutError:
         raise BackendError(
             "the replica cannot be asked: its node did not answer.", "Try again."
@@ -126,8 +110,3 @@ async def halt(
     if code:
         raise BackendError(f"it cannot be asked: {answer.last_error()}")
     return short(answer.text.decode("utf-8", "replace").strip())
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    for data in list[bytes]():
-        yield data

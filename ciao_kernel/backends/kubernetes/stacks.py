@@ -1,34 +1,25 @@
-"""Asks the processes in a job's pods where they stand or stood, by one short program in each pod.
-
-The program comes by standard input, so nothing is needed in the image but Python, and it is the one
-of this ciao, whatever ciao made the job.
-"""
+"""Asks the processes in a job's pods where they stand or stood, by a program in each pod."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import pod_program
 from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
-from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError
-from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Manifest, Replica, State
-from ciao_kernel.model.queries import Streams
+from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 
-ENTER = Right("get", "pods", subresource="exec")
 _AT_ONCE = 16
 _SAMPLED_AT_ONCE = 64
 """More, because they should be sampled at the same time."""
 _PATIENCE = 0.3
 """Seconds for the answers in Python, and the same again for those in C."""
 _SLOWEST = 15.0
-START = "exec(eval(input()))"
-"""The program is one line: the end of standard input needs a server of Kubernetes 1.30."""
 
 
 async def stacks(
@@ -105,25 +96,21 @@ class _Asked:
         self, pods: Mapping[Replica, Manifest], replicas: Sequence[Replica], *, at_once: int
     ) -> list[tuple[Replica, bytes, str]]:
         """Return what the program printed for each replica, or why it printed nothing."""
-        (may_enter,) = await allowed(self.client, self.job.place, ENTER)
+        (may_enter,) = await allowed(self.client, self.job.place, pod_program.ENTER)
         if not may_enter:
             raise BackendError(
                 f"you may not look into the pods of the namespace {self.job.place}: "
-                f"you lack the right to {ENTER}.",
+                f"you lack the right to {pod_program.ENTER}.",
                 "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
             )
         room = asyncio.Semaphore(at_once)
 
         async def ask(replica: Replica) -> tuple[Replica, bytes, str]:
-            pod = pods.get(replica)
-            if pod is None:
-                return replica, b"", "it has no pod"
-            now = status.of_pod(pod, replica)
-            if now.state is not State.RUNNING:
-                return replica, b"", f"it is {now.state}"
+            if obstacle := pod_program.why_not(pods.get(replica), replica):
+                return replica, b"", obstacle
             try:
                 async with room, asyncio.timeout(self.slowest):
-                    return replica, *await self._run(pod)
+                    return replica, *await self._run(pods[replica])
             except TimeoutError:
                 return replica, b"", "its node did not answer"
             except BackendError as error:
@@ -135,28 +122,17 @@ class _Asked:
         from ciao_kernel.delivery.inspection import answers
 
         answer = PodAnswer()
-
-        async def typed() -> AsyncIterator[bytes]:
-            yield repr(self.program).encode() + b"\n"
-            await asyncio.Event().wait()  # the end of its input ends a program that samples
-
-        command = [interpreter(pod, self.python), "-I", "-S", "-c", START]
-        path = f"/api/v1/namespaces/{self.job.place}/pods/{pod['metadata']['name']}"
-        streams = Streams(answer.out, answer.err, typed())
-        container = job_metadata.container(pod)
-        code = await exec.execute(self.client, path, container, command, streams)
+        code = await pod_program.run(
+            self.client,
+            self.job,
+            pod,
+            self.python,
+            self.program,
+            answer.out,
+            answer.err,
+            pod_program.never(),  # a program that samples would end
+        )
         if code:
             return b"", f"it cannot be asked: {answer.last_error()}"
         text = answer.text
         return text, "" if answers.read(text) else "no process of the job was found"
-
-
-def interpreter(pod: Manifest, default: str) -> str:
-    """Return the interpreter that a pod starts; it may be another one than the image's first."""
-    name = job_metadata.container(pod)
-    for one in status.many(pod, "spec", "containers"):
-        words = one.get("command")
-        if one.get("name") == name and isinstance(words, list) and words:
-            first = str(words[0])
-            return first if first.rpartition("/")[2].startswith("python") else default
-    return default

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata, stacks, status
+from ciao_kernel.backends.kubernetes import job_metadata, pod_program, status
 from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
-from ciao_kernel.kube import exec, quantities
+from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Manifest, Replica, State
-from ciao_kernel.model.queries import Streams
+from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport
 
 MOST = 16
@@ -55,18 +54,18 @@ async def usage(
     Raises:
         BackendError: Nothing measures them, or this user may not ask.
     """
-    found = {one: _waiting(one, pods.get(one)) for one in replicas}
+    found = {one: Usage(one, fault=pod_program.why_not(pods.get(one), one)) for one in replicas}
     running = [one for one in replicas if not found[one].fault]
     obstacle = ""
     if len(running) > MOST:
         obstacle = f"{len(running)} replicas are too many to enter each of them"
     elif running:
-        (may_enter,) = await allowed(client, job.place, stacks.ENTER)
+        (may_enter,) = await allowed(client, job.place, pod_program.ENTER)
         if may_enter:
             tasks = [_enter(client, job, one, pods[one], python) for one in running]
             found.update(zip(running, await asyncio.gather(*tasks), strict=True))
         else:
-            obstacle = f"you may not enter pods, as you lack the right to {stacks.ENTER}"
+            obstacle = f"you may not enter pods, as you lack the right to {pod_program.ENTER}"
     remark = ""
     if unknown := [one for one in running if obstacle or found[one].fault]:
         measured, why = await _metrics(client, job)
@@ -109,11 +108,14 @@ async def watch(
     Raises:
         BackendError: The container does not run, this user may not enter it, or it has no Python.
     """
-    if pod is None or (fault := _waiting(replica, pod).fault):
-        raise BackendError(f"{replica} cannot be measured: it {'has no pod' if not pod else fault}")
-    (may_enter,) = await allowed(client, job.place, stacks.ENTER)
+    if obstacle := pod_program.why_not(pod, replica):
+        raise BackendError(f"{replica} cannot be measured: {obstacle}")
+    assert pod is not None
+    from ciao_kernel.delivery.inspection import usage_reader
+
+    (may_enter,) = await allowed(client, job.place, pod_program.ENTER)
     if not may_enter:
-        raise Refused(f"you lack the right to {stacks.ENTER}.", code=403, reason="Forbidden")
+        raise Refused(f"you lack the right to {pod_program.ENTER}.", code=403, reason="Forbidden")
     rest = b""
 
     def take(data: bytes) -> None:
@@ -124,25 +126,20 @@ async def watch(
             if (reading := _reading(replica, line)) is not None:
                 note(reading)
 
-    code = await _run(client, job, pod, python, f"watch({_EVERY})", take, keeps_open=True)
+    program = usage_reader.program(f"watch({_EVERY})")
+    code = await pod_program.run(client, job, pod, python, program, take, rest=pod_program.never())
     if code:
         raise BackendError(f"{replica} cannot be measured: the program ended with {code}.")
 
 
-def _waiting(replica: Replica, pod: Manifest | None) -> Usage:
-    """Return a usage with a fault if a replica does not run."""
-    if pod is None:
-        return Usage(replica, fault="it has no pod")
-    now = status.of_pod(pod, replica)
-    return Usage(replica, fault="" if now.state is State.RUNNING else f"it is {now.state}")
-
-
 async def _enter(client: Client, job: Job, replica: Replica, pod: Manifest, python: str) -> Usage:
+    from ciao_kernel.delivery.inspection import usage_reader
+
     answer = PodAnswer(_LONGEST)
     try:
         async with asyncio.timeout(_SLOWEST):
-            call = f"print(json.dumps(look({_APART})))"
-            code = await _run(client, job, pod, python, call, answer.out, answer.err)
+            program = usage_reader.program(f"print(json.dumps(look({_APART})))")
+            code = await pod_program.run(client, job, pod, python, program, answer.out, answer.err)
     except TimeoutError:
         return Usage(replica, fault="its node did not answer")
     except BackendError as error:
@@ -151,30 +148,6 @@ async def _enter(client: Client, job: Job, replica: Replica, pod: Manifest, pyth
         return Usage(replica, fault=f"it cannot be asked: {answer.last_error()}")
     found = _reading(replica, answer.text)
     return found or Usage(replica, fault="its container has no files of a control group")
-
-
-async def _run(
-    client: Client,
-    job: Job,
-    pod: Manifest,
-    python: str,
-    call: str,
-    out: Callable[[bytes], Any],
-    err: Callable[[bytes], Any] = lambda _: None,
-    *,
-    keeps_open: bool = False,
-) -> int:
-    from ciao_kernel.delivery.inspection import usage_reader
-
-    async def typed() -> AsyncIterator[bytes]:
-        yield repr(usage_reader.program(call)).encode() + b"\n"
-        if keeps_open:
-            await asyncio.Event().wait()
-
-    command = [stacks.interpreter(pod, python), "-I", "-S", "-c", stacks.START]
-    path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-    streams = Streams(out, err, typed())
-    return await exec.execute(client, path, job_metadata.container(pod), command, streams)
 
 
 def _reading(replica: Replica, line: bytes) -> Usage | None:
