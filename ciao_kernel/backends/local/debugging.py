@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.local import hosts, processes
-from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
+from ciao_kernel.backends.local import hosts
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.delivery import site_folder
-from ciao_kernel.errors import NoSuchJob, UsageError
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
 
@@ -31,9 +31,9 @@ async def debug(
     # Late: nothing else needs it.
     from ciao_kernel.delivery.inspection import debug_bridge
 
-    mark, workdir = _checked(folder, host)
-    places = [site_folder.path(workdir), "/dev/shm", "/tmp"]
-    found = await asyncio.to_thread(debug_bridge.connect, mark, str(replica), pid, places)
+    job = RunningJob(folder, host)
+    places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
+    found = await asyncio.to_thread(debug_bridge.connect, job.mark, str(replica), pid, places)
     if isinstance(found, int):
         return found != debug_bridge.OPEN
     reader, writer = await asyncio.open_unix_connection(sock=found)
@@ -59,23 +59,8 @@ async def halt(folder: Folder, host: hosts.Host, replica: Replica) -> str:
     """
     from ciao_kernel.delivery.inspection import stack_reader
 
-    mark, _ = _checked(folder, host)
+    mark = RunningJob(folder, host).mark
     return await asyncio.to_thread(stack_reader.halt, mark, str(replica), _PATIENCE)
-
-
-def _checked(folder: Folder, host: hosts.Host) -> tuple[str, str]:
-    """Return the mark of a job's processes, and their folder."""
-    try:
-        job, status = folder.read_job(), folder.read_status()
-    except RECORD_ERRORS:
-        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    if status is not None and not host.has(status["supervisor"]):
-        name = hosts.name(status["supervisor"])
-        raise UsageError(
-            f"{folder.path.name} runs on {name}, and only that machine reaches its processes.",
-            f"Run the command in a terminal of {name}.",
-        )
-    return f"{processes.MARK}={job['id']}", job["workdir"]
 
 
 async def _send(writer: asyncio.StreamWriter, streams: Streams) -> None:

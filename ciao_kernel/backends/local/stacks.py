@@ -6,10 +6,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from ciao_kernel.backends.local import hosts, processes
-from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
+from ciao_kernel.backends.local import hosts
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.background import start_background
-from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Replica
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.visible_text import short, visible
@@ -30,12 +31,12 @@ async def stacks(
     # Late: nothing else needs them.
     from ciao_kernel.delivery.inspection import answers, stack_reader
 
-    job = _Running(folder, host)
+    job = RunningJob(folder, host)
     found = await asyncio.to_thread(stack_reader.look, job.mark, job.workdir, _PATIENCE)
     result = []
     for replica in replicas:
         own = [answers.process(one) for one in found if one["replica"] == str(replica)]
-        result.append(ReplicaStacks(replica, tuple(own), job.fault(replica, own)))
+        result.append(ReplicaStacks(replica, tuple(own), "" if own else job.fault(replica)))
     return result
 
 
@@ -53,7 +54,7 @@ async def samples(
     """
     from ciao_kernel.delivery.inspection import answers, sampler
 
-    job = _Running(folder, host)
+    job = RunningJob(folder, host)
     program = sampler.program(job.mark, job.workdir, seconds)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", sampler.START),
@@ -78,32 +79,5 @@ async def samples(
     result = []
     for replica in replicas:
         own = [answers.samples(one) for one in found if one.get("replica") == str(replica)]
-        result.append(ReplicaSamples(replica, tuple(own), job.fault(replica, own)))
+        result.append(ReplicaSamples(replica, tuple(own), "" if own else job.fault(replica)))
     return result
-
-
-class _Running:
-    """A job whose processes can be asked from here.
-
-    Args:
-        folder: The job's folder.
-        host: This machine.
-
-    Raises:
-        UsageError: The job runs on another machine.
-        NoSuchJob: Its folder is gone.
-    """
-
-    def __init__(self, folder: Folder, host: hosts.Host) -> None:
-        try:
-            job, status = folder.read_job(), folder.read_status()
-        except RECORD_ERRORS:
-            raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-        hosts.require(host, folder.path.name, status)
-        self.mark = f"{processes.MARK}={job['id']}"
-        self.workdir: str = job["workdir"]
-        self._states = {one["name"]: one["state"] for one in (status or {}).get("replicas", ())}
-
-    def fault(self, replica: Replica, found: Sequence[object]) -> str:
-        """Return why nothing was found of a replica; "" if something was."""
-        return "" if found else f"it is {self._states.get(str(replica), 'Pending')}"

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel.backends.local import hosts, processes
-from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
-from ciao_kernel.errors import NoSuchJob
+from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.model import Replica
 from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport, size_text
 
@@ -39,17 +39,11 @@ async def usage(folder: Folder, host: hosts.Host, replicas: Sequence[Replica]) -
         UsageError: The job runs on another machine.
         NoSuchJob: Its folder is gone.
     """
-    try:
-        job, status = folder.read_job(), folder.read_status()
-    except RECORD_ERRORS:
-        raise NoSuchJob(f"the folder of {folder.path.name} is gone.") from None
-    hosts.require(host, folder.path.name, status)
-    states = {one["name"]: one["state"] for one in (status or {}).get("replicas", ())}
-    return await asyncio.to_thread(_look, job["id"], replicas, states)
+    return await asyncio.to_thread(_look, RunningJob(folder, host), replicas)
 
 
-def _look(mark: str, replicas: Sequence[Replica], states: Mapping[str, str]) -> UsageReport:
-    found = processes.by_replica(mark)
+def _look(job: RunningJob, replicas: Sequence[Replica]) -> UsageReport:
+    found = processes.by_replica(job.id)
     began, first = time.monotonic(), {name: read(pids) for name, pids in found.items()}
     gpus = _Gpus()
     time.sleep(max(0.0, began + _APART - time.monotonic()))
@@ -59,7 +53,7 @@ def _look(mark: str, replicas: Sequence[Replica], states: Mapping[str, str]) -> 
         name = str(replica)
         now = last.get(name)
         if now is None or not now.seconds:
-            rows.append(Usage(replica, fault=f"it is {states.get(name, 'Pending')}"))
+            rows.append(Usage(replica, fault=job.fault(replica)))
             continue
         before = first[name].seconds
         busy = sum(now.seconds[one] - before.get(one, now.seconds[one]) for one in now.seconds)
