@@ -16,9 +16,10 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ciao_kernel.backends.kubernetes import (
     apis,
@@ -139,15 +140,13 @@ class Retries:
         """
         notices: list[Event] = []
         if self._may_retry(job):
-            found = start_background(self._resumed(target, job, path, settings, notices.append))
-            try:
-                job = await asyncio.shield(found)
-            except BackendError:
-                for notice in notices:
-                    yield notice
-                raise
+            resumed = self._resumed(target, job, path, settings, notices.append)
+            found, error = await _outcome(resumed)
             for notice in notices:
                 yield notice
+            if error:
+                raise error
+            job = found or job
         while True:
             losses, failed, why = Losses(), None, ""
             events = follow(target.client, job, path, logs, settings, since=since, losses=losses)
@@ -166,16 +165,11 @@ class Retries:
             yield Notice(f"{why}; {_again_words(job)}.")
             await asyncio.to_thread(_keep_logs, logs, job)
             notices = []
-            # An interrupt of the cell or command must not leave the job deleted.
-            work = start_background(self._again(target, job, path, settings, notices.append))
-            try:
-                again = await asyncio.shield(work)
-            except BackendError:
-                for notice in notices:
-                    yield notice
-                raise
+            again, error = await _outcome(self._again(target, job, path, settings, notices.append))
             for notice in notices:
                 yield notice
+            if error:
+                raise error
             if again is None:
                 yield replace(failed, state=State.STOPPED, message=DELETED)
                 return
@@ -381,6 +375,19 @@ class Retries:
 
 class _Taken(BackendError):
     """An object of the next try exists already, or is gone at once."""
+
+
+async def _outcome(
+    work: Coroutine[Any, Any, Job | None],
+) -> tuple[Job | None, BackendError | None]:
+    """Return the try that some work creates, or its error: both follow what it has told.
+
+    An interrupt of the cell or command does not end it: the job would stay deleted.
+    """
+    try:
+        return await asyncio.shield(start_background(work)), None
+    except BackendError as error:
+        return None, error
 
 
 @contextlib.contextmanager
