@@ -183,16 +183,10 @@ def _interruptible(work: asyncio.Future[Any]) -> Iterator[None]:
 
 async def _ask(question: str) -> str:
     """Ask the person at the terminal; Ctrl-C cancels the wait, Ctrl-D is an empty answer."""
-    import asyncio
+    from ciao_kernel.commands.terminal_line import read_line
 
     _write(question)
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin, ready.set)  # input() in a thread would outlast a Ctrl-C
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(sys.stdin)
-    return sys.stdin.readline().strip()
+    return (await read_line()).strip()
 
 
 def _write(text: str) -> None:

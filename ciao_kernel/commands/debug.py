@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.exec import named_replica
-from ciao_kernel.commands.shared_arguments import add_job, where
+from ciao_kernel.commands.shared_arguments import add_job, check_runs, where
+from ciao_kernel.commands.terminal_line import read_line
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.plugins import Console, Debugging, PromptClosed
@@ -61,11 +61,7 @@ async def _run(
     name, slash, member = args.name.partition("/")
     backend, job, status = await caller.session.find(name, where(args))
     replica = named_replica(job, member, slash)
-    if status.over:
-        raise UsageError(
-            f"{job.name} is over: {status.state}.",
-            f"`%ciao logs {job.reference}` shows what its replicas have written.",
-        )
+    check_runs(job, status)
     if not isinstance(backend, Debugging):
         raise UsageError(f"the backend {backend.name} has no debugger.", "Use %ciao logs.")
     end = await _talk(backend, job, replica, console, caller)
@@ -173,13 +169,7 @@ class _Terminal:
             PromptClosed: The person has pressed Ctrl-D.
         """
         self._caller.write(prompt)
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(sys.stdin, ready.set)  # input() in a thread would outlast a Ctrl-C
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(sys.stdin)
-        line = sys.stdin.readline()
+        line = await read_line()
         if not line:
             self._caller.write("\n")
             raise PromptClosed

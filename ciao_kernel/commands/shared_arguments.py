@@ -12,7 +12,7 @@ from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration
-from ciao_kernel.model import Job, Replica, State
+from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.visible_text import short
 
@@ -83,6 +83,15 @@ async def only_running(session: Session, place: Where) -> str:
     if not running:
         raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
     raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
+
+
+def check_runs(job: Job, status: Status) -> None:
+    """Raise UsageError if a job is over: its replicas cannot be asked any more."""
+    if status.over:
+        raise UsageError(
+            f"{job.name} is over: {status.state}.",
+            f"`%ciao logs {job.reference}` shows what its replicas have written.",
+        )
 
 
 def add_replica(verb: argparse.ArgumentParser) -> None:

@@ -11,11 +11,11 @@ from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_output,
     add_replica,
+    check_runs,
     chosen,
     only_running,
     where,
 )
-from ciao_kernel.errors import UsageError
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -40,11 +40,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     place = where(args)
     name = args.name or await only_running(caller.session, place)
     backend, job, status = await caller.session.find(name, place)
-    if status.over:
-        raise UsageError(
-            f"{job.name} is over: {status.state}.",
-            f"`%ciao logs {job.reference}` shows what its replicas have written.",
-        )
+    check_runs(job, status)
     found = await query.ask(backend, job, chosen(args.replica, job))
     if args.output == "json":
         records = [{**asdict(one), "replica": str(one.replica)} for one in found]

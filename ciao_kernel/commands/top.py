@@ -12,6 +12,7 @@ from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_output,
     add_replica,
+    check_runs,
     chosen,
     only_running,
     where,
@@ -58,11 +59,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         if status.over and looked:
             caller.write(f"{job.name} is over: {status.state}.\n")
             return
-        if status.over:
-            raise UsageError(
-                f"{job.name} is over: {status.state}.",
-                f"`%ciao logs {job.reference}` shows what its replicas have written.",
-            )
+        check_runs(job, status)
         report = await query.usage(backend, job, chosen(args.replica, job))
         if args.output == "json":
             records = [{**asdict(one), "replica": str(one.replica)} for one in report.replicas]
