@@ -10,28 +10,9 @@ import pytest
 
 from tests.browser.lab import PATIENCE, Lab
 from tests.browser.server import Server
+from tests.helpers import prompts
 
-STOPS = """%framework=python
-%worker=2
-%lines=all
-import os, pathlib, time
-done = pathlib.Path("done")
-
-def average(value):
-    total = value + 1
-    breakpoint()
-    return total / 2
-
-if os.environ["CIAO_REPLICA"] == "worker-1":
-    print("hit", time.time(), flush=True)
-    print("mean", average(6), flush=True)
-    done.touch()
-step = 0
-while not done.exists():
-    step += 1
-    print("step", step, flush=True)
-    time.sleep(0.1)
-"""
+STOPS = f"%framework=python\n%worker=2\n%lines=all\n{prompts.STOPS}"
 
 
 def answer(lab: Lab, line: str) -> None:

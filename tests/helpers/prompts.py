@@ -6,6 +6,28 @@ import time
 
 from tests.helpers.kernels import WAIT, Client, Request
 
+STOPS = """\
+import os, pathlib, time
+
+done = pathlib.Path("done")
+
+def average(value):
+    total = value + 1
+    breakpoint()
+    return total / 2
+
+if os.environ["CIAO_REPLICA"] == "worker-1":
+    print("hit", time.time(), flush=True)
+    print("mean", average(6), flush=True)
+    done.touch()
+step = 0
+while not done.exists():
+    step += 1
+    print("step", step, flush=True)
+    time.sleep(0.05)
+"""
+"""worker-1 stops; worker-0 writes lines until a file of worker-1 lets it end."""
+
 
 class Person:
     """Answers the prompts of one cell.

@@ -9,32 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import prompts
 from tests.helpers.kernels import Kernel, Place
 from tests.helpers.prompts import Person, lines
 
-# worker-1 stops; worker-0 writes lines until a file of worker-1 lets it end.
-STOPS = """%framework=python
-%worker=2
-%name=stops
-import os, pathlib, time
-
-done = pathlib.Path("done")
-
-def average(value):
-    total = value + 1
-    breakpoint()
-    return total / 2
-
-if os.environ["CIAO_REPLICA"] == "worker-1":
-    print("hit", time.time(), flush=True)
-    print("mean", average(6), flush=True)
-    done.touch()
-step = 0
-while not done.exists():
-    step += 1
-    print("step", step, flush=True)
-    time.sleep(0.05)
-"""
+STOPS = f"%framework=python\n%worker=2\n%name=stops\n{prompts.STOPS}"
 ONE = "%framework=python\n%worker=1\n%name=one\n"
 
 
@@ -44,6 +23,15 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
     yield one
     one.shutdown(now=True)
     one.place.kill_all()
+
+
+def lets_it_go_on(other: Kernel) -> None:
+    """Take up the prompt that waits, in another kernel."""
+    taken = other.execute("%ciao debug stops/worker-1")
+    person = Person(other, taken)
+    assert person.prompt() == "worker-1 (Pdb) "
+    person.says("c")
+    assert other.finish(taken).status == "ok", taken.reply
 
 
 @pytest.mark.stands_for("operators")
@@ -126,11 +114,7 @@ def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
         kernel.interrupt()
         kernel.wait_text(cell, "`ciao debug stops/worker-1` opens it again.")
 
-        taken = other.execute("%ciao debug stops/worker-1")
-        person = Person(other, taken)
-        assert person.prompt() == "worker-1 (Pdb) "
-        person.says("c")
-        assert other.finish(taken).status == "ok", taken.reply
+        lets_it_go_on(other)
     finally:
         other.shutdown(now=True)
 
@@ -176,11 +160,7 @@ def test_a_front_end_that_dies_leaves_the_replica_waiting(kernel: Kernel) -> Non
 
     other = Kernel(kernel.place)
     try:
-        taken = other.execute("%ciao debug stops/worker-1")
-        person = Person(other, taken)
-        assert person.prompt() == "worker-1 (Pdb) "
-        person.says("c")
-        assert other.finish(taken).status == "ok", taken.reply
+        lets_it_go_on(other)
     finally:
         other.shutdown(now=True)
 
