@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ciao_kernel.jupyter.lost_interrupts import raising_again
+
 _CLEANUP_TIME = 3.0
 """Seconds in which further interrupts of a cell are ignored, because it is being cleaned up."""
 
@@ -135,7 +137,8 @@ class RunningCells:
         try:
             if self._interrupted and not ignore_earlier:
                 raise KeyboardInterrupt
-            yield
+            with raising_again():
+                yield
         finally:
             signal.signal(signal.SIGINT, self._on_sigint)
 

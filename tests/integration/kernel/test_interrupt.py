@@ -358,6 +358,41 @@ def test_plain_cell(kernel: Kernel, figure: Figure, code: str, error: str | None
     figure(f"{took * 1000:.0f} ms")
 
 
+SWALLOWED = """
+import gc, os, sys, time, weakref
+class Thing: pass
+def gone(*_):
+    print("on", flush=True)
+    time.sleep(600)
+class Final:
+    __del__ = gone
+{}
+print("went on", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "thing = Thing(); held = weakref.ref(thing, gone); del thing",
+        "Final()",
+        "a = Thing(); a.itself = a; held = weakref.ref(a, gone)\ndel a; gc.collect()",
+    ],
+    ids=["weakref", "finalizer", "collector"],
+)
+def test_an_interrupt_that_python_swallows(kernel: Kernel, how: str) -> None:
+    """Python ignores what is raised in such a function; the cell must be interrupted even so."""
+    for _ in range(2):
+        request = kernel.execute(SWALLOWED.format(how))
+        kernel.wait_text(request, "on")
+        kernel.interrupt()
+        kernel.finish(request)
+        assert request.error == "KeyboardInterrupt"
+        assert "ignored" not in request.text
+        works(kernel)
+
+
 def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
     """Interrupts at any moment of very short cells: every cell gets its reply."""
     for step in range(40):
