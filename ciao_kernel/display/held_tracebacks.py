@@ -111,7 +111,7 @@ class HeldTracebacks:
         self.count += len(held)
         found, left_out = [], 0
         for replica, sections in held.items():
-            lines = [line for one in sections for line in _lines(one.data)]
+            lines = [line for one in sections for line in split_lines(one.data)]
             kept = _without_reports(_fold(lines, repeats.get(replica, {})))
             left_out += len(lines) - len(kept)
             found.append(_output(replica, b"".join(line + b"\n" for line in kept)))
@@ -152,12 +152,13 @@ def _joined(one: bytes, other: bytes) -> bytes:
     return one + other if one.endswith(b"\n") or not other else one + b"\n" + other
 
 
-def _lines(data: bytes) -> list[bytes]:
+def split_lines(data: bytes) -> list[bytes]:
+    """Return the lines of an output; the last one may lack its line feed."""
     return data.removesuffix(b"\n").split(b"\n")
 
 
 def _output(replica: Replica, data: bytes) -> Output:
-    return Output(replica, data, len(_lines(data)))
+    return Output(replica, data, len(split_lines(data)))
 
 
 def _fold(lines: list[bytes], repeated: Mapping[int, bytes]) -> list[bytes]:
@@ -190,7 +191,7 @@ def _folded(replica: Replica, sections: Sequence[_Section]) -> list[Output]:
     """Return lines of one replica, with one line for each report of torchrun."""
     if not any(torchrun_report.SIGN in one.data for one in sections):
         return [_output(replica, one.data) for one in sections]
-    lines = [line for one in sections for line in _lines(one.data)]
+    lines = [line for one in sections for line in split_lines(one.data)]
     return [_output(replica, b"".join(line + b"\n" for line in _without_reports(lines)))]
 
 
@@ -198,7 +199,7 @@ def _without_reports(lines: list[bytes]) -> list[bytes]:
     """Return lines with one line in place of each report of torchrun."""
     found = torchrun_report.reports(lines)
     left_out = frozenset[int]().union(*(one.places for one in found))
-    stand_ins = {one.last: _report_stand_in(one) for one in found}
+    stand_ins = {one.last: report_stand_in(one) for one in found}
     return [
         stand_ins.get(number, line)
         for number, line in enumerate(lines)
@@ -206,6 +207,7 @@ def _without_reports(lines: list[bytes]) -> list[bytes]:
     ]
 
 
-def _report_stand_in(report: torchrun_report.Report) -> bytes:
+def report_stand_in(report: torchrun_report.Report) -> bytes:
+    """Return the line that is shown for a report of torchrun."""
     said = f": {report.summary}" if report.summary else ""
     return f"… {len(report.places)} lines of torchrun's own report{said} …".encode()

@@ -21,17 +21,18 @@ class Screen:
 
     def __init__(self, prefixer: Prefixer) -> None:
         self._prefixer = prefixer
-        self._lines: deque[tuple[Replica | None, bytes]] = deque(maxlen=_MOST)
+        self._lines: deque[tuple[Replica | None, bytes, int]] = deque(maxlen=_MOST)
 
     def output(self, event: Output) -> None:
-        """Remember lines of a replica."""
+        """Remember lines of a replica, or one line that stands for several of them."""
         lines = event.data.removesuffix(b"\n").rsplit(b"\n", _MOST)[-_MOST:]
-        self._lines.extend((event.replica, line) for line in lines)
+        count = event.lines if len(lines) == 1 else 1
+        self._lines.extend((event.replica, line, count) for line in lines)
 
     def text(self, text: str) -> None:
         """Remember another text."""
         lines = text.encode("utf-8", "replace").removesuffix(b"\n").split(b"\n")
-        self._lines.extend((None, line) for line in lines)
+        self._lines.extend((None, line, 1) for line in lines)
 
     def shows(
         self, replica: Replica, lines: Mapping[int, bytes], *, width: int, height: int
@@ -47,14 +48,14 @@ class Screen:
         from rich.cells import cell_len  # late: only the error of a failed job needs it
 
         place, rows, found = 0, 0, 0
-        for who, line in reversed(self._lines):
+        for who, line, count in reversed(self._lines):
             shown = self._prefixer.format(who, line) if who else line.decode("utf-8", "replace")
             text = plain(shown.rstrip("\n")).expandtabs()
             rows += max(1, -(-cell_len(text) // width))
             if rows > height:
                 return False
             if who == replica:
-                place += 1
+                place += count
                 if place in lines:
                     if lines[place] != line:
                         return False

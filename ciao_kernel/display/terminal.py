@@ -17,6 +17,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display import flame, progress_text
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
+from ciao_kernel.display.held_reports import HeldReports
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.plotting import Plot, plot_of
 from ciao_kernel.display.progress_bars import TerminalBar
@@ -90,6 +91,7 @@ class TerminalDisplay:
         self._plot: Plot | None = None
         self._excerpt = Excerpt(ALL_LINES, 0)
         self._screen = Screen(self._prefixer)
+        self._reports = HeldReports()
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._pending: list[str] = []
@@ -142,6 +144,7 @@ class TerminalDisplay:
             return False
         if self._excerpt:  # the last lines are not written yet
             return False
+        self._print_in_window(self._reports.close())
         below = (
             len(table.grid())
             + 1
@@ -204,10 +207,16 @@ class TerminalDisplay:
             print(text, end="", file=sys.stderr, flush=True)
 
     def _print_lines(self, event: Output) -> None:
-        if event.data:
-            if self._live is not None:
-                self._screen.output(event)
+        """Print lines of a replica; in a window, one line stands for a report of torchrun."""
+        if event.data and self._live is None:
             self._print(self._prefixer.format(event.replica, event.data))
+        elif event.data:
+            self._print_in_window(self._reports.add(event))
+
+    def _print_in_window(self, outputs: Sequence[Output]) -> None:
+        for one in outputs:
+            self._screen.output(one)
+            self._print(self._prefixer.format(one.replica, one.data))
 
     def _print_held(self, table: Table) -> None:
         """Print the last lines of a job with %lines, which ends now."""
@@ -216,6 +225,7 @@ class TerminalDisplay:
             self._notice(text)
         for event in newest:
             self._print_lines(event)
+        self._print_in_window(self._reports.close())
 
     def _print(self, text: str) -> None:
         if self._live is None:
@@ -244,6 +254,7 @@ class TerminalDisplay:
     async def _tick(self) -> None:
         while self._live is not None and self._table is not None:
             started = time.monotonic()
+            self._print_in_window(self._reports.due())
             self._flush()
             if started - self._drawn >= _TABLE_TICK:
                 width = self._live.console.width
