@@ -1,4 +1,4 @@
-"""Write the tables of directives, commands, settings and rights, and the Roles, from the code.
+"""Write the tables of directives, commands, settings and rights, the Roles and the runtimes.
 
 Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/,
 ciao_kernel/config/settings.py, or to the rights that jobs need: ``python docs/generate.py``. With
@@ -22,6 +22,7 @@ from ciao_kernel.session.plugin_registry import Registry
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import rights
+import runtimes
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -119,7 +120,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
         tables = {mark: write(table) for mark, write in writers.items()}
         if (wanted := updated(text, tables)) != text:
             found[path] = wanted
-    return found | rights.stale(root)
+    return found | rights.stale(root) | runtimes.stale(root)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ Role has a row in the table of the README, and each row a right: otherwise nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import rights
@@ -19,7 +19,14 @@ from ciao_kernel.plugins import OperatorKind
 from ciao_kernel.session.plugin_registry import Registry
 
 FOLDER = "deploy/rbac"
-ROLES = {"role.yaml": OPERATOR_V1, "jobs-role.yaml": JOB, "trainer-role.yaml": TRAINER}
+SHARED = replace(TRAINER, rights=())
+"""TrainJobs that use a runtime of the cluster, deploy/trainer."""
+ROLES = {
+    "role.yaml": OPERATOR_V1,
+    "jobs-role.yaml": JOB,
+    "trainer-role.yaml": TRAINER,
+    "trainer-shared-role.yaml": SHARED,
+}
 """What a user needs for the jobs of an API."""
 README = f"{FOLDER}/README.md"
 _KIND = "the job"

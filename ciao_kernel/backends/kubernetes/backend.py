@@ -107,8 +107,9 @@ class KubernetesBackend:
         checkpoints.check(plan)
         checkpoints.on_cluster(plan.spec, self._settings, plan.name or "")
         target = await self._targets.of(plan.spec.cluster)
-        api = (await choice.choose(plan, target, self._settings)).api
-        await checks.check(target, manifest.kind_of(plan, api), api)
+        chosen = await choice.choose(plan, target, self._settings)
+        made = manifest.kind_of(plan, chosen.api)
+        await checks.check(target, made, chosen.api, chosen.rights)
         if plan.spec.output_paths:
             await output_checks.check(plan, target)
 
@@ -129,7 +130,7 @@ class KubernetesBackend:
         )
         quiet: Emit = lambda _: None  # noqa: E731
         job, made = await submit.prepare(
-            plan, builder, target, self._settings, quiet, name, chosen.api
+            plan, builder, target, self._settings, quiet, name, chosen.api, chosen.fields
         )
         if asks:
             await queue_request.check(plan.spec.cluster, target, self._settings)

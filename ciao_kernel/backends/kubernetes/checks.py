@@ -34,20 +34,26 @@ class Ground:
     """Enterprise Gateway created it for this kernel, and deletes it when the kernel ends."""
 
 
-async def check(target: Target, made: JobManifest, api: Api = OPERATOR_V1) -> None:
+async def check(
+    target: Target,
+    made: JobManifest,
+    api: Api = OPERATOR_V1,
+    rights: tuple[Right, ...] | None = None,
+) -> None:
     """Check that this user may run the job, and that its operator is installed.
 
     Args:
         target: Cluster and namespace.
         made: The kind of the job.
         api: The API of that kind.
+        rights: Rights that the job needs besides those of every job; None means those of the API.
 
     Raises:
         ClusterFault: The operator or some rights are missing; the message lists the rights.
     """
     client, namespace = target.client, target.namespace
     group, _, version = made.api_version.partition("/")
-    wanted = (*needed(made.plural, group), *api.rights)
+    wanted = (*needed(made.plural, group), *(api.rights if rights is None else rights))
     served, may = await asyncio.gather(
         target.kinds(f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
     )

@@ -1,10 +1,21 @@
-"""Chooses the API that runs a job: the training operator's, else TrainJobs, else Indexed Jobs."""
+"""Chooses the API that runs a job: the training operator's, else TrainJobs, else Indexed Jobs.
+
+A TrainJob brings a runtime of its own. A user without that right uses the cluster's runtime if it
+is installed and allows what the cell asks for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ciao_kernel.backends.kubernetes import indexed_manifest, manifest, trainer_manifest
+from ciao_kernel.backends.kubernetes import (
+    checks,
+    indexed_manifest,
+    manifest,
+    runtime_discovery,
+    shared_runtime,
+    trainer_manifest,
+)
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
@@ -14,6 +25,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     trainer,
 )
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
@@ -28,7 +40,9 @@ _NAMES = {
     TRAINER.name: "a TrainJob, with its own TrainingRuntime",
     MPI_OPERATOR.name: "an MPIJob of mpi-operator (v2beta1), by ssh",
 }
-_TRAINER_RIGHTS = (Right("create", "trainjobs", trainer.GROUP), *TRAINER.rights)
+_CREATE = Right("create", "trainjobs", trainer.GROUP)
+_NO_RUNTIME = "you may not create TrainJobs with a TrainingRuntime there"
+_NO_OWN = "you may not create TrainingRuntimes there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +52,23 @@ class Choice:
     api: Api
     why: str = ""
     """Why it is not the operator's, as part of a sentence; "" if it is."""
+    runtime: str = ""
+    """Name of the cluster's runtime that a TrainJob uses; "" if it brings its own."""
+    fields: Fields | None = None
+    """What it can change in that runtime."""
 
     @property
     def notice(self) -> str:
         """Return the sentence that a cell shows; "" if there is nothing to tell."""
-        return self.why and f"the job runs as {_NAMES[self.api.name]}: {self.why}."
+        name = _NAMES[self.api.name]
+        if self.runtime:
+            name = f"a TrainJob, with the ClusterTrainingRuntime {self.runtime}"
+        return self.why and f"the job runs as {name}: {self.why}."
+
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        """Return the rights that the job needs besides those of every job."""
+        return () if self.runtime else self.api.rights
 
 
 async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
@@ -59,7 +85,7 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
         Refused: From the client.
     """
     asked = plan.spec.cluster.api or settings.api
-    choice = await _choice(asked, plan, target, named=plan.spec.cluster.api is not None)
+    choice = await _choice(asked, plan, target, settings)
     if choice.api in (TRAINER, JOB):
         version = await server_version(target)
         if version and not at_least(version, *_OLDEST):
@@ -74,21 +100,24 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
                 else "Name another cluster with %context=…, or run the cell on this machine with "
                 "%backend=local: the training operator cannot run it.",
             )
-        rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
-        rendering.check(plan, settings)
-        if choice.api is JOB and (held := _idle_gpus(plan)):
-            return Choice(JOB, f"{choice.why}. {held}")
+        if choice.runtime:
+            shared_runtime.check(plan)
+        else:
+            rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
+            rendering.check(plan, settings)
+        if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
+            return replace(choice, why=f"{choice.why}. {held}")
     return choice
 
 
-async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) -> Choice:
-    framework = plan.framework
+async def _choice(asked: ApiName, plan: Plan, target: Target, settings: Settings) -> Choice:
+    framework, named = plan.framework, plan.spec.cluster.api is not None
     if asked is ApiName.JOB:
         return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
     if asked is ApiName.TRAINER:
-        return Choice(
-            TRAINER, "%api=trainer asks for it" if named else "the setting api is trainer"
-        )
+        why = "%api=trainer asks for it" if named else "the setting api is trainer"
+        shared = await _with_shared(plan, target, settings, why)
+        return shared if isinstance(shared, Choice) else Choice(TRAINER, why)
     if not isinstance(framework, OperatorKind):
         if asked is ApiName.V1 and named:
             raise SpecError(
@@ -96,9 +125,8 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) ->
                 "Leave out %api.",
                 directive="api",
             )
-        return await _without_operator(
-            target, f"the training operator has no kind for {framework.name} jobs"
-        )
+        why = f"the training operator has no kind for {framework.name} jobs"
+        return await _without_operator(plan, target, settings, why)
     if asked is ApiName.V1 and not isinstance(framework, StartedBySsh):
         return Choice(OPERATOR_V1)
     kind = manifest.kind_of(plan)
@@ -108,23 +136,46 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, *, named: bool) ->
         return by_ssh
     if asked is ApiName.V1:
         return Choice(OPERATOR_V1)  # which the API server refuses
-    return await _without_operator(
-        target, f"{target.client.access.source} does not support {kind.kind}"
-    )
+    why = f"{target.client.access.source} does not support {kind.kind}"
+    return await _without_operator(plan, target, settings, why)
 
 
-async def _without_operator(target: Target, why: str) -> Choice:
+async def _without_operator(plan: Plan, target: Target, settings: Settings, why: str) -> Choice:
     """Return the choice for a job that the operator cannot run.
 
     Args:
+        plan: The program to run, with its options.
         target: Cluster and namespace.
+        settings: Policies of cells that name none.
         why: The reason for which it cannot.
     """
     if not set(TRAINER.plurals) <= set(await target.kinds(TRAINER.path)):
         return Choice(JOB, why)
-    if not all(await allowed(target.client, target.namespace, *_TRAINER_RIGHTS)):
-        return Choice(JOB, f"{why}, and you may not create TrainJobs with a TrainingRuntime there")
-    return Choice(TRAINER, why)
+    shared = await _with_shared(plan, target, settings, why)
+    if isinstance(shared, Choice):
+        return shared
+    return Choice(JOB, f"{why}, and {shared}") if shared else Choice(TRAINER, why)
+
+
+async def _with_shared(plan: Plan, target: Target, settings: Settings, why: str) -> Choice | str:
+    """Return the choice of a TrainJob for a user who may not create runtimes.
+
+    Returns:
+        "" if the user may; else why no runtime of the cluster can be used, as part of a sentence.
+    """
+    may, *own = await allowed(target.client, target.namespace, _CREATE, *TRAINER.rights)
+    if may and all(own):
+        return ""
+    if not may or not set(TRAINER.plurals) <= set(await target.kinds(TRAINER.path)):
+        return _NO_RUNTIME
+    name = shared_runtime.name(plan.framework)
+    fields = await runtime_discovery.fields(plan.framework, target)
+    if fields is None:
+        return f"{_NO_RUNTIME} (and no ClusterTrainingRuntime {name} is installed)"
+    restricted = (await checks.ground(target)).restricted
+    if what := shared_runtime.obstacle(plan, settings, fields, restricted=restricted):
+        return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"
+    return Choice(TRAINER, f"{why}, and {_NO_OWN}", name, fields)
 
 
 async def _by_ssh(plan: Plan, target: Target) -> Choice | None:

@@ -243,7 +243,7 @@ def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[st
                 found.add(f"{core}/configmaps/{name}")
         if name := status.get(template, "spec", "subdomain"):
             found.add(f"{core}/services/{name}")
-    if item and item is not holder:
-        found.add(template_holder.path(item, job.place))
+    if item and trainer.is_object(item):
+        found |= {runtime for runtime in [template_holder.path(item, job.place)] if runtime}
         found.add(f"{core}/configmaps/{job.name}-{trainer.SNAPSHOT}")
     return sorted(found)

@@ -100,17 +100,14 @@ def check(plan: Plan, settings: Settings) -> None:
         SpecError: A directive needs the training operator.
     """
     spec, cluster = plan.spec, plan.spec.cluster
-    groups = [group for group in spec.groups if group.count and group.role != launcher_role(plan)]
-    for name in ("cpu", "memory", "gpu"):
-        asked = {group.role: getattr(spec.asks(group.role), name) for group in groups}
-        if len(set(asked.values())) > 1:
-            raise SpecError(
-                f"%{name} differs between {' and '.join(asked)}, but the replicas of an Indexed "
-                "Job all have the same resources.",
-                f"Write %{name} on a line of its own, for all roles; or use a cluster with the "
-                "training operator.",
-                directive=name,
-            )
+    if name := differing(plan):
+        raise SpecError(
+            f"%{name} differs between {' and '.join(_sized_roles(plan))}, but the replicas of an "
+            "Indexed Job all have the same resources.",
+            f"Write %{name} on a line of its own, for all roles; or use a cluster with the "
+            "training operator.",
+            directive=name,
+        )
     if cluster.restart_policy in _UNKNOWN and not spec.elastic:
         raise SpecError(
             f"an Indexed Job has no restart policy {cluster.restart_policy}.",
@@ -133,6 +130,20 @@ def check(plan: Plan, settings: Settings) -> None:
             directive="name",
         )
     check_size(plan, addresses(longest.rpartition("-")[0], spec.replicas()))
+
+
+def differing(plan: Plan) -> str:
+    """Return the directive of a resource of which roles ask for different amounts; "" if none."""
+    for name in ("cpu", "memory", "gpu"):
+        if len({getattr(plan.spec.asks(role), name) for role in _sized_roles(plan)}) > 1:
+            return name
+    return ""
+
+
+def _sized_roles(plan: Plan) -> list[str]:
+    """Return the roles whose resources count."""
+    apart = launcher_role(plan)
+    return [group.role for group in plan.spec.groups if group.count and group.role != apart]
 
 
 def launcher_role(plan: Plan) -> str:
@@ -254,14 +265,27 @@ def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
         SpecError: They are too large.
     """
     replicas = plan.spec.replicas()
+    known = addresses(job, replicas)
+    return variables(job, files(plan, replicas, known, commands_apart(plan, replicas, pods)))
+
+
+def commands_apart(
+    plan: Plan, replicas: Iterable[Replica], pods: Mapping[str, Manifest]
+) -> dict[int, list[str]]:
+    """Return the commands of pods that run another one than their only template's, by index.
+
+    Args:
+        plan: The program to run, with its options.
+        replicas: The replicas in the order of their indexes.
+        pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
+    """
     # The only template has the command of the cell. A program reads these, not Kubernetes.
     apart = {*plan.spec.serve, launcher_role(plan)}
-    others = {
+    return {
         index: [word.replace("$$", "$") for word in _command(pods[one.role])]
         for index, one in enumerate(replicas)
         if one.role in apart
     }
-    return variables(job, files(plan, replicas, addresses(job, replicas), others))
 
 
 def variables(job: str, data: Mapping[str, str]) -> Manifest:

@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes import (
     indexed_manifest,
     job_metadata,
     queue_request,
+    shared_runtime,
     template_holder,
     trainer_manifest,
     volumes,
@@ -27,9 +28,31 @@ from ciao_kernel.backends.kubernetes.apis import (
 )
 from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
+from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
-from ciao_kernel.plugins import JobManifest, OperatorKind, Plan, StartedBySsh, endless_roles
+from ciao_kernel.plugins import (
+    Framework,
+    JobManifest,
+    OperatorKind,
+    Plan,
+    StartedBySsh,
+    endless_roles,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The runtime that a job would have of its own if it did not use one of the cluster."""
+
+    sketch: Manifest
+    framework: Framework
+    fields: Fields
+    """What the cluster's TrainJobs have."""
+
+    def spec(self) -> Manifest:
+        """Return the spec of the TrainJob."""
+        return shared_runtime.spec(self.sketch, self.framework, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +65,27 @@ class Objects:
     """API path of the namespace's jobs of this kind."""
     secured: bool = False
     """True if the pods need no privileges, as :func:`secured` makes them."""
+    shared: Shared | None = None
+    """Of a TrainJob that uses a runtime of the cluster."""
 
     @property
     def holder(self) -> Manifest:
         """The object with the pod templates: the job, or the runtime of a TrainJob."""
-        return template_holder.among(self.job, self.beside)
+        return self.shared.sketch if self.shared else template_holder.among(self.job, self.beside)
+
+    def with_holder(self, body: Manifest) -> Objects:
+        """Return the objects with another holder of the pod templates.
+
+        Raises:
+            SpecError: A runtime of the cluster does not allow that.
+        """
+        if self.shared:
+            shared = replace(self.shared, sketch=body)
+            return replace(self, job={**self.job, "spec": shared.spec()}, shared=shared)
+        if self.holder is self.job:
+            return replace(self, job=body)
+        beside = (body if one is self.holder else one for one in self.beside)
+        return replace(self, beside=tuple(beside))
 
 
 def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:
@@ -87,6 +126,7 @@ def objects(
     sleeps: bool,
     cpu: str = "",
     api: Api = OPERATOR_V1,
+    fields: Fields | None = None,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -99,6 +139,7 @@ def objects(
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         cpu: CPU request of replicas without ``%cpu``; "" means no request.
         api: The API that runs the job.
+        fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
 
     Raises:
         SpecError: The API cannot run it.
@@ -116,7 +157,15 @@ def objects(
     made = _rendered(plan, api, pods)
     own: tuple[Manifest, ...] = ()
     rules: dict[str, str] = {}
-    if api is TRAINER:
+    shared: Shared | None = None
+    if api is TRAINER and fields:
+        variables = shared_runtime.config_map(plan, job.name, pods)
+        pod = pods[indexed_manifest.template_role(plan)]
+        sketch = shared_runtime.sketch(plan, job, pod, variables, artifact.python, run)
+        shared = Shared(sketch, plan.framework, fields)
+        spec = shared.spec()
+        own = (variables,)
+    elif api is TRAINER:
         variables = trainer_manifest.config_map(plan, job.name)
         runtime = trainer_manifest.runtime(plan, job, pods, variables, artifact.python, run)
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
@@ -164,7 +213,7 @@ def objects(
         }
         for item in (*artifact.objects, *own)
     )
-    return Objects(beside, body, collection(made, job.place))
+    return Objects(beside, body, collection(made, job.place), shared=shared)
 
 
 def _named(pod: Manifest, role: str, run: str) -> Manifest:
@@ -227,10 +276,7 @@ def secured(made: Objects) -> Objects:
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
-    if made.holder is made.job:
-        return replace(made, job=body, secured=True)
-    beside = tuple(body if one is made.holder else one for one in made.beside)
-    return replace(made, beside=beside, secured=True)
+    return replace(made.with_holder(body), secured=True)
 
 
 def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -91,9 +90,7 @@ def apply(made: Objects, patch: Manifest, name: str) -> Objects:
             )
         pod.clear()
         pod.update(after)
-    if made.holder is made.job:
-        return replace(made, job=body)
-    return replace(made, beside=tuple(body if one is made.holder else one for one in made.beside))
+    return made.with_holder(body)
 
 
 def _changes(before: Manifest, after: Manifest) -> Iterator[str]:

@@ -32,6 +32,7 @@ from ciao_kernel.backends.kubernetes import (
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
 from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
@@ -52,6 +53,7 @@ async def prepare(
     emit: Emit,
     name: str,
     api: Api = OPERATOR_V1,
+    fields: Fields | None = None,
 ) -> tuple[Job, Objects]:
     """Build, and return the job and its objects; nothing is created yet.
 
@@ -63,6 +65,7 @@ async def prepare(
         emit: Receives notices for the user.
         name: Name of the job.
         api: The API that runs the job.
+        fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
 
     Raises:
         SourceError: From the builder.
@@ -122,7 +125,9 @@ async def prepare(
     )
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
-    made = manifest.objects(plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api)
+    made = manifest.objects(
+        plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api, fields=fields
+    )
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
         if isinstance(plan.framework, Launching) and api in (OPERATOR_V1, apis.MPI_OPERATOR):
@@ -176,7 +181,9 @@ async def submit(
             if number > 1 and await answer:
                 continue
             # An error here occurs with any name, and may have taken an hour to appear.
-            job, made = await prepare(plan, builder, target, settings, emit, name, chosen.api)
+            job, made = await prepare(
+                plan, builder, target, settings, emit, name, chosen.api, chosen.fields
+            )
             try:
                 made = await validation.try_out(target, made)
                 if plan.spec.output_paths:

@@ -1,4 +1,7 @@
-"""The object that has the pod templates of a job: the job itself, or its TrainingRuntime."""
+"""The object that has the pod templates of a job: the job itself, or its TrainingRuntime.
+
+A TrainJob with a runtime of the cluster has what it changes in the runtime's pods.
+"""
 
 from __future__ import annotations
 

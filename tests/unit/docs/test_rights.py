@@ -29,6 +29,13 @@ def test_they_are_fresh(rights: ModuleType) -> None:
     assert rights.stale(ROOT) == {}, "run: python docs/generate.py"
 
 
+def test_with_a_runtime_of_the_cluster_a_role_names_no_runtimes(rights: ModuleType) -> None:
+    own, shared = (rights.role(api, "rules:\nrules:\n") for api in (TRAINER, rights.SHARED))
+    assert "trainingruntimes" in own
+    assert "trainingruntimes" not in shared
+    assert shared.split("Optional")[0].count("verbs: [create, get]") == 1  # of ConfigMaps
+
+
 def test_the_role_has_the_kind_of_every_framework(rights: ModuleType) -> None:
     assert rights.kinds(OPERATOR_V1) == OPERATOR_V1.plurals
 

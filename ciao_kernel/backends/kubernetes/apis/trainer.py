@@ -9,6 +9,9 @@ failed pod six times, and a TrainJob cannot change that: not by ``runtimePatches
 each job, with a replicatedJob for each role. It says everything about the pods, also what no
 installed runtime does, such as the parameter servers of TensorFlow; the TrainJob itself only refers
 to it. Overrides are not needed, and so the version of their schema does not matter.
+
+Users without the right for that use the ClusterTrainingRuntimes of ``deploy/``
+(:mod:`..shared_runtime`), in which all replicas are pods of one replicatedJob, named ``node``.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ import re
 
 from ciao_kernel.backends.kubernetes import replica_list
 from ciao_kernel.backends.kubernetes.apis.api import Api
-from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX, JOB
+from ciao_kernel.backends.kubernetes.object_fields import get, many, mapping
 from ciao_kernel.backends.kubernetes.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.rights import CLAIM, Right
 from ciao_kernel.model import Manifest, Replica
@@ -26,6 +29,14 @@ from ciao_kernel.model import Manifest, Replica
 GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
 RUNTIME, RUNTIMES = "TrainingRuntime", "trainingruntimes"
 """Kind of the object with the pods of a job, and its name in paths."""
+SHARED = "ClusterTrainingRuntime"
+"""Kind of the runtimes that administrators install."""
+STEP, CONTAINER = "node", "node"
+"""The replicatedJob of such a runtime with all replicas of ciao, and the program's container."""
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+"""Label of the replicatedJob to which a TrainJob's ``spec.trainer`` applies."""
+PATCHES, OVERRIDES = "runtimePatches", "podTemplateOverrides"
+"""Fields of a TrainJob that change its runtime: since Trainer 2.2, and in 2.1."""
 RUNTIME_FIRST = "must be created before the TrainJob is created"
 """Part of the refusal of a TrainJob whose runtime Trainer does not see, after all other checks.
 Source: ``pkg/webhooks/trainjob_webhook.go`` and ``pkg/runtime/core`` of Trainer 2.3."""
@@ -60,10 +71,13 @@ def runtime_name(item: Manifest) -> str:
 
 
 def _labels(job: str, replica: Replica) -> dict[str, str]:
-    return {JOB_LABEL: job, ROLE_LABEL: replica.role, INDEX: str(replica.index)}
+    # In a shared runtime all roles have one template; whoever asks compares the replicas too.
+    return {JOB_LABEL: job}
 
 
 def _replica(pod: Manifest) -> Replica | None:
+    if get(pod, "metadata", "annotations", replica_list.ANNOTATION) is not None:
+        return JOB.replica(pod)  # all replicas are pods of one Indexed Job
     role = str(get(pod, "metadata", "labels", ROLE_LABEL) or "")
     index = str(get(pod, "metadata", "annotations", INDEX) or "")
     known = ROLE.fullmatch(role) and _NUMBER.fullmatch(index)
@@ -75,8 +89,33 @@ def _parts(item: Manifest) -> list[Manifest]:
     return many(item, "spec", "template", "spec", "replicatedJobs")
 
 
+def _override(item: Manifest) -> Manifest | None:
+    """Return what a TrainJob changes in the pods of a shared runtime; None if it has its own."""
+    if runtime_name(item):
+        return None
+    for patch in many(item, "spec", PATCHES):
+        for part in many(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"):
+            template = get(part, "template", "spec", "template")
+            if part.get("name") == STEP and get(template, "spec", "containers"):
+                return mapping(template)  # not Kueue's, which selects nodes
+    for one in many(item, "spec", OVERRIDES):
+        if get(one, "spec", "containers"):
+            return one
+    return None
+
+
+def _whole(item: Manifest, override: Manifest) -> Manifest:
+    """Return the pods of a shared runtime, as far as their TrainJob describes them."""
+    container = dict((many(override, "spec", "containers") or [{}])[0])
+    for name, field in (("image", "image"), ("resources", "resourcesPerNode")):
+        if (value := get(item, "spec", "trainer", field)) is not None:
+            container[name] = value
+    spec = {**mapping(override.get("spec")), "containers": [container]}
+    return {"metadata": mapping(override.get("metadata")), "spec": spec}
+
+
 def _roles(item: Manifest) -> dict[str, Manifest]:
-    """Return the roles of a runtime; those of a TrainJob have no templates."""
+    """Return the roles of a runtime; those of a TrainJob with its own have no templates."""
     found: dict[str, Manifest] = {}
     for part in _parts(item):
         spec = get(part, "template", "spec")
@@ -94,10 +133,15 @@ def _roles(item: Manifest) -> dict[str, Manifest]:
         counts = replica_list.counts(str(text or ""))
     except ValueError:
         return {}
+    if override := _override(item):
+        told = {"restartPolicy": "Never", "template": _whole(item, override)}
+        return {role: {"replicas": count, **told} for role, count in counts.items()}
     return {role: {"replicas": count} for role, count in counts.items()}
 
 
 def _templates(item: Manifest) -> dict[str, Manifest]:
+    if override := _override(item):
+        return {STEP: override}
     found = {role: one.get("template") for role, one in _roles(item).items()}
     return {role: pod for role, pod in found.items() if isinstance(pod, dict)}
 

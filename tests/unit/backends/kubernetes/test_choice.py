@@ -20,7 +20,10 @@ from tests.unit.backends.kubernetes.test_indexed_manifest import TF, plan_of
 
 
 class Client:
-    """A server that serves some kinds of the operator, and perhaps Kubeflow Trainer."""
+    """A server that serves some kinds of the operator, and perhaps Kubeflow Trainer.
+
+    It has the ClusterTrainingRuntimes `runtimes`, and prunes fields that its version lacks.
+    """
 
     class access:
         source = "context c"
@@ -31,9 +34,27 @@ class Client:
         minor: str = "34",
         trainer: bool = False,
         may: tuple[str, ...] = ("trainjobs", "trainingruntimes"),
+        runtimes: tuple[str, ...] = (),
+        pruned: tuple[str, ...] = (),
     ) -> None:
+        self.runtimes, self.pruned, self.tried = runtimes, pruned, 0
+        self.kept: dict[str, Any] = {}
         self.kinds, self.minor = kinds, minor
         self.trainer, self.may = trainer, may
+
+    async def create(self, path: str, body: Any, *, dry_run: bool) -> Any:
+        assert dry_run
+        self.tried += 1
+        if body["spec"]["runtimeRef"]["name"] not in self.runtimes:
+            raise Refused("specified clusterTrainingRuntime must be created before", code=403)
+        spec = {key: value for key, value in body["spec"].items() if key not in self.pruned}
+        return {**body, "spec": spec}
+
+    def cache_get(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    def cache_set(self, key: str, found: Any, seconds: float) -> None:
+        self.kept[key] = found
 
     async def known(self, path: str, body: Any = None) -> Any:
         if path == "/version":
@@ -178,6 +199,41 @@ def test_who_may_not_create_a_runtime_gets_an_indexed_job_unless_they_insist() -
     assert asked.api is TRAINER
     assert asked.notice.endswith(": %api=trainer asks for it.")
     assert choose(TF, reader, api=ApiName.TRAINER).notice.endswith(": the setting api is trainer.")
+
+
+def test_who_may_not_create_a_runtime_uses_one_of_the_cluster() -> None:
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",))
+    made = choose(TF, reader)
+    assert (made.api, made.runtime, made.rights) == (TRAINER, "ciao-tensorflow", ())
+    assert made.notice == (
+        "the job runs as a TrainJob, with the ClusterTrainingRuntime ciao-tensorflow: context c "
+        "does not support TFJob, and you may not create TrainingRuntimes there."
+    )
+    asked = choose(TF + "%api=trainer\n", reader)
+    assert (asked.runtime, asked.fields) == (made.runtime, made.fields)
+    assert reader.tried == 1  # the answer is kept
+    owner = choose(TF, Client(trainer=True, runtimes=("ciao-tensorflow",)))
+    assert (owner.api, owner.runtime, owner.rights) == (TRAINER, "", TRAINER.rights)
+
+
+def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",))
+    made = choose(TF + "%restartPolicy=OnFailure\n", reader)
+    assert made.api is JOB
+    assert made.notice.endswith(
+        "and you may not create TrainJobs with a TrainingRuntime there (and the "
+        "ClusterTrainingRuntime ciao-tensorflow does not allow %restartPolicy)."
+    )
+    other = choose("%framework=jax\n", reader)
+    assert other.api is JOB
+    assert "(and no ClusterTrainingRuntime ciao-jax is installed)" in other.notice
+    old = ("runtimePatches", "podTemplateOverrides", "activeDeadlineSeconds")  # Trainer 2.0
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",), pruned=old)
+    assert choose(TF, reader).api is JOB
+    assert choose(TF + "%api=trainer\n", reader) == Choice(TRAINER, "%api=trainer asks for it")
+    nobody = Client(trainer=True, may=(), runtimes=("ciao-tensorflow",))
+    assert choose(TF, nobody).api is JOB
+    assert nobody.tried == 0
 
 
 def test_what_a_train_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:

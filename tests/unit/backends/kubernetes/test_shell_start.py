@@ -108,7 +108,7 @@ def test_the_operator_cannot_run_it() -> None:
         nobody: Any = Nobody()
         plan = plan_of(HEADER + lines)
         asked = plan.spec.cluster.api or ApiName.AUTO
-        return await choice._choice(asked, plan, nobody, named=True)
+        return await choice._choice(asked, plan, nobody, Settings())
 
     assert asyncio.run(choose("")).api is JOB
     with pytest.raises(SpecError, match="has no kind for custom jobs"):

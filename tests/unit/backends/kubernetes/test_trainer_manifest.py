@@ -49,6 +49,7 @@ def pod(made: manifest.Objects, role: str, index: int) -> Manifest:
     """A pod as JobSet and the Job controller make it."""
     meta = parts(made)[role]["template"]["metadata"]
     labels = TRAINER.labels("mnist", Replica(role, index))
+    labels = {**labels, "jobset.sigs.k8s.io/replicatedjob-name": role}
     notes = {"batch.kubernetes.io/job-completion-index": str(index)}
     owner = {"kind": "Job", "name": f"mnist-{role}-0", "uid": "of the Job"}
     return {
