@@ -88,7 +88,8 @@ os.execvp(command[0], command)
 The name of the first replica exists as soon as its pod has an address. Programs that connect to it
 at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
 
-_LOST = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+# The CRDs of Trainer before 2.3 require the status, which Kubernetes itself adds.
+_LOST = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 _ISOLATED = ("-I", "-S", "-c")
 """Options of Python. Neither packages nor variables of the program can affect those few lines."""
 

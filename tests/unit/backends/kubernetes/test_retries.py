@@ -74,7 +74,9 @@ def test_a_try_of_an_indexed_job_is_the_same_job() -> None:
     first = indexed.objects(HEAD)
     assert without_times(again(first)) == without_times(first)
     rules = first.job["spec"]["podFailurePolicy"]["rules"]
-    assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    assert rules == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
 
 
 @pytest.mark.parametrize("of", [objects, indexed.objects], ids=["operator", "indexed"])
