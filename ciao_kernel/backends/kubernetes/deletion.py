@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes import (
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import trainer
+from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -71,7 +72,7 @@ class Deletions:
         stop_certain: Callable[[], None],
         *,
         first_only: bool = False,
-        known: Manifest | None = None,
+        known: Objects | None = None,
     ) -> bool:
         """Delete a job with everything that it owns; return when all of it is gone.
 
@@ -82,7 +83,7 @@ class Deletions:
             stop_certain: Called after the API server has accepted the deletion, when it is clear
                 what is still ending, or earlier if that takes long; perhaps more than once.
             first_only: Return at once if somebody else has deleted the job before.
-            known: Its object, to find what it owns if it is deleted already.
+            known: Its objects, to find what it owns if it is deleted already.
 
         Returns:
             Whether this call deleted the job, and not somebody else before.
@@ -101,7 +102,7 @@ class Deletions:
                     ending = status.get(item, "metadata", "deletionTimestamp") is not None
                     ours = await client.delete(path, uid=uid) and not ending
                 elif known is not None:
-                    item = holder = known
+                    item, holder = known.job, known.holder
             except ClusterFault as fault:
                 hint = f"It may still run; `%ciao delete {job.reference}` tries again."
                 raise ClusterFault(fault.message, hint) from fault

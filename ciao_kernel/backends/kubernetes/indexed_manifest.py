@@ -88,7 +88,7 @@ os.execvp(command[0], command)
 The name of the first replica exists as soon as its pod has an address. Programs that connect to it
 at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
 
-# The CRDs of Trainer before 2.3 require the status, which Kubernetes itself adds.
+# The CRDs of Trainer 2.0 and 2.1 require the status, which Kubernetes itself adds.
 _LOST = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 _ISOLATED = ("-I", "-S", "-c")
 """Options of Python. Neither packages nor variables of the program can affect those few lines."""
@@ -213,9 +213,6 @@ def spec(
     }
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
-    if plan.spec.retries and never(plan):
-        # The cluster starts a pod that it disrupts again, also if nobody follows the job.
-        found["podFailurePolicy"] = {"rules": [_LOST]}
     return found
 
 
@@ -242,6 +239,9 @@ def job_rules(plan: Plan, count: int, container: str) -> Manifest:
         codes = {"containerName": container, **failed_with}
         failed = {"action": "FailJob", "onExitCodes": codes}
         rules = {"podFailurePolicy": {"rules": [_LOST, failed]}}
+    if plan.spec.retries and never(plan):
+        # The cluster starts a pod that it disrupts again, also if nobody follows the job.
+        rules = {"podFailurePolicy": {"rules": [_LOST]}}
     return {
         **rules,
         "completions": count,

@@ -22,7 +22,7 @@ _OF_NODES = frozenset(
 """Reasons of pods that their node has ended (Kubernetes, pkg/kubelet; pkg/util/node)."""
 _UNKNOWN = "ContainerStatusUnknown"
 """Reason of a container that is gone with the runtime of its node."""
-_FAILED_REPLICAS = ("replica(s) failed", "backoff limit")
+_FAILED_REPLICAS = ("replica(s) failed", "backoff limit", "job failures")
 """Parts of the controllers' messages about jobs whose replicas have failed."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, manifest
-from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR
+from ciao_kernel.backends.kubernetes import apis, job_metadata, manifest, template_holder
+from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
@@ -39,7 +40,7 @@ def with_submitted(made: Objects) -> Objects:
     return replace(made, job={**made.job, "metadata": {**meta, "annotations": notes}})
 
 
-def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objects:
+def objects(item: Manifest, beside: Iterable[Manifest], job: Job, run: str) -> Objects:
     """Return the objects of a job's next try: those of the last, without what the server added.
 
     Args:
@@ -55,10 +56,6 @@ def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objec
     if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
         body["metadata"]["ownerReferences"] = owners
     body["spec"] = dict(_submitted(item) or item["spec"])
-    if apis.of_item(item) is MPI_OPERATOR:  # its pods name their submission
-        body["spec"] = copy.deepcopy(body["spec"])
-        for template in manifest.pod_templates(body).values():
-            template["metadata"]["annotations"][job_metadata.RUN] = run
     if apis.of_item(item) is JOB:
         body["spec"].pop("selector", None)
         template = dict(body["spec"]["template"])
@@ -70,21 +67,25 @@ def objects(item: Manifest, beside: list[Manifest], job: Job, run: str) -> Objec
     for source in beside:
         made = _cleaned(source, run)
         made |= {key: source[key] for key in ("data", "binaryData", "immutable") if key in source}
+        if source["kind"] == trainer.RUNTIME:
+            made["spec"] = source["spec"]
         if source["kind"] == "Service":
             own = ("clusterIP", "publishNotReadyAddresses", "selector")
             made["spec"] = {key: source["spec"][key] for key in own if key in source["spec"]}
         again.append(made)
-    return Objects(tuple(again), body, job_metadata.path(job.place, job.resource, "")[:-1])
+    found = Objects(tuple(again), body, job_metadata.path(job.place, job.resource, "")[:-1])
+    return with_run(found, run)  # the pods of some kinds name their submission
 
 
 def with_run(made: Objects, run: str) -> Objects:
     """Return the objects of a next try as another submission, of which an undo touches no other."""
     job, *beside = copy.deepcopy([made.job, *made.beside])
-    for one in (job, *beside, *manifest.pod_templates(job).values()):
+    again = replace(made, job=job, beside=tuple(beside), shared=None)
+    for one in (job, *beside, *manifest.pod_templates(again.holder).values()):
         notes = get(one, "metadata", "annotations")
         if isinstance(notes, dict) and job_metadata.RUN in notes:
             notes[job_metadata.RUN] = run
-    return replace(made, job=job, beside=tuple(beside))
+    return again
 
 
 def _submitted(item: Manifest) -> Manifest:
@@ -94,8 +95,12 @@ def _submitted(item: Manifest) -> Manifest:
     except (ValueError, TypeError, RecursionError):
         return {}
     # Another object of the same kind has the same fields.
-    same = isinstance(told, dict) and told.keys() <= item["spec"].keys()
-    return told if same and len(manifest.pod_templates({**item, "spec": told})) else {}
+    if not isinstance(told, dict) or not told.keys() <= item["spec"].keys():
+        return {}
+    body = {**item, "spec": told}
+    if runtime := trainer.runtime_name(item):  # which has the templates
+        return told if trainer.runtime_name(body) == runtime else {}
+    return told if manifest.pod_templates(body) else {}
 
 
 def _cleaned(item: Manifest, run: str) -> Manifest:
@@ -120,9 +125,13 @@ def _kind(item: Manifest, job: Job) -> tuple[str, str]:
 
 
 async def sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
-    """Return what ciao created beside a job: its ConfigMaps and the Service of its hosts."""
+    """Return what ciao created beside a job: ConfigMaps, the Service of its hosts, a runtime."""
     core, found = f"/api/v1/namespaces/{job.place}", dict[str, tuple[str, str]]()
-    for template in manifest.pod_templates(item).values():
+    holder = item
+    if runtime := template_holder.path(item, job.place):
+        found[runtime] = (f"{TRAINER.group}/{TRAINER.version}", trainer.RUNTIME)
+        holder = await target.client.find(runtime) or {}
+    for template in manifest.pod_templates(holder).values():
         for volume in many(template, "spec", "volumes"):
             if name := get(volume, "configMap", "name"):
                 found[f"{core}/configmaps/{name}"] = ("v1", "ConfigMap")

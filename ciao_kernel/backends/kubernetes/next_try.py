@@ -19,7 +19,7 @@ import gzip
 import json
 import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes import (
     apis,
@@ -29,6 +29,7 @@ from ciao_kernel.backends.kubernetes import (
     next_objects,
     rights,
 )
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
@@ -49,7 +50,7 @@ _MOST_BYTES = 1_000_000
 """Size of a record; a ConfigMap holds 1 MiB."""
 _LARGEST = 1 << 24
 """Bytes of its objects; anybody may have written them."""
-_BESIDE = ("ConfigMap", "Service")
+_BESIDE = ("ConfigMap", "Service", trainer.RUNTIME)
 """Kinds of the objects beside a job."""
 
 
@@ -80,6 +81,11 @@ class NextTry:
     def path(self) -> str:
         """The path of the job's object, which does not exist now."""
         return f"{self.made.path}/{self.made.job['metadata']['name']}"
+
+    @property
+    def before(self) -> Objects:
+        """The objects of the try before, as far as a deletion needs them."""
+        return replace(self.made, job=self.last)
 
     @property
     def last(self) -> Manifest:

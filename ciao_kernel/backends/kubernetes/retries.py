@@ -93,7 +93,7 @@ class Retries:
             async with lock:
                 pass
         job = self.current(job)
-        if not _is_retried(job):
+        if not job.retries:
             await self._deletions.remove(client, job, path, stop_certain)
             return
         try:
@@ -101,7 +101,7 @@ class Retries:
         except BackendError:
             await self._deletions.remove(client, job, path, stop_certain)
             raise
-        known = record.last if record else None
+        known = record.before if record else None
         ours = await self._deletions.remove(client, job, path, stop_certain, known=known)
         last = ours or record or job.tries > job.retries
         until = time.monotonic() + (0.0 if last else _LATE)
@@ -177,7 +177,7 @@ class Retries:
 
     def _may_retry(self, job: Job) -> bool:
         left = job.tries <= job.retries
-        return left and _is_retried(job) and job.identity not in self._stopped
+        return left and bool(job.retries) and job.identity not in self._stopped
 
     async def _resumed(
         self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
@@ -266,7 +266,7 @@ class Retries:
         client, told = target.client, emit if record else None
         if record:  # it may be another kernel's, which was killed while the pods ended
             with _telling(job, told):
-                await self._deletions.remove(client, job, path, lambda: None, known=record.last)
+                await self._deletions.remove(client, job, path, lambda: None, known=record.before)
         for left in reversed(range(_ROUNDS)):
             async with self._creating.setdefault(job.identity, asyncio.Lock()):
                 if job.identity in self._stopped:
@@ -432,11 +432,6 @@ def resubmission_notice(job: Job) -> str:
         "%retries: who follows the job starts it again after the loss of a replica. If nobody "
         f"does, {attach}."
     )
-
-
-def _is_retried(job: Job) -> bool:
-    """Return whether followers start a job again after a loss."""
-    return bool(job.retries) and apis.of_job(job) is not apis.TRAINER
 
 
 def _again_words(job: Job) -> str:

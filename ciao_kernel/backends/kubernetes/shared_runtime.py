@@ -86,7 +86,6 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
         "an elastic job": spec.elastic,
         "%restartPolicy": not never(plan),
         "%ttl": cluster.ttl is not None,
-        "%retries": bool(spec.retries),
         "%cleanPolicy=none": (spec.clean_policy or settings.clean_policy) is CleanPolicy.NONE,
         "%envsecret": bool(cluster.env_secrets),
         "%serviceAccount": bool(cluster.service_account),

@@ -59,11 +59,16 @@ def text(seconds: float) -> str:
 
 
 def conditions(item: Manifest) -> dict[str, Manifest]:
-    """Return the conditions of an object that are true, by type."""
+    """Return the conditions of an object that are true, by type.
+
+    Trainer copies those of the JobSet of that name, which may be of an earlier TrainJob and about
+    to be removed: what is older than the object itself does not count.
+    """
+    made = stamp(get(item, "metadata", "creationTimestamp"))
     return {
         str(one.get("type")): one
         for one in many(item, "status", "conditions")
-        if one.get("status") == "True"
+        if one.get("status") == "True" and not 0 < stamp(one.get("lastTransitionTime")) < made
     }
 
 

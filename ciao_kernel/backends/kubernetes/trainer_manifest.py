@@ -50,12 +50,6 @@ def check(plan: Plan, settings: Settings) -> None:
             "training operator.",
             directive="ttl",
         )
-    if plan.spec.retries:
-        raise SpecError(
-            "a TrainJob is not started again after the loss of a replica.",
-            "Leave out %retries; or write %api=v1 or %api=job where the cluster has it.",
-            directive="retries",
-        )
     unknown = (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE)
     if cluster.restart_policy in unknown and not plan.spec.elastic:
         raise SpecError(

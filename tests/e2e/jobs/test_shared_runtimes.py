@@ -16,6 +16,7 @@ from ciao_kernel.model import Replica, State
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e.jobs import test_surviving as surviving
 from tests.e2e.jobs.conftest import RBAC, Team, delete_only_job, leftovers, made, rules
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_mpi import run
@@ -187,3 +188,11 @@ def test_mpirun_reaches_its_workers(team: Team) -> None:
     assert b"rank 3 of 4 on " in ended.display.data("worker-1")
     assert runtime(team) == "ciao-mpi"
     delete(team)
+
+
+@pytest.mark.timeout(120 + 240 * surviving.ROUNDS)
+def test_training_goes_on_from_its_checkpoint_after_losses(
+    team: Team, claim: str, figure: surviving.Figure
+) -> None:
+    kind = "%framework=python\n%api=trainer\n%worker=2\n"
+    figure(surviving.survives(team, claim, kind, "worker-0,worker-1"))

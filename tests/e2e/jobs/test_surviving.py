@@ -146,6 +146,19 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
     figure: Figure,
 ) -> None:
     team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
+    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    figure(f"{kind}: {survives(team, claim, HEADERS[kind], peers)}")
+
+
+def survives(team: Team, claim: str, kind: str, peers: str) -> str:
+    """Let a job train with losses, and check that no step is lost; return its figures.
+
+    Args:
+        team: The user.
+        claim: Where the checkpoints are.
+        kind: The framework, its API and its two roles.
+        peers: The replicas, the deciding one first.
+    """
     steps = PER_ROUND * (ROUNDS + 1)
     seed = os.environ.get("CIAO_TEST_SEED") or str(random.randrange(10**6))
     dice, lost = random.Random(seed), list[str]()
@@ -160,14 +173,13 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
                 gone = next(uid for uid in victim if victim[uid] == name)
                 await leaves(team, work, gone)
 
-    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
-    image = f"%image={namespace.cluster.image('python')}\n"
-    header = f"{HEADERS[kind]}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
+    image = f"%image={team.namespace.cluster.image('python')}\n"
+    header = f"{kind}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
     asked = f"%retries={ROUNDS}\n%args={steps} {INTERVAL} {peers}\n"
     ended = team.run(f"{header}{asked}{TRAINS}", during=during)
     assert ended.error is None, (seed, lost, ended.error, ended.display.notices)
     assert len(lost) == ROUNDS
-    kept = kept_lines(team, claim, HEADERS[kind] + image, ended)
+    kept = kept_lines(team, claim, kind + image, ended)
     repeated, lines = 0, 0
     for replica in ended.job.replicas:
         shown = ended.display.data(str(replica)).decode().splitlines()
@@ -178,8 +190,8 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
         again = len(written) - steps
         assert again <= INTERVAL * (len(lives) - 1), (seed, lost)
         repeated, lines = repeated + again, lines + len(written)
-    figure(
-        f"{kind}: {len(lost)} losses (seed {seed}), {lines} lines, 0 lost, 0 doubled; "
+    return (
+        f"{len(lost)} losses (seed {seed}), {lines} lines, 0 lost, 0 doubled; "
         f"{repeated} steps trained again, at most {INTERVAL} each time; "
         f"{ended.display.status.tries} tries"
     )

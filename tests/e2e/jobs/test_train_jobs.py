@@ -18,6 +18,7 @@ from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e.jobs import test_surviving as surviving
 from tests.e2e.jobs.conftest import EXEC, ROLE, TRAIN, Team, delete_only_job, leftovers, made, rules
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_rights import verbs
@@ -280,3 +281,11 @@ def test_a_running_job_is_attached_to_read_and_entered(team: Team) -> None:
     assert (host, program) == ("two-worker-0-1", "ciao_cell.py")
     assert json.loads(config)["task"] == {"type": "worker", "index": 1}
     delete(team)
+
+
+@pytest.mark.timeout(120 + 240 * surviving.ROUNDS)
+def test_training_goes_on_from_its_checkpoint_after_losses(
+    team: Team, claim: str, figure: surviving.Figure
+) -> None:
+    kind = "%framework=python\n%api=trainer\n%worker=2\n"
+    figure(surviving.survives(team, claim, kind, "worker-0,worker-1"))

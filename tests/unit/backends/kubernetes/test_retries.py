@@ -19,6 +19,8 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest, Replica
 from tests.unit.backends.kubernetes import test_indexed_manifest as indexed
+from tests.unit.backends.kubernetes import test_shared_runtime as shared
+from tests.unit.backends.kubernetes import test_trainer_manifest as trained
 from tests.unit.backends.kubernetes.test_manifest import objects
 
 HEAD = "%framework=tensorflow\n%worker=2\n%retries=3\n"
@@ -79,7 +81,29 @@ def test_a_try_of_an_indexed_job_is_the_same_job() -> None:
     ]
 
 
-@pytest.mark.parametrize("of", [objects, indexed.objects], ids=["operator", "indexed"])
+def test_a_try_of_a_train_job_is_the_same_job_with_the_same_runtime() -> None:
+    first = trained.objects(HEAD)
+    second = again(first)
+    assert [one["kind"] for one in second.beside][-1] == "TrainingRuntime"
+    assert second.job["spec"] == first.job["spec"]
+    assert second.holder["metadata"]["name"] == first.holder["metadata"]["name"]
+    (before, after) = (trained.parts(made)["worker"] for made in (first, second))
+    assert before["podFailurePolicy"]["rules"]
+    assert after["template"]["metadata"]["annotations"][job_metadata.RUN] == "run-2"
+    assert after["template"]["spec"] == before["template"]["spec"]
+    changed = on_server(next_objects.with_submitted(first).job)
+    changed["spec"]["runtimePatches"] = [{"manager": "kueue.x-k8s.io/manager"}]
+    changed["spec"]["suspend"] = False
+    assert again(replace(first, job=changed)).job["spec"] == first.job["spec"]
+    third = next_objects.with_run(second, "run-3")
+    assert "run-2" not in json.dumps([third.job, *third.beside])
+
+
+@pytest.mark.parametrize(
+    "of",
+    [objects, indexed.objects, shared.objects],
+    ids=["operator", "indexed", "shared runtime"],
+)
 def test_a_try_has_nothing_of_the_admission_of_the_last_one(of: Any) -> None:
     first = of(HEAD)
     known = next_objects.with_submitted(first)
@@ -89,7 +113,7 @@ def test_a_try_has_nothing_of_the_admission_of_the_last_one(of: Any) -> None:
         template["spec"]["tolerations"] = [{"key": "spot", "operator": "Exists"}]
         template["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "worker"
     second = again(replace(known, job=changed))
-    assert second.job["spec"] == first.job["spec"]
+    assert second.job["spec"] == next_objects.with_run(first, "run-2").job["spec"]
     assert "spot" not in json.dumps(second.job)
     # A job of another version of ciao, or that somebody has changed, is made of its object.
     for text in ("", "[]", "{", '{"other": {}}'):
@@ -183,7 +207,7 @@ def test_a_slow_follower_finds_the_try_whose_record_is_gone() -> None:
 
     def found(there: Manifest | None) -> Job | None:
         target = cast("Target", SimpleNamespace(client=Server(there)))
-        record: Any = SimpleNamespace(last=made.job)
+        record: Any = SimpleNamespace(before=made.job)
         work: Any = retries.Retries(Gone())._create
         return cast(
             "Job | None",
