@@ -23,7 +23,7 @@ from ciao_kernel.backends.kubernetes import (
     output_checks,
     output_sidecar,
     queue_request,
-    retries,
+    retry_notices,
     stacks,
     status,
     submit,
@@ -142,7 +142,7 @@ class KubernetesBackend:
         verdict = f"# The server of {target.client.access.source} would accept it.\n"
         notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
         if plan.spec.retries:
-            notice += f"# {retries.resubmission_notice(job)}\n"
+            notice += f"# {retry_notices.resubmission(job)}\n"
         return notice + "---\n".join(texts) + (verdict if asks else "")
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
@@ -158,7 +158,7 @@ class KubernetesBackend:
         job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
         self._places.remember(job, target.context)
         if plan.spec.retries:
-            emit(Notice(retries.resubmission_notice(job)))
+            emit(Notice(retry_notices.resubmission(job)))
         return self._lookup.here(job)
 
     async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:

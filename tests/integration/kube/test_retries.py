@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import creation, retries, rights
+from ciao_kernel.backends.kubernetes import creation, resubmission, rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobStopped
 from ciao_kernel.model import State
@@ -255,7 +255,7 @@ def test_attach_goes_on_after_a_kernel_that_was_killed_behind_the_source_of_a_tr
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     display = Recorder()
-    monkeypatch.setattr(retries, "_OTHERS", 0.5)
+    monkeypatch.setattr(resubmission, "_OTHERS", 0.5)
 
     async def work(session: Session, _: KubernetesBackend) -> None:
         await session.attach("mine", display)

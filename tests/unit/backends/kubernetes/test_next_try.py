@@ -12,9 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try, retries
+from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try
 from ciao_kernel.backends.kubernetes.deletion import Deletions
+from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
@@ -196,12 +198,12 @@ def test_a_follower_that_knows_an_earlier_try_goes_on_from_the_recorded_one() ->
 
     told = list[Job]()
 
-    class Told(retries.Retries):
+    class Told(Resubmission):
         async def _recorded(self, target: Target, job: Job, *_: Any) -> Job | None:
             told.append(job)
             return job
 
     target = cast("Target", Records(item))
-    work: Any = Told(Deletions())._resumed
+    work: Any = Told(Deletions(), KnownTries()).resumed
     asyncio.run(work(target, of(made), f"{made.path}/x", None, print))
     assert [(one.tries, one.run, one.identity) for one in told] == [(2, "run-1", "1")]

@@ -12,9 +12,17 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, retries
+from ciao_kernel.backends.kubernetes import (
+    job_metadata,
+    manifest,
+    next_objects,
+    resubmission,
+    retries,
+)
 from ciao_kernel.backends.kubernetes.deletion import Deletions
+from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest, Replica
@@ -147,7 +155,7 @@ class Slow:
 def follower(job: Job, *looks: Manifest | None) -> Job | None:
     """What a follower finds that comes too late to make the next try."""
     target = cast("Target", SimpleNamespace(client=Slow(*looks)))
-    work: Any = retries.Retries(Deletions())._again
+    work: Any = Resubmission(Deletions(), KnownTries()).again
     settings = Settings(stop_grace=0.0)
     return cast("Job | None", asyncio.run(work(target, job, "/jobs/j", settings, print)))
 
@@ -155,7 +163,7 @@ def follower(job: Job, *looks: Manifest | None) -> Job | None:
 def test_a_slower_follower_waits_for_the_next_try_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retries, "_LOOK", 0.01)
+    monkeypatch.setattr(resubmission, "_LOOK", 0.01)
     made = objects(HEAD)
     place, resource = made.path.split("/")[-2:]
     job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
@@ -178,8 +186,8 @@ def test_a_slower_follower_waits_for_the_next_try_of_another(
 
 
 def test_a_deleted_job_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_LOOK", 0.01)
-    monkeypatch.setattr(retries, "_OTHERS", 0.05)
+    monkeypatch.setattr(resubmission, "_LOOK", 0.01)
+    monkeypatch.setattr(resubmission, "_OTHERS", 0.05)
     place, resource = objects(HEAD).path.split("/")[-2:]
     job = Job("j", "kubernetes", "tensorflow", (), 0.0, place, resource=resource, uid="1")
     assert follower(job, None) is None
@@ -208,7 +216,7 @@ def test_a_slow_follower_finds_the_try_whose_record_is_gone() -> None:
     def found(there: Manifest | None) -> Job | None:
         target = cast("Target", SimpleNamespace(client=Server(there)))
         record: Any = SimpleNamespace(before=made.job)
-        work: Any = retries.Retries(Gone())._create
+        work: Any = Resubmission(Gone(), KnownTries())._create
         return cast(
             "Job | None",
             asyncio.run(work(target, job, "/jobs/j", again(made), record, Settings(), print)),
