@@ -170,8 +170,8 @@ async def _with_shared(plan: Plan, target: Target, settings: Settings, why: str)
         return _NO_RUNTIME
     name = shared_runtime.name(plan.framework)
     fields = await runtime_discovery.fields(plan.framework, target)
-    if fields is None:
-        return f"{_NO_RUNTIME} (and no ClusterTrainingRuntime {name} is installed)"
+    if isinstance(fields, str):
+        return f"{_NO_RUNTIME} (and {fields})"
     restricted = (await checks.ground(target)).restricted
     if what := shared_runtime.obstacle(plan, settings, fields, restricted=restricted):
         return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"

@@ -32,6 +32,9 @@ def facts(
     rows = {
         "cluster": source,
         "kind": item.get("kind"),
+        "runtime": " ".join(
+            str(status.get(item, "spec", "runtimeRef", key) or "") for key in ("kind", "name")
+        ).strip(),
         "uid": job.uid,
         "service account": spec.get("serviceAccountName"),
         "pull secrets": " ".join(pulls),

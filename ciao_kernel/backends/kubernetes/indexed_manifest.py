@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from ciao_kernel.backends.kubernetes import replica_list, shell_start
 from ciao_kernel.backends.kubernetes.apis import JOB
@@ -90,6 +91,8 @@ at once would fail before, also in that replica itself: Paddle does not repeat a
 
 # The CRDs of Trainer 2.0 and 2.1 require the status, which Kubernetes itself adds.
 _LOST = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+BEFORE = "before"
+"""Fourth word of a command that does something before the rest of it, which is the program's."""
 _ISOLATED = ("-I", "-S", "-c")
 """Options of Python. Neither packages nor variables of the program can affect those few lines."""
 
@@ -451,6 +454,11 @@ def program_template(
     }
 
 
+def own_words(command: Any) -> Any:
+    """Return a container's command without what it does before (:data:`BEFORE`)."""
+    return command[4:] if isinstance(command, list) and command[3:4] == [BEFORE] else command
+
+
 def enter(container: Manifest, command: Sequence[str]) -> tuple[str, ...]:
     """Return a command for a running replica that has the variables of its program.
 
@@ -461,7 +469,7 @@ def enter(container: Manifest, command: Sequence[str]) -> tuple[str, ...]:
     mounts = many(container, "volumeMounts")
     if not any(mount.get("mountPath") == _FOLDER for mount in mounts):
         return tuple(command)
-    start = get(container, "command")
+    start = own_words(get(container, "command"))
     if not isinstance(start, list) or not start or tuple(start[1:4]) != _ISOLATED:
         return (*shell_start.command(_FOLDER), *command)
     return (str(start[0]).replace("$$", "$"), *_ISOLATED, _ENTER, *command)

@@ -13,6 +13,7 @@ import copy
 import shlex
 from dataclasses import dataclass
 
+from ciao_kernel.backends.kubernetes import indexed_manifest
 from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import (
     CONTAINER,
@@ -65,7 +66,7 @@ def probe(runtime: str, namespace: str) -> Manifest:
     return {
         "apiVersion": f"{TRAINER.group}/{TRAINER.version}",
         "kind": "TrainJob",
-        "metadata": {"name": "ciao-probe", "namespace": namespace},
+        "metadata": {"name": f"{runtime}-probe", "namespace": namespace},
         "spec": {
             "runtimeRef": _reference(runtime),
             "activeDeadlineSeconds": 1,
@@ -198,7 +199,7 @@ def _command(command: list[str], init: list[Manifest]) -> list[str]:
     if not init:
         return command
     first = " && ".join(shlex.join(one["command"]) for one in init)
-    return ["sh", "-c", f'{first} && exec "$@"', "sh", *command]
+    return ["sh", "-c", f'{first} && exec "$@"', indexed_manifest.BEFORE, *command]
 
 
 def _is_prefix(init: Manifest, template: Manifest) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import choice
 from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER
+from ciao_kernel.backends.kubernetes.apis.trainer import RUNTIME_FIRST
 from ciao_kernel.backends.kubernetes.choice import Choice
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -39,6 +40,7 @@ class Client:
     ) -> None:
         self.runtimes, self.pruned, self.tried = runtimes, pruned, 0
         self.kept: dict[str, Any] = {}
+        self.full = False
         self.kinds, self.minor = kinds, minor
         self.trainer, self.may = trainer, may
 
@@ -46,7 +48,9 @@ class Client:
         assert dry_run
         self.tried += 1
         if body["spec"]["runtimeRef"]["name"] not in self.runtimes:
-            raise Refused("specified clusterTrainingRuntime must be created before", code=403)
+            if self.full:
+                raise Refused("exceeded quota: small", code=403)
+            raise Refused(f"it {RUNTIME_FIRST}", code=403)
         spec = {key: value for key, value in body["spec"].items() if key not in self.pruned}
         return {**body, "spec": spec}
 
@@ -229,8 +233,15 @@ def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
     assert "(and no ClusterTrainingRuntime ciao-jax is installed)" in other.notice
     old = ("runtimePatches", "podTemplateOverrides", "activeDeadlineSeconds")  # Trainer 2.0
     reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",), pruned=old)
-    assert choose(TF, reader).api is JOB
+    made = choose(TF, reader)
+    assert made.api is JOB
+    assert made.notice.endswith(
+        "(and the ClusterTrainingRuntime ciao-tensorflow needs Trainer 2.1 or newer)."
+    )
     assert choose(TF + "%api=trainer\n", reader) == Choice(TRAINER, "%api=trainer asks for it")
+    full = Client(trainer=True, may=("trainjobs",))
+    full.full = True
+    assert "ciao-tensorflow is refused: exceeded quota: small)" in choose(TF, full).notice
     nobody = Client(trainer=True, may=(), runtimes=("ciao-tensorflow",))
     assert choose(TF, nobody).api is JOB
     assert nobody.tried == 0

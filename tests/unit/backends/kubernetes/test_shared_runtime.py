@@ -11,8 +11,10 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import (
     details,
+    indexed_manifest,
     job_metadata,
     manifest,
+    pod_program,
     quotas,
     runtime_overrides,
     shared_runtime,
@@ -207,10 +209,13 @@ def test_files_are_unpacked_before_the_program() -> None:
         "sh",
         "-c",
         "python -c 'print('\"'\"'a b'\"'\"')' && exec \"$@\"",
-        "sh",
+        "before",
     ]
     assert command[4:] == objects(PLAIN + IMAGE).job["spec"]["trainer"]["command"]
     (container,) = template(job)["spec"]["containers"]
+    running = {**container, "command": command}
+    entered = indexed_manifest.enter(running, ("bash",))
+    assert entered == indexed_manifest.enter({**running, "command": command[4:]}, ("bash",))
     assert mount["mountPath"] in [one["mountPath"] for one in container["volumeMounts"]]
     other = replace(made, init_containers=({**first, "env": [{"name": "A", "value": "b"}]},))
     with pytest.raises(SpecError, match="cannot set the container unpack of"):
@@ -320,3 +325,12 @@ def test_a_job_is_described_and_counted_like_others() -> None:
     assert manifest.shape(made) == manifest.shape(
         objects("%framework=tensorflow\n%ps=1\n%worker=2\n%cpu=1\n", run="run-2")
     )
+
+
+def test_a_program_in_a_pod_that_unpacks_first_has_the_pods_interpreter() -> None:
+    def found(*command: str) -> str:
+        container = {"name": "node", "command": list(command)}
+        return pod_program._interpreter({"metadata": {}, "spec": {"containers": [container]}}, "?")
+
+    assert found("/opt/python3", "-I") == found("sh", "-c", "x", "before", "/opt/python3", "-I")
+    assert found("sh", "-c", "x", "before", "Rscript") == "?"
