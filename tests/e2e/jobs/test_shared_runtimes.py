@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.e2e.jobs.test_mpi import run
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
 from tests.helpers import digits
 from tests.helpers.jobs import Ended, Recorder
+from tests.integration.docs import blocks
 
 pytestmark = pytest.mark.second("operators")
 
@@ -45,7 +47,9 @@ def team(
 
     They stay: nobody else's jobs use them, unless their users may create no runtimes either.
     """
-    namespace.cluster.kubectl("apply", "--server-side", "-k", str(RUNTIMES))
+    (applied,) = (one for one in blocks.read(RUNTIMES / "README.md") if one.kind == "by")
+    *words, folder = shlex.split(applied.text)
+    namespace.cluster.kubectl(*words[1:], str(blocks.ROOT / folder))
     found = made(namespace, tmp_path, monkeypatch, rules(SHARED))
     found.images["python"] = found.images["pytorch"]
     return found
