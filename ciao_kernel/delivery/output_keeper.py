@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -38,7 +39,8 @@ def run(
         command: The program.
     """
     files = importlib.import_module("ciao_replica_files")
-    for name in (files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE):  # of an earlier try
+    of_earlier_try = (files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE, files.NOT_COPIED)
+    for name in of_earlier_try:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(marks, name))
     with contextlib.suppress(OSError):
@@ -74,16 +76,23 @@ def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> N
     """Copy the files to where the other container sees them, unless they are too large."""
     shutil.rmtree(copies, ignore_errors=True)
     os.makedirs(copies, exist_ok=True)
-    sizes = files.find(".", words).sizes
+    found = files.find(".", words)
+    sizes, faults = found.sizes, dict(found.faults)
     if sum(sizes.values()) > limit:
         with open(os.path.join(marks, files.TOO_LARGE), "w") as file:
             file.write(str(sum(sizes.values())))
         return
     for path in sizes:
         place = os.path.join(copies, path)
-        with contextlib.suppress(OSError):
+        try:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             shutil.copy(path, place)
+        except OSError as error:
+            faults[path] = files.reason(error)
+            with contextlib.suppress(OSError):
+                os.remove(place)  # a part, for example of a full disk
+    with contextlib.suppress(OSError), open(os.path.join(marks, files.NOT_COPIED), "w") as file:
+        json.dump(faults, file)
 
 
 def keep(marks: str, patience: float) -> None:

@@ -25,6 +25,8 @@ from typing import Any, BinaryIO, NamedTuple
 LIST, FILE, DATA, END, DONE, BEAT = b"L", b"F", b"D", b"E", b"Z", b"B"
 """Kinds of messages: what there is, the next file, a piece of it, its digest, the last message, and
 a sign of life."""
+FAULT, CHANGED = b"X", b"C"
+"""Kinds of messages: a file that does not come, and why; the file before was written meanwhile."""
 HEADER = struct.Struct(">cI")
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
@@ -34,6 +36,8 @@ HELD = "CIAO_HELD"
 CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 """Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
 size) files are not kept because they are too large."""
+NOT_COPIED = "not-copied.json"
+"""Mark with the files that could not be copied, and why."""
 COPIES = "files"
 """Folder beside the marks for copies of the files, where the program's folder cannot be seen."""
 _PIECE = 1 << 18
@@ -49,6 +53,8 @@ class Found(NamedTuple):
     """The words that name nothing."""
     left_out: list[str]
     """Links that lead out of the folder, links to folders, and what is no file."""
+    faults: dict[str, str]
+    """Files and folders that cannot be read, and why."""
 
 
 def pattern(word: str) -> re.Pattern[str]:
@@ -76,11 +82,16 @@ def find(base: str, words: list[str]) -> Found:
     sizes: dict[str, int] = {}
     missing: list[str] = []
     left_out: list[str] = []
+    faults: dict[str, str] = {}
     for word in words:
         wanted, seen = pattern(word), False
         first = re.split(r"[*?]", posixpath.normpath(word))[0]
         start = first if first == posixpath.normpath(word) else posixpath.dirname(first)
-        for path, size in _walk(base, real, start, first):
+        for path, size, fault in _walk(base, real, start, first):
+            if fault:
+                if _leads_to(word, path):
+                    seen, faults[path or "."] = True, fault
+                continue
             if not wanted.fullmatch(path):
                 continue
             seen = True
@@ -90,18 +101,34 @@ def find(base: str, words: list[str]) -> Found:
                 sizes[path] = size
         if not seen:
             missing.append(word)
-    return Found(dict(sorted(sizes.items())), missing, sorted(set(left_out)))
+    return Found(dict(sorted(sizes.items())), missing, sorted(set(left_out)), faults)
 
 
-def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, int | None]]:
-    """Yield each file at or below a path with its size, None for what is not followed."""
+def _leads_to(word: str, path: str) -> bool:
+    """Return whether files of a word may be at a path or below it."""
+    parts = posixpath.normpath(word).split("/")[: path.count("/") + 1]
+    return not path or "**" in parts or pattern("/".join(parts)).fullmatch(path) is not None
+
+
+def reason(error: OSError) -> str:
+    """Return why a file cannot be read, in a few words."""
+    if isinstance(error, FileNotFoundError):
+        return "it has vanished"
+    return error.strerror or type(error).__name__
+
+
+def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, int | None, str]]:
+    """Yield each file at or below a path with its size, or why it cannot be read.
+
+    The size of what is not followed is None.
+    """
     todo = [start]
     while todo:
         path = todo.pop()
         if path == OWN or path.startswith(OWN + "/"):
             continue
         place = os.path.join(base, path) if path else base
-        with contextlib.suppress(OSError):
+        try:
             if not _is_inside(real, os.path.dirname(place) if path else place):
                 continue  # by a link in the middle
             mode = os.lstat(place).st_mode
@@ -112,7 +139,13 @@ def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, i
                 continue
             link = stat.S_ISLNK(mode) and os.path.isfile(place) and _is_inside(real, place)
             follows = stat.S_ISREG(mode) or link
-            yield path, os.stat(place).st_size if follows else None
+            size = os.stat(place).st_size if follows else None
+        except OSError as error:
+            # What a word names need not exist.
+            if path != start or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                yield path, None, reason(error)
+            continue
+        yield path, size, ""
 
 
 def _is_inside(real: str, place: str) -> bool:
@@ -151,13 +184,21 @@ class _Sender:
             with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
                 with open(os.path.join(self._marks, TOO_LARGE)) as file:
                     total = int(file.read())
+            with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
+                with open(os.path.join(self._marks, NOT_COPIED)) as file:
+                    found.faults.update(json.load(file))
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
             self._put(LIST, json.dumps(told).encode())
+            if request["offset"] and after not in found.sizes:
+                self._fault(after, "it has vanished")
             for path in found.sizes if total <= limit else ():
                 if path >= after:
-                    with contextlib.suppress(OSError):
-                        offset = request["offset"] if path == after else 0
-                        self._file(base, path, offset)
+                    try:
+                        self._file(base, path, request["offset"] if path == after else 0)
+                    except BrokenPipeError:
+                        raise  # the other side is gone
+                    except OSError as error:
+                        self._fault(path, reason(error))
         self._put(DONE, b"")
         if request["waits"]:
             self._wait()
@@ -166,6 +207,7 @@ class _Sender:
         with open(os.path.join(base, path), "rb", buffering=0) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
+                self._fault(path, "it is no file any more")
                 return
             offset = offset if offset <= about.st_size else 0
             digest = hashlib.sha256()
@@ -179,8 +221,17 @@ class _Sender:
                 digest.update(data)
                 self._put(DATA, data)
                 offset += len(data)
-            whole = offset == about.st_size  # otherwise the program has cut it meanwhile
-            self._put(END, digest.hexdigest().encode() if whole else b"")
+            if offset != about.st_size:
+                self._fault(path, "it has become shorter while it was fetched")
+                return
+            self._put(END, digest.hexdigest().encode())
+            now = os.fstat(file.fileno())
+            if (now.st_size, now.st_mtime_ns) != (about.st_size, about.st_mtime_ns):
+                self._put(CHANGED, json.dumps({"path": path}).encode())
+
+    def _fault(self, path: str, why: str) -> None:
+        """Say that a file does not come, also if a part of it was sent."""
+        self._put(FAULT, json.dumps({"path": path, "why": why}).encode())
 
     def _put(self, kind: bytes, body: bytes) -> None:
         _write(HEADER.pack(kind, len(body)))

@@ -70,6 +70,8 @@ class ReturnedFiles:
         told = self._of(str(replica))
         told["missing"] = list(listing.missing)
         told["left_out"] = list(listing.left_out)
+        told["faults"] = dict(listing.faults)
+        told["changed"] = list(listing.changed)
         self._save()
 
     def files(self) -> list[ReturnedFile]:
@@ -92,6 +94,22 @@ class ReturnedFiles:
             f"{path} ({replica})"
             for replica, one in self._record.items()
             for path in one.get("left_out", ())
+        )
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what had vanished or could not be read when it was fetched, and why."""
+        return tuple(
+            f"{path} ({replica}: {why})"
+            for replica, one in self._record.items()
+            for path, why in one.get("faults", {}).items()
+        )
+
+    def changed(self) -> tuple[str, ...]:
+        """Return files that were written while they were fetched."""
+        return tuple(
+            f"{path} ({replica})"
+            for replica, one in self._record.items()
+            for path in one.get("changed", ())
         )
 
     # ------------------------------------------------------------------------------ parts

@@ -17,13 +17,23 @@ import os
 import posixpath
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ciao_kernel import private_files
 from ciao_kernel.delivery import replica_files
-from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST, RELEASE
+from ciao_kernel.delivery.replica_files import (
+    CHANGED,
+    DATA,
+    DONE,
+    END,
+    FAULT,
+    FILE,
+    HEADER,
+    LIST,
+    RELEASE,
+)
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.model import Job
 from ciao_kernel.model.queries import Streams
@@ -47,8 +57,11 @@ _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _LARGEST = 1 << 24
 """Bytes of a message; a pod's bytes are foreign input."""
 _LONGEST_PATH = 1024
+_LONGEST_REASON = 120
 _MOST_FILES = 100_000
 _WORDS = 2000
+_SAID = 3
+"""So many cut connections are told."""
 
 
 class Damaged(BackendError):
@@ -85,6 +98,10 @@ class Listing:
     """Words that name nothing."""
     left_out: tuple[str, ...] = ()
     """Links and others that are not followed."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Files and folders that could not be read or have vanished, and why."""
+    changed: tuple[str, ...] = ()
+    """Files that are here and were written while they were fetched."""
 
 
 class Fetch:
@@ -99,6 +116,7 @@ class Fetch:
         base: Folder in the replica; by default that in which commands run.
         waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
         on_progress: Called with the bytes that have come, and all.
+        on_cut: Called with a reason when a connection has failed and another one is opened.
         pause: Seconds before the first new try.
         silent: Seconds without a byte after which the replica is given up.
     """
@@ -114,12 +132,14 @@ class Fetch:
         base: str = ".",
         waits: bool = False,
         on_progress: Callable[[int, int], object] = lambda *_: None,
+        on_cut: Callable[[str], object] = lambda _: None,
         pause: float = _PAUSE,
         silent: float = _SILENT,
     ) -> None:
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._receiver, self._limit, self._base = receiver, limit, base
         self._waits, self._on_progress, self._pause = waits, on_progress, pause
+        self._on_cut, self._cuts = on_cut, 0
         self._silent, self._heard = silent, 0.0
         self._release = asyncio.Event()
         self.arrived = asyncio.Event()
@@ -134,6 +154,8 @@ class Fetch:
         """Bytes of the current file that are here."""
         self._done = 0
         """Bytes of files that are whole."""
+        self.whole = 0
+        """Files that are whole."""
         self._begun = 0
         """Files that have begun, on all connections."""
         self._furthest = 0
@@ -170,6 +192,9 @@ class Fetch:
                         raise
                     pause = self._pause if self._news else min(pause * 2, _LONGEST_PAUSE)
                     _log.info("a transfer was cut, and goes on: %s", error.message)
+                    self._cuts += 1
+                    if self._cuts <= _SAID and not self.arrived.is_set():
+                        self._on_cut(error.message)
                     await asyncio.sleep(pause)
         finally:
             self._close()
@@ -252,6 +277,11 @@ class Fetch:
             self._on_progress(self._done + self._offset, self.listing.size)
         elif kind == END and self._file is not None:
             self._end(body.decode())
+        elif kind == FAULT:
+            self._fault(json.loads(body))
+        elif kind == CHANGED:
+            path = _named(json.loads(body)["path"])
+            self.listing.changed = (*self.listing.changed, path)[:_WORDS]
         elif kind == DONE:
             self.arrived.set()
 
@@ -261,11 +291,31 @@ class Fetch:
             int(told["bytes"]),
             tuple(map(str, told["missing"])),
             tuple(map(str, told["left_out"]))[:_WORDS],
+            self.listing.faults,
+            self.listing.changed,
         )
+        for path, why in dict(told.get("faults", {})).items():
+            self._note_fault(path, why)
         if self.listing.size > self._limit:
             raise self._too_large(self.listing.size)
         if self.listing.files > _MOST_FILES:
             raise self._too_many(self.listing.files)
+
+    def _fault(self, told: dict[str, Any]) -> None:
+        """Take the word that the current file, or one that has not begun, does not come."""
+        self._note_fault(told["path"], told["why"])
+        self._close()
+        # The next connection begins behind this file.
+        self._told = {"path": str(told["path"]) + "\0"}
+
+    def _note_fault(self, path: Any, why: Any) -> None:
+        if len(self.listing.faults) < _WORDS:
+            self.listing.faults[_named(path)] = short(str(why), _LONGEST_REASON)
+
+    @property
+    def current(self) -> str:
+        """Return the path of the file that is coming; "" between two files."""
+        return str(self._told.get("path", "")) if self._file is not None else ""
 
     def _too_large(self, size: int) -> BackendError:
         return BackendError(
@@ -306,6 +356,7 @@ class Fetch:
         if digest and digest == self._digest.hexdigest():
             self._receiver.place(self._told["path"], self._part, digest)
             self._done += self._offset
+            self.whole += 1
             self._news = True
         self._close()
         if digest and digest != self._digest.hexdigest():
@@ -321,6 +372,11 @@ class Fetch:
                 self._part.unlink(missing_ok=True)
         self._file = self._part = None
         self._offset = 0
+
+
+def _named(path: Any) -> str:
+    """Return a path of a replica for a text; pods may send anything."""
+    return short(str(path), _LONGEST_PATH)
 
 
 def called(

@@ -21,7 +21,7 @@ from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.plugins import Backend, Emit, Step
 from ciao_kernel.session import returned_values
-from ciao_kernel.visible_text import visible
+from ciao_kernel.visible_text import listed, visible
 
 
 async def fetch(
@@ -57,6 +57,7 @@ async def fetch(
                 returned.receiver(replica),
                 int(settings.fetch_limit),
                 on_progress=step.at,
+                on_cut=partial(_say_cut, emit, replica),
             )
             try:
                 await one.run()
@@ -69,6 +70,10 @@ async def fetch(
     for fault in faults:
         emit(Notice(fault.message))
     return list(returned_values.of_pods(job, returned))
+
+
+def _say_cut(emit: Emit, replica: Replica, why: str) -> None:
+    emit(Notice(f"fetching the files of {replica} was cut ({why.rstrip('.')}); it goes on …"))
 
 
 async def take(
@@ -90,12 +95,19 @@ async def take(
     base, _, name = source.rstrip("/").rpartition("/")
     base = base or ("/" if source.startswith("/") else ".")
     into = _Target(target, name)
+    faults: dict[str, str] = {}
     if not job.on_cluster:
         base = str(Path(job.workdir, base))
         found = replica_files.find(base, [name])
+        faults = dict(found.faults)
         for path in found.sizes:
             part = into.part()
-            shutil.copyfile(Path(base, path), part)
+            try:
+                shutil.copyfile(Path(base, path), part)
+            except OSError as error:
+                faults[path] = replica_files.reason(error)
+                part.unlink(missing_ok=True)
+                continue
             into.place(path, part, "")
     else:
         one = Fetch(
@@ -107,12 +119,17 @@ async def take(
             base=base,
         )
         await one.run()
+        faults = one.listing.faults
+    names = listed([f"{path} ({why})" for path, why in faults.items()])
+    if faults and not into.count:
+        raise BackendError(f"nothing could be copied from {replica} of {job.name}: {names}.")
     if not into.count:
         raise BackendError(
             f"{replica} of {job.name} has no file {visible(source)}.",
             f"Paths are relative to {job.workdir}.",
         )
-    return f"{into.count} {'file' if into.count == 1 else 'files'}, {size_text(into.size)}"
+    rest = f"; these could not be copied: {names}" if faults else ""
+    return f"{into.count} {'file' if into.count == 1 else 'files'}, {size_text(into.size)}{rest}"
 
 
 async def give(

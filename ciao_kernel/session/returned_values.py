@@ -65,6 +65,7 @@ def of_folder(job: Job, words: Sequence[str]) -> Iterator[str]:
         files = [f"{path} ({size_text(size)})" for path, size in found.sizes.items()]
         yield f"files of %output: {listed(files, _LISTED)}, in {job.workdir}"
     yield from _rest(found.missing, found.left_out)
+    yield from _faults([f"{path} ({why})" for path, why in found.faults.items()])
 
 
 def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
@@ -88,6 +89,12 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
         ]
         yield f"brought back: {listed(texts, _LISTED)}, to {job.files}"
     yield from _rest(returned.missing(), returned.left_out())
+    yield from _faults(returned.faults())
+    if changed := returned.changed():
+        yield (
+            "%output: the program wrote these files while they were fetched, so they may be mixed: "
+            f"{listed(changed, _LISTED)}."
+        )
 
 
 def _rest(missing: Sequence[str], left_out: Sequence[str]) -> Iterator[str]:
@@ -95,3 +102,8 @@ def _rest(missing: Sequence[str], left_out: Sequence[str]) -> Iterator[str]:
         yield f"%output: no file matches {', '.join(map(visible, missing))}."
     if left_out:
         yield f"%output: links out of the folder, and what is no file, stay: {listed(left_out)}."
+
+
+def _faults(faults: Sequence[str]) -> Iterator[str]:
+    if faults:
+        yield f"%output: these did not come back: {listed(faults, _LISTED)}."

@@ -27,6 +27,14 @@ def as_nobody() -> Iterator[None]:
 
 
 @functools.cache
+def ordinary_reader() -> tuple[str, ...]:
+    """Return the words before a command that make root read only what the modes of files allow."""
+    if os.geteuid() != 0:
+        return ()
+    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+@functools.cache
 def other_account() -> tuple[str, ...] | None:
     """Return the words before a command that make it run as NOBODY; None if that is impossible.
 

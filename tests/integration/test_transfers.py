@@ -13,17 +13,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results, site_folder, transfers
-from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, HELD, LIST
+from ciao_kernel.delivery.replica_files import (
+    DATA,
+    DONE,
+    END,
+    FAULT,
+    FILE,
+    HEADER,
+    HELD,
+    LIST,
+)
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError, ClusterFault
-from ciao_kernel.model import JobSpec, Replica, Source, SourceFile
+from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.session import fetching
+from tests.helpers.rights import ordinary_reader
 
 WORKER = Replica("worker", 0)
 
@@ -36,12 +48,14 @@ class Pod:
     cuts: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     damages: bool = False
+    before: tuple[str, ...] = ()
     runs: int = 0
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
         self.runs += 1
         room = self.cuts.pop(0) if self.cuts else None
         process = await asyncio.create_subprocess_exec(
+            *self.before,
             *command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -120,6 +134,86 @@ def test_a_cut_transfer_goes_on_where_it_was(pod: Pod, tmp_path: Path) -> None:
     assert equal(pod, tmp_path / "here")
     assert pod.runs == 5
     assert not list((tmp_path / "here").rglob("*.part"))
+
+
+def test_cut_connections_are_told_with_the_file_that_was_coming(pod: Pod, tmp_path: Path) -> None:
+    pod.cuts = [1_000_000, 0, 0, 0, 500_000]
+    told: list[tuple[str, str]] = []
+    one = fetch(pod, tmp_path / "here", on_cut=lambda why: told.append((why, one.current)))
+    asyncio.run(one.run())
+    assert told == [("the connection was cut.", "model/large.bin")] * 3
+    assert one.whole == 2
+
+
+@pytest.fixture
+def waiting(pod: Pod) -> Pod:
+    """A pod with a file behind a large one, which is still to be sent while that one comes."""
+    (pod.folder / "model/later.bin").write_text("later")
+    (pod.folder / "model/last.bin").write_text("last")
+    return pod
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("act", "path", "why"),
+    [
+        ("unlink", "model/last.bin", "it has vanished"),
+        ("truncate", "model/large.bin", "it has become shorter while it was fetched"),
+        ("close", "model/last.bin", "Permission denied"),
+    ],
+)
+def test_files_that_cannot_be_fetched_are_named_and_the_others_come(
+    waiting: Pod, tmp_path: Path, act: str, path: str, why: str, cut: bool
+) -> None:
+    def during(done: int, _: int) -> None:
+        place = waiting.folder / path
+        if act == "unlink":
+            place.unlink(missing_ok=True)
+        elif act == "close":
+            place.chmod(0)
+        elif done > 100_000 and place.stat().st_size > 200_000:
+            os.truncate(place, 200_000)
+
+    (waiting.folder / "model/last.bin").rename(waiting.folder / "model/z.bin")
+    path = path.replace("last", "z")
+    waiting.before = ordinary_reader()
+    if cut and act != "truncate":
+        waiting.cuts = [1_000_000]
+    one = fetch(waiting, tmp_path / "here", on_progress=during)
+    asyncio.run(one.run())
+    # What has vanished before the second connection was never announced by it.
+    told = {} if cut and act == "unlink" else {path: why}
+    assert one.listing.faults == told
+    here = {file.name for file in (tmp_path / "here/model").iterdir()}
+    assert here == {"large.bin", "later.bin", "run.sh", "z.bin"} - {Path(path).name}
+    assert not list((tmp_path / "here").rglob("*.part"))
+
+
+def test_the_file_that_was_coming_and_is_gone_after_a_cut_is_named(
+    waiting: Pod, tmp_path: Path
+) -> None:
+    waiting.cuts = [1_000_000]
+    one = fetch(
+        waiting,
+        tmp_path / "here",
+        on_cut=lambda _: (waiting.folder / "model/large.bin").unlink(),
+    )
+    asyncio.run(one.run())
+    assert one.listing.faults == {"model/large.bin": "it has vanished"}
+    assert (tmp_path / "here/model/later.bin").read_text() == "later"
+    assert not list((tmp_path / "here").rglob("*.part"))
+
+
+def test_a_file_that_is_written_meanwhile_comes_and_is_named(pod: Pod, tmp_path: Path) -> None:
+    def during(done: int, size: int) -> None:
+        if done < size:
+            with (pod.folder / "model/large.bin").open("ab") as file:
+                file.write(b"more")
+
+    one = fetch(pod, tmp_path / "here", on_progress=during)
+    asyncio.run(one.run())
+    assert one.listing.changed == ("model/large.bin",)
+    assert (tmp_path / "here/model/large.bin").stat().st_size == 3_000_000
 
 
 def test_connections_that_bring_nothing_end_it_and_leave_no_part(pod: Pod, tmp_path: Path) -> None:
@@ -276,6 +370,44 @@ def test_a_folder_that_cannot_be_written_is_said(pod: Pod, tmp_path: Path) -> No
 # ------------------------------------------------------------------- the keeper in a pod
 
 
+def test_what_a_replica_names_is_cut_and_counted(tmp_path: Path) -> None:
+    faults: list[tuple[bytes, object]] = [
+        (FAULT, {"path": f"{n}" + "x" * 5000, "why": "y" * 5000}) for n in range(3000)
+    ]
+    into = fetching._Target(tmp_path, "model.pt")
+    one = Fetch(sends(ONE, *faults, (DONE, b"")), sys.executable, ["model.pt"], into, 10**9)
+    asyncio.run(one.run())
+    assert len(one.listing.faults) == 2000
+    assert max(map(len, one.listing.faults)) == 1024
+    assert max(map(len, one.listing.faults.values())) == 120
+
+
+def test_a_copy_names_what_could_not_be_copied(pod: Pod, tmp_path: Path) -> None:
+    (pod.folder / "model/run.sh").chmod(0)
+    pod.before = ordinary_reader()
+
+    @dataclass
+    class Cluster:
+        async def execute(self, job: Job, _: Replica, *words: Any) -> int:
+            return await pod.execute(*words)
+
+    header = f"%python={sys.executable}\n"
+    job = Job(
+        "job", "kubernetes", "python", (WORKER,), 1.0, kind_of_place="namespace", header=header
+    )
+    cluster: Any = Cluster()
+
+    def take(source: str) -> str:
+        work = fetching.take(cluster, job, WORKER, source, tmp_path / "here/", Settings())
+        return asyncio.run(work)
+
+    assert take("model") == (
+        "1 file, 3.0 MB; these could not be copied: model/run.sh (Permission denied)"
+    )
+    with pytest.raises(BackendError, match=r"nothing could be copied .*run\.sh \(Perm"):
+        take("model/run.sh")
+
+
 @pytest.fixture
 def keeper(pod: Pod, tmp_path: Path) -> list[str]:
     """The keeper as it is delivered, and the folder for its marks."""
@@ -304,6 +436,19 @@ def test_the_program_keeps_its_exit_code_and_its_copies(
     assert equal(pod, tmp_path / "here")
     killed = program(keeper, marks, "import os; os.kill(os.getpid(), 9)")
     assert subprocess.run(killed, cwd=pod.folder, check=False).returncode == 137
+
+
+def test_a_file_that_cannot_be_copied_for_the_other_container_is_named(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    text = "import os; os.chmod('model/run.sh', 0)"
+    command = program(keeper, marks, text, str(marks / "files"))
+    subprocess.run([*ordinary_reader(), *command], cwd=pod.folder, check=True)
+    one = fetch(Pod(marks, env={HELD: str(marks)}), tmp_path / "here")
+    asyncio.run(one.run())
+    assert one.listing.faults == {"model/run.sh": "Permission denied"}
+    assert equal(pod, tmp_path / "here")
 
 
 def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(

@@ -8,6 +8,7 @@ deletes the pods of all others: before that, their files are fetched too.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from ciao_kernel.magics import outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import Step
+from ciao_kernel.visible_text import short, visible
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +153,7 @@ class OutputFetch:
                         int(self._settings.fetch_limit),
                         waits=waits,
                         on_progress=step.at,
+                        on_cut=functools.partial(self._say_cut, one),
                     )
                     running = asyncio.ensure_future(fetch.run())
                     try:
@@ -177,8 +180,19 @@ class OutputFetch:
             why, hint = repr(error), ""
             if isinstance(error, BackendError):
                 why, hint = error.message, error.hint
-            text = f"the files of {one.replica} did not come back: {why.rstrip('.')}. {hint}"
+            rest = one.rest()
+            what = "the other files" if rest else "the files"
+            text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
             self._emit(Notice(text.rstrip()))
+
+    def _say_cut(self, one: _Replica, why: str) -> None:
+        at = one.fetch.current if one.fetch is not None else ""
+        self._emit(
+            Notice(
+                f"fetching the files of {one.replica} was cut ({why.rstrip('.')}); it goes on"
+                f"{f' with {visible(short(at))}' if at else ''} …"
+            )
+        )
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
@@ -198,6 +212,13 @@ class _Replica:
     def settled(self) -> bool:
         """Return whether its files are here, or do not come."""
         return self.arrived or self.failed
+
+    def rest(self) -> str:
+        """Return a sentence about what is here of a failed fetch; "" if that is nothing."""
+        if self.fetch is None or not self.fetch.whole:
+            return ""
+        whole, files = self.fetch.whole, self.fetch.listing.files
+        return f"{whole:,} of {files:,} files {'is' if whole == 1 else 'are'} here. "
 
     def release(self) -> None:
         """Let its pod end."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery.replica_files import find
+from tests.helpers.rights import as_nobody
 
 
 @pytest.fixture
@@ -56,6 +57,33 @@ def test_words_name_files_and_what_is_in_folders(folder: Path, word: str, paths:
     found = find(str(folder), [word])
     assert list(found.sizes) == paths
     assert found.missing == ([] if paths else [word])
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("model/", True),
+        ("model/**/*.pt", True),
+        ("**/*.pt", True),
+        ("*/sub/b.pt", True),
+        ("model/*.pt", False),
+        ("*.csv", False),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_told_if_files_of_the_word_may_be_in_it(
+    readable: Path, word: str, told: bool
+) -> None:
+    for path in ("model/net.pt", "model/sub/b.pt", "a.csv"):
+        (readable / path).parent.mkdir(parents=True, exist_ok=True)
+        (readable / path).write_text(path)
+    (readable / "model/sub").chmod(0)
+    try:
+        with as_nobody():
+            found = find(str(readable), [word])
+    finally:
+        (readable / "model/sub").chmod(0o755)
+    assert found.faults == ({"model/sub": "Permission denied"} if told else {})
+    assert not found.missing
 
 
 def test_links_out_of_the_folder_and_pipes_are_not_followed(folder: Path) -> None:

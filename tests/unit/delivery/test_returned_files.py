@@ -80,7 +80,11 @@ def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path, name:
 def test_a_word_is_missing_if_no_replica_has_it(tmp_path: Path) -> None:
     files = ReturnedFiles(tmp_path)
     files.note(FIRST, Listing(missing=("a.txt", "b.txt")))
-    files.note(SECOND, Listing(missing=("b.txt",), left_out=("model/out",)))
+    faults = {"model/a.pt": "it has vanished"}
+    listing = Listing(missing=("b.txt",), left_out=("model/out",), faults=faults, changed=("log",))
+    files.note(SECOND, listing)
     again = ReturnedFiles(tmp_path)
+    assert again.faults() == ("model/a.pt (worker-1: it has vanished)",)
+    assert again.changed() == ("log (worker-1)",)
     assert again.missing() == ("b.txt",)
     assert again.left_out() == ("model/out (worker-1)",)

@@ -31,10 +31,11 @@ class FakeFetch:
 
     made: list[FakeFetch] = []  # noqa: RUF012
 
-    def __init__(self, *_: Any, waits: bool, **__: Any) -> None:
+    def __init__(self, *_: Any, waits: bool, **more: Any) -> None:
         self.waits = waits
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
-        self.listing, self.fault = Listing(), asyncio.Event()
+        self.listing, self.fault = Listing(files=3), asyncio.Event()
+        self.whole, self.current, self.cut = 0, "", more["on_cut"]
         self.made.append(self)
 
     def release(self) -> None:
@@ -164,6 +165,30 @@ def test_a_fetch_that_fails_is_said_and_does_not_stop_the_job(
         assert not fetch.fetching
         (said,) = fetch.events()
         assert said == Notice("the files of worker-0 did not come back: the connection was cut.")
+
+    follow(tmp_path, work)
+
+
+def test_cut_connections_and_files_that_are_here_already_are_said(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True)
+        (one,) = made
+        one.whole, one.current = 1, "model/net\u202e.pt"
+        one.cut("the connection was cut.")
+        one.fault.set()
+        await update(worker0=True)
+        assert list(fetch.events()) == [
+            Notice(
+                "fetching the files of worker-0 was cut (the connection was cut); it goes on with "
+                "model/net\\u202e.pt …"
+            ),
+            Notice(
+                "the other files of worker-0 did not come back: the connection was cut. 1 of 3 "
+                "files is here."
+            ),
+        ]
 
     follow(tmp_path, work)
 
