@@ -44,8 +44,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
 
 
 def _words(header: str) -> tuple[str, ...]:
-    named = (word for word in outputs.asked(header) if not word.isidentifier())
-    return tuple(named) or (OUTPUT_FOLDER,)
+    return outputs.paths(header) or (OUTPUT_FOLDER,)
 
 
 def _path(word: str) -> str:

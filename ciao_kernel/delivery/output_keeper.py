@@ -1,9 +1,9 @@
 """Keeps the files of ``%output`` in a pod after the program's end, until they are fetched.
 
 This file runs in pods, with the standard library of Python 3.8: as ``run`` it is the parent of the
-program in its container, and as ``keep`` the only process of a container beside it, a native
-sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it the
-job, ends with it.
+program in its container, and as ``keep`` or ``tell`` the only process of a container beside it, a
+native sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it
+the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log.
 """
 
 from __future__ import annotations
@@ -102,19 +102,41 @@ def keep(marks: str, patience: float) -> None:
         marks: Folder for marks.
         patience: Seconds to wait for somebody who fetches them.
     """
-    ended: list[float] = []
-    signal.signal(signal.SIGTERM, lambda *_: ended.append(time.time()))
-    while not ended:
-        time.sleep(_TICK)
+    ended = _end_of_program()
     while not any(os.path.exists(os.path.join(marks, name)) for name in ("taken", "stopped")):
-        until = ended[0] + patience
+        until = ended + patience
         with contextlib.suppress(OSError):
             at = os.stat(os.path.join(marks, "contact")).st_mtime
-            if at >= ended[0]:
+            if at >= ended:
                 until = at + min(patience, _AFTER_CONTACT)
         if time.time() > until:
             break
         time.sleep(_TICK)
+
+
+def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
+    """Wait for the program's end, and write the files into the log of this container.
+
+    Args:
+        marks: Folder for marks.
+        linger: Seconds after that for which the pod stays, so that other replicas can end too.
+        limit: Largest number of bytes.
+        words: The paths of ``%output``.
+    """
+    _end_of_program()
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return
+    importlib.import_module("ciao_replica_files").write_to_log(words, limit)
+    time.sleep(linger)
+
+
+def _end_of_program() -> float:
+    """Wait for SIGTERM, and return its time: the kubelet sends it when the program has ended."""
+    ended: list[float] = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(time.time()))
+    while not ended:
+        time.sleep(_TICK)
+    return ended[0]
 
 
 if __name__ == "__main__":
@@ -122,6 +144,8 @@ if __name__ == "__main__":
     kind, place, seconds, *rest = sys.argv[1:]
     if kind == "keep":
         keep(place, float(seconds))
+    elif kind == "tell":
+        tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:
         at = rest.index("--")
         words, command = rest[2:at], rest[at + 1 :]

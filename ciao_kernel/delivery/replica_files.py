@@ -8,6 +8,7 @@ A message is a byte that names its kind, the length of its body in four bytes, a
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -19,7 +20,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 LIST, FILE, DATA, END, DONE, BEAT = b"L", b"F", b"D", b"E", b"Z", b"B"
@@ -40,6 +41,14 @@ NOT_COPIED = "not-copied.json"
 """Mark with the files that could not be copied, and why."""
 COPIES = "files"
 """Folder beside the marks for copies of the files, where the program's folder cannot be seen."""
+LOG_LINE, LOG_END = b"ciao-output ", b"ciao-output-end "
+"""Beginnings of the lines that carry files through a log, and of the last of them."""
+LOG_LONGEST = 12_000
+"""Characters of base64 in such a line; container runtimes split lines of 16 KiB."""
+LOG_MOST = 4 << 20
+"""Bytes that a log carries: as lines they stay below 10 MiB, of which a node keeps the newest."""
+_ABOUT_FILE, _LOG_NAMES = 256, 1 << 20
+"""Bytes of the messages about a file, without its path, and of all such messages in a log."""
 _PIECE = 1 << 18
 _BEAT = 1.0
 
@@ -161,15 +170,67 @@ def main(request: dict[str, Any]) -> None:
         if request["do"] == "receive":
             _receive(request["path"])
         else:
-            _Sender().send(request)
+            _Sender(_write).send(request)
     except BrokenPipeError:
         os._exit(4)
 
 
-class _Sender:
-    """Sends files to standard output."""
+def _names(found: Found) -> int:
+    """Return about how many bytes the messages about files have, without what is in the files."""
+    names = [*found.sizes, *found.missing, *found.left_out, *found.faults]
+    return sum(len(json.dumps(name)) + _ABOUT_FILE for name in names)
+
+
+class LogWriter:
+    """Writes bytes to standard output as lines of a log; :mod:`.log_lines` reads them."""
 
     def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Take bytes, and write the lines that are full."""
+        self._size += len(data)
+        self._digest.update(data)
+        self._waiting += data
+        most = LOG_LONGEST // 4 * 3
+        while len(self._waiting) >= most:
+            self._line(bytes(self._waiting[:most]))
+            del self._waiting[:most]
+
+    def end(self) -> None:
+        """Write the rest, and the last line."""
+        if self._waiting:
+            self._line(bytes(self._waiting))
+        _write(LOG_END + f"{self._size} {self._digest.hexdigest()}\n".encode())
+
+    def _line(self, data: bytes) -> None:
+        _write(LOG_LINE + base64.b64encode(data) + b"\n")
+
+
+def write_to_log(words: list[str], limit: int) -> None:
+    """Write files into the log of this container, if they are not too large for it.
+
+    Args:
+        words: Their paths.
+        limit: Largest number of bytes.
+    """
+    writer = LogWriter()
+    request = {"base": ".", "words": words, "limit": limit, "after": "", "offset": 0}
+    _Sender(writer.write).send({**request, "waits": False, "waits_only": False, "in_log": True})
+    writer.end()
+
+
+class _Sender:
+    """Sends files.
+
+    Args:
+        write: Takes the bytes of the messages.
+    """
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
         self._marks = os.environ.get(HELD, "")
         self._beat, self._sent = 0.0, time.monotonic()
 
@@ -188,6 +249,9 @@ class _Sender:
                 with open(os.path.join(self._marks, NOT_COPIED)) as file:
                     found.faults.update(json.load(file))
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
+            if request.get("in_log") and _names(found) > _LOG_NAMES:
+                told.update(too_many=True, missing=[], left_out=[], faults={})
+                total = limit + 1
             self._put(LIST, json.dumps(told).encode())
             if request["offset"] and after not in found.sizes:
                 self._fault(after, "it has vanished")
@@ -234,8 +298,8 @@ class _Sender:
         self._put(FAULT, json.dumps({"path": path, "why": why}).encode())
 
     def _put(self, kind: bytes, body: bytes) -> None:
-        _write(HEADER.pack(kind, len(body)))
-        _write(body)
+        self._write(HEADER.pack(kind, len(body)))
+        self._write(body)
         self._sent = time.monotonic()
         self._touch()
 

@@ -20,6 +20,7 @@ from ciao_kernel import private_files
 from ciao_kernel.delivery.replica_files import OWN
 from ciao_kernel.delivery.transfers import Listing
 from ciao_kernel.model import Replica
+from ciao_kernel.model.spec import OutputWay
 
 _RECORD = "returned.json"
 _TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed")
@@ -60,16 +61,18 @@ class ReturnedFiles:
         """Return what takes the files of a replica."""
         return _Receiver(self, str(replica))
 
-    def note(self, replica: Replica, listing: Listing) -> None:
+    def note(self, replica: Replica, listing: Listing, way: OutputWay = OutputWay.EXEC) -> None:
         """Record that all files of a replica are here.
 
         Args:
             replica: The replica.
             listing: What it had.
+            way: How they came.
         """
         told = self._of(str(replica))
         told["missing"] = list(listing.missing)
         told["left_out"] = list(listing.left_out)
+        told["way"] = str(way)
         told["faults"] = dict(listing.faults)
         told["changed"] = list(listing.changed)
         self._save()
@@ -81,6 +84,11 @@ class ReturnedFiles:
             one = self._of(replica)["files"][path]
             found.setdefault(one["at"], (one["size"], []))[1].append(replica)
         return [ReturnedFile(at, size, tuple(who)) for at, (size, who) in sorted(found.items())]
+
+    def ways(self) -> tuple[OutputWay, ...]:
+        """Return how the files came."""
+        told = {one.get("way") for one in self._record.values()}
+        return tuple(way for way in OutputWay if str(way) in told)
 
     def missing(self) -> tuple[str, ...]:
         """Return the words that named nothing in any replica."""

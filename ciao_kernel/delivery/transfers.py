@@ -119,6 +119,8 @@ class Fetch:
         on_cut: Called with a reason when a connection has failed and another one is opened.
         pause: Seconds before the first new try.
         silent: Seconds without a byte after which the replica is given up.
+        limit_name: What the limit is, for the error if the files are larger.
+        hint: What helps then.
     """
 
     def __init__(
@@ -135,12 +137,15 @@ class Fetch:
         on_cut: Callable[[str], object] = lambda _: None,
         pause: float = _PAUSE,
         silent: float = _SILENT,
+        limit_name: str = "fetchLimit is",
+        hint: str = "`%ciao config fetchLimit=…` raises the limit.",
     ) -> None:
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._receiver, self._limit, self._base = receiver, limit, base
         self._waits, self._on_progress, self._pause = waits, on_progress, pause
         self._on_cut, self._cuts = on_cut, 0
         self._silent, self._heard = silent, 0.0
+        self._limit_name, self._hint = limit_name, hint
         self._release = asyncio.Event()
         self.arrived = asyncio.Event()
         """Set when all files are here."""
@@ -298,6 +303,11 @@ class Fetch:
             self._note_fault(path, why)
         if self.listing.size > self._limit:
             raise self._too_large(self.listing.size)
+        if told.get("too_many"):
+            raise BackendError(
+                f"it has {self.listing.files:,} files, too many for a log.",
+                "Let the program pack them into an archive.",
+            )
         if self.listing.files > _MOST_FILES:
             raise self._too_many(self.listing.files)
 
@@ -319,8 +329,8 @@ class Fetch:
 
     def _too_large(self, size: int) -> BackendError:
         return BackendError(
-            f"its files have {size_text(size)}, and fetchLimit is {size_text(self._limit)}.",
-            "`%ciao config fetchLimit=…` raises the limit.",
+            f"its files have {size_text(size)}, and {self._limit_name} {size_text(self._limit)}.",
+            self._hint,
         )
 
     def _too_many(self, files: int) -> BackendError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.shell_words import quote, words
-from ciao_kernel.model.spec import OUTPUT_FOLDER
+from ciao_kernel.model.spec import OUTPUT_FOLDER, OUTPUT_WAY, OutputWay, output_paths
 
 _SIGNS = ("/", ".", "*")
 """A word with one of these is a path; any other word is the name of a variable."""
@@ -17,7 +17,7 @@ _SIGNS = ("/", ".", "*")
 class Outputs:
     """Names of variables that the program has at its end, and paths of files that it writes.
 
-    Without a value it is the folder :data:`OUTPUT_FOLDER`.
+    Without a value, or with a way alone, it is the folder :data:`OUTPUT_FOLDER`.
     """
 
     expected: str = (
@@ -31,7 +31,9 @@ class Outputs:
         found = words(text.replace(",", " "))
         if text and not found:
             raise ValueError(self.expected)
-        return tuple(dict.fromkeys(map(self._checked, found or (OUTPUT_FOLDER,))))
+        if all(word.startswith(OUTPUT_WAY) for word in found):
+            found = (OUTPUT_FOLDER, *found)
+        return tuple(dict.fromkeys(map(self._checked, found)))
 
     def render(self, value: tuple[str, ...]) -> str:
         """Join the words with spaces."""
@@ -39,6 +41,10 @@ class Outputs:
 
     def _checked(self, word: str) -> str:
         if word.isidentifier():
+            return word
+        if word.startswith(OUTPUT_WAY):
+            if word.removeprefix(OUTPUT_WAY) not in list(OutputWay):
+                raise ValueError(" or ".join(f"{OUTPUT_WAY}{way}" for way in OutputWay))
             return word
         if not any(sign in word for sign in _SIGNS):
             raise ValueError(f"{self.expected}; ./ before a name makes it a path")
@@ -67,7 +73,8 @@ def directives() -> list[Directive]:
             "outputs",
             Outputs(),
             "Files that the program writes, and variables that it has at its end: both come back. "
-            "A path has a slash, a dot or a star; without a value it is the folder output.",
+            "A path has a slash, a dot or a star; without a value it is the folder output. by:log "
+            "and by:exec choose the way by which files leave a pod.",
             "%output=model/ log.csv metrics",
             repeatable=True,
             option_word="outputValues",  # --output is a command's own format, as in kubectl
@@ -89,3 +96,12 @@ def asked(header: str) -> tuple[str, ...]:
             except ValueError:
                 return ()  # written by another version
     return ()
+
+
+def paths(header: str) -> tuple[str, ...]:
+    """Return the paths in a job's stored header.
+
+    Args:
+        header: As for :func:`asked`.
+    """
+    return output_paths(asked(header))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from ciao_kernel.model.checkpoint import Checkpoint
@@ -47,6 +48,21 @@ class Runner(enum.StrEnum):
     AUTO = "auto"
     PYTHON = "python"
     TORCHRUN = "torchrun"
+
+
+class OutputWay(enum.StrEnum):
+    """The way by which files of ``%output`` leave a pod."""
+
+    AUTO = "auto"
+    """The first of the others that the user's rights allow."""
+    EXEC = "exec"
+    """The pod stays until they are fetched by exec."""
+    LOG = "log"
+    """They are in the log of a container of the pod."""
+
+
+OUTPUT_WAY = "by:"
+"""Beginning of a word of ``%output`` that is an :class:`OutputWay`, and no path."""
 
 
 class CleanPolicy(enum.StrEnum):
@@ -168,6 +184,13 @@ class BuildSpec:
         return frozenset(name for name in names if getattr(self, name))
 
 
+def output_paths(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of ``%output`` that are paths: neither a variable nor a way."""
+    return tuple(
+        word for word in words if not word.isidentifier() and not word.startswith(OUTPUT_WAY)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """Contents of a cell's header, and nothing else.
@@ -237,7 +260,13 @@ class JobSpec:
     @property
     def output_paths(self) -> tuple[str, ...]:
         """Return the paths, relative to the program's folder, whose files come back."""
-        return tuple(word for word in self.outputs if not word.isidentifier())
+        return output_paths(self.outputs)
+
+    @property
+    def output_ways(self) -> tuple[OutputWay, ...]:
+        """Return the ways that ``%output`` names."""
+        words = (word for word in self.outputs if word.startswith(OUTPUT_WAY))
+        return tuple(OutputWay(word.removeprefix(OUTPUT_WAY)) for word in words)
 
     @property
     def elastic(self) -> bool:

@@ -21,6 +21,7 @@ from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
 from ciao_kernel.model import DryRun, Job, JobSpec, Owner, Source
+from ciao_kernel.model.spec import OUTPUT_WAY
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
 from ciao_kernel.session.plugin_registry import Registry
@@ -90,8 +91,15 @@ def check_outputs(spec: JobSpec) -> None:
     """Check that no file of ``%output`` is in a volume or a checkpoint: it stays there in any case.
 
     Raises:
-        SpecError: One is.
+        SpecError: One is, or files are to come by two ways.
     """
+    if len(set(spec.output_ways)) > 1:
+        named = " and ".join(f"{OUTPUT_WAY}{way}" for way in spec.output_ways)
+        raise SpecError(
+            f"files come back by one way, and %output names {named}.",
+            "Leave one of them out.",
+            directive="output",
+        )
     for word in spec.output_paths:
         path = posixpath.normpath(word)
         if spec.checkpoint is not None and overlap(path, _CHECKPOINT):

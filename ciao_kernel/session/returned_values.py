@@ -10,8 +10,10 @@ from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Status
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.visible_text import listed, visible
 
+_WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log"}
 _LISTED = 8
 """So many files are named at most."""
 
@@ -23,11 +25,9 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         job: The job, which is over.
         status: Its last status.
     """
-    words = outputs.asked(job.header)
-    names = [word for word in words if word.isidentifier()]
-    if paths := [word for word in words if word not in names]:
+    if paths := outputs.paths(job.header):
         yield from _of_files(job, paths)
-    if names:
+    if any(word.isidentifier() for word in outputs.asked(job.header)):
         yield from _of_values(job, status)
 
 
@@ -46,7 +46,7 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
             yield f"%output: {fault}"
 
 
-def _of_files(job: Job, words: list[str]) -> Iterator[str]:
+def _of_files(job: Job, words: Sequence[str]) -> Iterator[str]:
     if job.on_cluster:
         yield from of_pods(job, ReturnedFiles(Path(job.files)))
     else:
@@ -87,7 +87,9 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
             f"{', …' if len(one.replicas) > 3 else ''})"
             for one in files
         ]
-        yield f"brought back: {listed(texts, _LISTED)}, to {job.files}"
+        ways = " and ".join(_WAYS[way] for way in returned.ways())
+        by = f" by {ways}" if ways else ""
+        yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.files}"
     yield from _rest(returned.missing(), returned.left_out())
     yield from _faults(returned.faults())
     if changed := returned.changed():

@@ -253,8 +253,6 @@ class Session:
         if spec.detach:
             # Before anything is waited for: an interrupt leaves the job running.
             display.show(Notice(_detached(job, deletes=self._deletes(spec))))
-            if spec.output_paths and job.on_cluster:
-                display.show(Notice(_files_of_detached(job, self.settings.fetch_wait)))
             await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
             return self.last
         return await self._run_to_end(
@@ -440,13 +438,6 @@ class Session:
         if self.settings.on_shutdown == "auto":
             return backend.outlives_kernel
         return self.settings.on_shutdown == "leave"
-
-
-def _files_of_detached(job: Job, wait: float) -> str:
-    return (
-        f"files of %output come back if `%ciao attach {job.reference}` follows the job at its end, "
-        f"or begins within {wait:g} s after it (the setting fetchWait); later they are lost."
-    )
 
 
 def _detached(job: Job, *, deletes: bool) -> str:

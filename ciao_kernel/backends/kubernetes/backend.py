@@ -159,7 +159,12 @@ class KubernetesBackend:
         self._places.remember(job, target.context)
         if plan.spec.retries:
             emit(Notice(retry_notices.resubmission(job)))
-        return self._lookup.here(job)
+        job = self._lookup.here(job)
+        if plan.spec.detach:
+            said = await output_checks.detached_notice(plan.spec, target, job, self._settings)
+            if said:
+                emit(Notice(said))
+        return job
 
     async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:
         """Settle what a killed kernel left; the next submission tries again after a fault."""

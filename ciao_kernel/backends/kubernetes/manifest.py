@@ -31,6 +31,7 @@ from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import (
     Framework,
     JobManifest,
@@ -127,6 +128,7 @@ def objects(
     cpu: str = "",
     api: Api = OPERATOR_V1,
     fields: Fields | None = None,
+    way: OutputWay = OutputWay.EXEC,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -140,6 +142,7 @@ def objects(
         cpu: CPU request of replicas without ``%cpu``; "" means no request.
         api: The API that runs the job.
         fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
+        way: How files of ``%output`` leave the pods.
 
     Raises:
         SpecError: The API cannot run it.
@@ -147,7 +150,7 @@ def objects(
     identity = operator_v1.identity() if api in (OPERATOR_V1, MPI_OPERATOR) else ()
     pods = {
         group.role: pod_template(
-            plan, job, artifact, group, settings, identity, cpu=cpu, sleeps=sleeps
+            plan, job, artifact, group, settings, identity, cpu=cpu, sleeps=sleeps, way=way
         )
         for group in plan.spec.groups
         if group.count

@@ -8,16 +8,25 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     manifest,
     output_sidecar,
+    rights,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
+from ciao_kernel.model import Job, JobSpec
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Plan
 
 RIGHTS = tuple(Right(verb, "pods", subresource="exec") for verb in ("create", "get"))
 """A WebSocket begins as a GET; servers from 1.35 on also require create."""
+MORE = (
+    "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "
+    "program write to a %volume."
+)
 _INSTEAD = "Leave out %output, and let the program write its files to a %volume."
 
 
@@ -41,7 +50,45 @@ async def check(plan: Plan, target: Target) -> None:
             _INSTEAD,
             directive="output",
         )
-    await checks.require_rights(target, "fetch the files of %output", *RIGHTS)
+    if await way(plan.spec, target) is OutputWay.EXEC:
+        await checks.require_rights(target, "fetch the files of %output", *RIGHTS)
+
+
+async def way(spec: JobSpec, target: Target) -> OutputWay:
+    """Return the way by which files of a cell come back: the cell's, or what the rights allow."""
+    named = next(iter(spec.output_ways), OutputWay.AUTO)
+    if named is not OutputWay.AUTO:
+        return named
+    if not spec.output_paths:
+        return OutputWay.EXEC
+    may = all(await rights.allowed(target.client, target.namespace, *RIGHTS))
+    return OutputWay.EXEC if may else OutputWay.LOG
+
+
+async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
+    """Return what a user has to know before files come back by the log; "" if they do not."""
+    if not spec.output_paths or await way(spec, target) is not OutputWay.LOG:
+        return ""
+    most = size_text(output_sidecar.limit(settings, OutputWay.LOG))
+    why = (
+        ""
+        if OutputWay.LOG in spec.output_ways
+        else ", as you may not create and get pods/exec here"
+    )
+    return f"files of %output come back by the log{why}: at most {most} from each replica."
+
+
+async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Settings) -> str:
+    """Return how the files of a job that runs in the background come back; "" without files."""
+    attach = f"`%ciao attach {job.reference}`"
+    if not spec.output_paths:
+        return ""
+    if await way(spec, target) is OutputWay.LOG:
+        return f"files of %output come back if {attach} follows the job while its pods exist."
+    return (
+        f"files of %output come back if {attach} follows the job at its end, or begins within "
+        f"{settings.fetch_wait:g} s after it (the setting fetchWait); later they are lost."
+    )
 
 
 async def try_out(target: Target, made: Objects) -> None:

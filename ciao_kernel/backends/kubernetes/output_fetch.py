@@ -13,9 +13,19 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, foreseen, job_metadata, output_sidecar, status
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    foreseen,
+    job_metadata,
+    output_checks,
+    output_sidecar,
+    status,
+)
+from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, Fetch, python_of
 from ciao_kernel.errors import BackendError
@@ -24,6 +34,7 @@ from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics import outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Step
 from ciao_kernel.visible_text import short, visible
 
@@ -32,6 +43,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
 _LAST_WORDS = 0.5
+_LONGEST_SILENCE = 300.0
+"""Seconds after a program's end within which its files are in the log: the node may be busy."""
 
 
 class OutputFetch:
@@ -57,11 +70,13 @@ class OutputFetch:
     ) -> None:
         self._make = make
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
-        self._words = tuple(one for one in outputs.asked(job.header) if not one.isidentifier())
+        self._words = outputs.paths(job.header)
         self._files = ReturnedFiles(folder)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], _Replica] = {}
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
+        self._logs: dict[str, OutputLog] = {}
+        """The logs with files, by the uids of their pods."""
         self._events: list[Event] = []
         self._ending_since = 0.0
         self.busy = False
@@ -88,6 +103,9 @@ class OutputFetch:
         if not self._words:
             return
         present = {replica: pod for replica, pod in pods.items() if pod}
+        by_uid = {str(pod["metadata"]["uid"]): pod for pod in present.values()}
+        for uid, log in self._logs.items():
+            log.update(by_uid.get(uid))
         held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
         ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
@@ -102,6 +120,8 @@ class OutputFetch:
         for one in mine:
             if one.arrived and (not ending or all(other.settled for other in mine)):
                 one.release()
+        told = sorted(one for one, pod in present.items() if output_sidecar.tells(pod))
+        mine += [self._start(one, present[one], held=False) for one in told]
         self.busy = not all(one.settled for one in mine)
 
     async def close(self) -> None:
@@ -128,13 +148,17 @@ class OutputFetch:
         key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)
         if key not in self._tasks:
             one = _Replica(replica)
+            if output_sidecar.tells(pod):
+                one.way = OutputWay.LOG
+                log = self._logs[key[0]] = OutputLog(self._client, self._job.place, pod)
             container = output_sidecar.NAME if held else job_metadata.container(pod)
             path = f"/api/v1/namespaces/{self._job.place}/pods/{pod['metadata']['name']}"
 
             async def execute(command: Sequence[str], streams: Streams) -> int:
                 return await exec.execute(self._client, path, container, command, streams)
 
-            work = self._fetch(one, execute, waits=held)
+            from_log = one.way is OutputWay.LOG
+            work = self._fetch(one, log.execute if from_log else execute, waits=held)
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
             self._tasks[key] = one
@@ -150,10 +174,11 @@ class OutputFetch:
                         python_of(self._job, self._settings.cluster_python),
                         self._words,
                         self._files.receiver(one.replica),
-                        int(self._settings.fetch_limit),
+                        output_sidecar.limit(self._settings, one.way),
                         waits=waits,
                         on_progress=step.at,
                         on_cut=functools.partial(self._say_cut, one),
+                        **self._of_log() if one.way is OutputWay.LOG else {},
                     )
                     running = asyncio.ensure_future(fetch.run())
                     try:
@@ -162,7 +187,7 @@ class OutputFetch:
                         arrived.cancel()
                         if not fetch.arrived.is_set():
                             await running
-                        self._files.note(one.replica, fetch.listing)
+                        self._files.note(one.replica, fetch.listing, one.way)
                         one.arrived = True
                     except BaseException:
                         running.cancel()
@@ -184,6 +209,13 @@ class OutputFetch:
             what = "the other files" if rest else "the files"
             text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
             self._emit(Notice(text.rstrip()))
+
+    def _of_log(self) -> dict[str, Any]:
+        """Return what is different for files that come by a log."""
+        found: dict[str, Any] = {"silent": _LONGEST_SILENCE}
+        if output_sidecar.limit(self._settings, OutputWay.LOG) == replica_files.LOG_MOST:
+            found |= {"limit_name": "the log carries at most", "hint": output_checks.MORE}
+        return found
 
     def _say_cut(self, one: _Replica, why: str) -> None:
         at = one.fetch.current if one.fetch is not None else ""
@@ -207,6 +239,7 @@ class _Replica:
         self.task: asyncio.Task[None]
         self.fetch: Fetch | None = None
         self.arrived = self.failed = False
+        self.way = OutputWay.EXEC
 
     @property
     def settled(self) -> bool:

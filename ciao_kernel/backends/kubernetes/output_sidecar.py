@@ -1,9 +1,11 @@
-"""The container that keeps the files of ``%output`` after the program's end: pure functions.
+"""The container for the files of ``%output`` beside the program: pure functions.
 
 It is a native sidecar (an init container with ``restartPolicy: Always``): the pod of an ended
 program stays for it, but the program's own container is over, and its exit code is known. The
 sidecar ends when the files are fetched, or nobody does so, and the controller sees the program's
-end. See :mod:`ciao_kernel.delivery.output_keeper`.
+end. Or, under another name, it writes the files into its own log and ends: none of these lines is
+in the program's log, nor in what Kubernetes takes from that as the message of a failure. See
+:mod:`ciao_kernel.delivery.output_keeper`.
 """
 
 from __future__ import annotations
@@ -17,19 +19,33 @@ from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
+from ciao_kernel.model.spec import OutputWay
 
-NAME = "ciao-output"
+NAME, LOG_NAME = "ciao-output", "ciao-output-log"
+"""Names of the container that keeps the files until they are fetched, and of the one that writes
+them into its log."""
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
 LONGEST = 3600
 """Seconds in which all files have to be fetched. The sidecar ends earlier if nobody does so."""
+LONGEST_WRITING = 30
+"""Seconds in which a sidecar writes the files into its log."""
 _PLACE = "/ciao-output"
 _COPIES = f"{_PLACE}/{replica_files.COPIES}"
+_BEGUN = ("running", "terminated")
 _CPU, _MEMORY = ("10m", "500m"), ("32Mi", "256Mi")
 """Requests and limits, where the program's container has some."""
 
 
-def add(pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings) -> Manifest:
+def limit(settings: Settings, way: OutputWay) -> int:
+    """Return the bytes of files that come back from a replica."""
+    most = int(settings.fetch_limit)
+    return min(most, replica_files.LOG_MOST) if way is OutputWay.LOG else most
+
+
+def add(
+    pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings, way: OutputWay
+) -> Manifest:
     """Return the specification of a pod that keeps the files that ``%output`` names.
 
     Args:
@@ -37,21 +53,29 @@ def add(pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings) ->
         spec: The cell's header.
         artifact: What the builder has delivered.
         settings: Waiting times, and the limit of all files.
+        way: How they leave the pod.
     """
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
     script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
     marks = {"name": "output", "mountPath": _PLACE}
-    limit = int(settings.fetch_limit)
+    most = str(limit(settings, way))
     start = (artifact.python, "-I", "-S", script)
     grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
-    run = [*start, "run", _PLACE, grace, *(copies or ("",)), str(limit), *spec.output_paths, "--"]
+    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.output_paths, "--"]
+    keep = ["keep", _PLACE, f"{settings.fetch_wait:g}"]
+    patience = LONGEST
+    if way is OutputWay.LOG:
+        # Others may be about to end too, and are deleted when the job is over.
+        linger = settings.linger if len(spec.replicas()) > 1 else 0.0
+        keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.output_paths]
+        patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     sidecar: Manifest = {
-        "name": NAME,
+        "name": LOG_NAME if way is OutputWay.LOG else NAME,
         "image": program["image"],
         "restartPolicy": "Always",
-        "command": [*start, "keep", _PLACE, f"{settings.fetch_wait:g}"],
+        "command": [word.replace("$", "$$") for word in (*start, *keep)],
         "workingDir": artifact.workdir if shared else _PLACE,
         "env": [{"name": replica_files.HELD, "value": _PLACE}],
         "resources": _resources(program["resources"]),
@@ -68,7 +92,7 @@ def add(pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings) ->
         ],
         "initContainers": [*pod.get("initContainers", ()), sidecar],
         "volumes": [*pod["volumes"], {"name": "output", "emptyDir": {}}],
-        "terminationGracePeriodSeconds": LONGEST,
+        "terminationGracePeriodSeconds": patience,
     }
 
 
@@ -107,14 +131,16 @@ def grace(pod: Any) -> float | None:
     ):
         command = status.get(one, "command")
         words = command if isinstance(command, list) else []
-        for kind in ("run", "keep"):
+        for kind in ("run", "keep", "tell"):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 at = words.index(_PLACE)
                 if words[at - 1] == kind:
                     seconds.append(float(words[at + 1]))
         linger = status.get(one, "lifecycle", "preStop", "sleep", "seconds")
         seconds += [linger] if isinstance(linger, int) else []
-    named = any(one.get("name") == NAME for one in status.many(pod, "spec", "initContainers"))
+    named = any(
+        one.get("name") in (NAME, LOG_NAME) for one in status.many(pod, "spec", "initContainers")
+    )
     # Anybody may have written the words.
     known = (min(max(one, 0.0), LONGEST) for one in seconds if math.isfinite(one))
     return sum(known) if named else None
@@ -122,8 +148,23 @@ def grace(pod: Any) -> float | None:
 
 def is_held(pod: Any) -> bool:
     """Return whether the program has ended for good, and the pod stays for its files."""
-    if not keeps(pod) or status.get(pod, "metadata", "deletionTimestamp") is not None:
-        return False
+    deleted = status.get(pod, "metadata", "deletionTimestamp") is not None
+    return keeps(pod) and not deleted and _has_ended(pod)
+
+
+def tells(pod: Any) -> bool:
+    """Return whether the program has ended for good, and its files are in a log or go there."""
+    states = [
+        one.get("state")
+        for one in status.many(pod, "status", "initContainerStatuses")
+        if one.get("name") == LOG_NAME
+    ]
+    begun = any(status.get(one, kind) is not None for one in states for kind in _BEGUN)
+    return begun and _has_ended(pod)
+
+
+def _has_ended(pod: Any) -> bool:
+    """Return whether the program has ended, and is not started again."""
     ended = [status.get(one, "state", "terminated") for one in status.program(pod)]
     policy = status.get(pod, "spec", "restartPolicy")
     return bool(ended) and all(one is not None and _is_last(one, policy) for one in ended)
@@ -146,5 +187,5 @@ def is_native(templates: Iterable[Any]) -> bool:
         one.get("restartPolicy") == "Always"
         for pod in templates
         for one in status.many(pod, "spec", "initContainers")
-        if one.get("name") == NAME
+        if one.get("name") in (NAME, LOG_NAME)
     )

@@ -11,6 +11,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, replica_command
 from ciao_kernel.visible_text import short
 
@@ -31,6 +32,7 @@ def pod_template(
     *,
     cpu: str,
     sleeps: bool,
+    way: OutputWay,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -43,6 +45,7 @@ def pod_template(
         identity: Variables by which a replica knows which one it is.
         cpu: CPU request of a role without ``%cpu``; "" means no request.
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
+        way: How files of ``%output`` leave the pod.
     """
     cluster = plan.spec.cluster
     mounted = (
@@ -95,7 +98,7 @@ def pod_template(
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     if plan.spec.output_paths:
-        spec = output_sidecar.add(spec, plan.spec, artifact, settings)
+        spec = output_sidecar.add(spec, plan.spec, artifact, settings, way)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
     # With a sidecar the pod never ends, unless the user knows better (a native sidecar ends with

@@ -83,11 +83,12 @@ async def prepare(
     file = plan.spec.cluster.pod_patch
     patch = pod_patch.read(file, plan.folder) if file else {}
     # Not in parallel with the build, which may take long and must not outlive a refusal.
-    version, ground, nodes, cpu = await asyncio.gather(
+    version, ground, nodes, cpu, way = await asyncio.gather(
         choice.server_version(target),
         checks.ground(target),
         architecture.of_nodes(plan, target, settings),
         cpu_request.of_replicas(plan, target, settings),
+        output_checks.way(plan.spec, target),
     )
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
         ask = Build(
@@ -126,7 +127,16 @@ async def prepare(
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
     made = manifest.objects(
-        plan, job, artifact, settings, run, cpu=cpu, sleeps=sleeps, api=api, fields=fields
+        plan,
+        job,
+        artifact,
+        settings,
+        run,
+        cpu=cpu,
+        sleeps=sleeps,
+        api=api,
+        fields=fields,
+        way=way,
     )
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
@@ -173,6 +183,8 @@ async def submit(
     path = manifest.collection(manifest.kind_of(plan, chosen.api), target.namespace)
     await queue_request.check(plan.spec.cluster, target, settings)
     await _lasts(plan, target, emit)
+    if said := await output_checks.way_notice(plan.spec, target, settings):
+        emit(Notice(said))
     owner = None if outlive else await kernel_pod.owner(target)
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)

@@ -1,4 +1,5 @@
-"""Files that come back from pods by %output, by exec from the container that keeps them."""
+"""Files that come back from pods by %output: by exec from the container that keeps them, or by the
+log of one that writes them."""
 
 from __future__ import annotations
 
@@ -52,6 +53,16 @@ while not os.path.exists("go"):
 open("output/step", "w").write("2")
 """
 WORKER = Replica("worker", 0)
+DETAILS = """
+import hashlib, os, pathlib, time
+me = os.environ["CIAO_REPLICA"]
+pathlib.Path("model").mkdir()
+if me == "worker-0":
+    pathlib.Path("model/net.pt").write_bytes(os.urandom(2_000_000))
+    print(hashlib.sha256(pathlib.Path("model/net.pt").read_bytes()).hexdigest(), flush=True)
+pathlib.Path("model/log.csv").write_text(me)
+pathlib.Path("model/closed").write_text("x")
+"""
 SLEEPS = """
 import os, time
 open("output/part", "w").write("a part")
@@ -98,7 +109,7 @@ def test_files_come_back_from_a_job_that_fails(team: Team, api: str) -> None:
     assert "ValueError: boom" in str(ended.error)
     for rank in ("0", "1"):
         assert (folder_of(ended) / "output" / rank).read_text() == "x" * 1000
-    assert "brought back: output/" in ended.display.notices
+    assert "brought back by exec: output/" in ended.display.notices
 
 
 @pytest.mark.second("operators")
@@ -197,7 +208,7 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
 
     folder, notices = team._ask(work)
     assert (folder / "output/step").read_text() == "2"
-    assert "brought back: output/step (1 bytes, worker-0, worker-1)" in notices[0]
+    assert "brought back by exec: output/step (1 bytes, worker-0, worker-1)" in notices[0]
 
 
 @pytest.mark.second("operators")
@@ -205,8 +216,77 @@ def test_without_the_right_the_cell_names_it_before_anything_exists(
     namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     team = made(namespace, tmp_path, monkeypatch, rules(ROLE))
-    ended = team.run(f"{TF}%output\nprint('ran')\n")
+    ended = team.run(f"{TF}%output=by:exec\nprint('ran')\n")
     assert isinstance(ended.error, ClusterFault)
     assert "you may not fetch the files of %output" in ended.error.message
     assert "create pods/exec, get pods/exec" in ended.error.message
     assert team.left() == []
+
+
+@pytest.fixture
+def plain(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """A user who may not run commands in pods."""
+    return made(namespace, tmp_path, monkeypatch, [*rules(ROLE), *rules(JOBS)])
+
+
+def test_without_the_right_files_come_back_by_the_log(plain: Team) -> None:
+    ended = plain.run(
+        f"%framework=tensorflow\n%worker=2\n%output=model/ loss\n{DETAILS}loss = 0.5\n"
+    )
+    assert ended.error is None, ended.error
+    folder = folder_of(ended)
+    digest = ended.display.data("worker-0").decode().strip()
+    assert hashlib.sha256((folder / "model/net.pt").read_bytes()).hexdigest() == digest
+    assert (folder / "worker-0/model/log.csv").read_text() == "worker-0"
+    assert (folder / "worker-1/model/log.csv").read_text() == "worker-1"
+    notices = ended.display.notices
+    assert "come back by the log, as you may not create and get pods/exec here: at most" in notices
+    assert "brought back by the log: model/closed (1 bytes, worker-0, worker-1)" in notices
+    assert "brought back from worker-0: loss" in notices
+    # None of the lines is in the cell or in the saved log.
+    assert ended.display.data("worker-0") == digest.encode() + b"\n"
+    assert (folder / "worker-0.log").read_bytes() == digest.encode() + b"\n"
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize("api", ["v1", "job"])
+def test_files_of_a_failed_program_come_by_the_log_and_its_error_is_its_own(
+    plain: Team, api: str
+) -> None:
+    header = f"%framework=pytorch\n%runner=python\n%api={api}\n%master=1\n%output=by:log\n"
+    ended = plain.run(header + FAILS)
+    assert isinstance(ended.error, JobFailed)
+    assert "ValueError: boom" in str(ended.error)
+    assert "ciao-output" not in str(ended.error)
+    assert (folder_of(ended) / "output/0").read_text() == "x" * 1000
+
+
+@pytest.mark.second("operators")
+def test_files_of_a_job_in_the_background_come_by_the_log_after_its_end(plain: Team) -> None:
+    async def work(session: Session) -> tuple[Path, str, str]:
+        display, last = Recorder(), Recorder()
+        await session.run(
+            f"%framework=tensorflow\n%worker=1\n%detach\n%output=model/\n{DETAILS}",
+            display,
+            plain.folder,
+        )
+        ((job, status),) = await session.jobs()
+        while not status.state.over:
+            await asyncio.sleep(1)
+            ((job, status),) = await session.jobs()
+        result = await session.attach(job.name, last)
+        return result.folder, display.notices, last.notices
+
+    folder, first, last = plain._ask(work)
+    assert "files of %output come back if `%ciao attach" in first
+    assert "follows the job while its pods exist." in first
+    assert "brought back by the log: model/closed" in last
+    assert (folder / "model/net.pt").stat().st_size == 2_000_000
+
+
+@pytest.mark.second("operators")
+def test_files_that_are_too_large_for_the_log_are_said(plain: Team) -> None:
+    ended = plain.run(f"%framework=tensorflow\n%worker=1\n%output=large.bin\n{LARGE}")
+    assert ended.error is None
+    assert "its files have 40.0 MB, and the log carries at most 4.2 MB." in ended.display.notices
+    assert not (folder_of(ended) / "large.bin").exists()

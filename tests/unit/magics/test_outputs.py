@@ -8,6 +8,7 @@ from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import outputs
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.magics.render import render
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session.plugin_registry import Registry
 
 
@@ -27,6 +28,8 @@ TABLE = Registry({}).table
         ("%output=model/ log.csv metrics", ("model/", "log.csv", "metrics")),
         ("%output=./metrics *.pt ./metrics", ("./metrics", "*.pt")),
         ("%output='my model/'", ("my model/",)),
+        ("%output=by:log", ("output/", "by:log")),
+        ("%output=metrics, log.csv by:exec", ("metrics", "log.csv", "by:exec")),
     ],
 )
 def test_words(line: str, found: tuple[str, ...]) -> None:
@@ -40,6 +43,13 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
     assert outputs.asked(render(spec, TABLE)) == spec.outputs
 
 
+def test_a_way_is_neither_a_path_nor_a_variable() -> None:
+    spec = parse("%framework=python\n%output=metrics a.csv by:log\nx = 1\n", TABLE).spec
+    assert (spec.output_names, spec.output_paths) == (("metrics",), ("a.csv",))
+    assert spec.output_ways == (OutputWay.LOG,)
+    assert outputs.paths(render(spec, TABLE)) == ("a.csv",)
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -48,6 +58,7 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
         ("%output=model/../../a", "a path inside the program's folder"),
         ("%output=./", "not that folder itself"),
         ("%output=my-model", "./ before a name makes it a path"),
+        ("%output=by:mail", "by:auto or by:exec or by:log"),
         ("%output=", "has no value"),
     ],
 )

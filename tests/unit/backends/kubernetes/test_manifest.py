@@ -20,6 +20,7 @@ from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Replica, Source, SourceFile
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Build, Plan
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -49,7 +50,10 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
     cpu, api = options.pop("cpu", ""), options.pop("api", OPERATOR_V1)
     settings = Settings(**options)
-    return manifest.objects(plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True, api=api)
+    way = next(iter(spec.output_ways), OutputWay.EXEC)
+    return manifest.objects(
+        plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True, api=api, way=way
+    )
 
 
 def pod(made: manifest.Objects, role: str) -> Manifest:
@@ -353,6 +357,28 @@ def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program(
     }
     assert {"name": "output", "emptyDir": {}} in spec["volumes"]
     assert all(one in sidecar["volumeMounts"] for one in build(source()).mounts)
+
+
+@pytest.mark.parametrize(("workers", "linger"), [(1, "0"), (2, "3")])
+def test_by_the_log_the_sidecar_writes_the_files_and_the_pod_is_not_held(
+    workers: int, linger: str
+) -> None:
+    text = f"%framework=tensorflow\n%worker={workers}\n%output=a$b/ loss by:log\n"
+    made = pod(objects(text, linger=3.0, stop_grace=7.0), "Worker")
+    (program,), (*_, sidecar) = made["spec"]["containers"], made["spec"]["initContainers"]
+    keeper = ["python3", "-I", "-S", "/ciao/.ciao/ciao_output_keeper.py"]
+    run = ["run", "/ciao-output", "7", "", "4194304", "a$$b/", "--"]
+    assert program["command"][:11] == keeper + run
+    tell = ["tell", "/ciao-output", "30", linger, "4194304", "a$$b/"]
+    assert (sidecar["name"], sidecar["command"]) == ("ciao-output-log", keeper + tell)
+    assert made["spec"]["terminationGracePeriodSeconds"] == 40
+    assert output_sidecar.grace(made) == 40.0
+
+
+def test_a_limit_below_that_of_the_log_counts() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%output=by:log\n"
+    made = pod(objects(text, fetch_limit=5000.0), "Worker")["spec"]["initContainers"][-1]
+    assert made["command"][-2:] == ["5000", "output/"]
 
 
 def test_a_deleted_pod_with_files_ends_long_before_its_own_grace_period() -> None:

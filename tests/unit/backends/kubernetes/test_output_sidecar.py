@@ -47,9 +47,38 @@ def test_a_pod_is_held_while_the_sidecar_outlives_the_program(item: Any, held: b
     assert output_sidecar.is_held(item) is held
 
 
+def told(
+    program: dict[str, Any], writer: dict[str, Any], policy: str = "Never", **meta: Any
+) -> dict[str, Any]:
+    item = pod(program, writer, policy, **meta)
+    item["status"]["initContainerStatuses"][0]["name"] = "ciao-output-log"
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "tells"),
+    [
+        (told(ENDED, RUNS), True),
+        (told(FAILED, ENDED), True),
+        (told(ENDED, ENDED, deletionTimestamp="2026-01-01T00:00:00Z"), True),
+        (told(RUNS, RUNS), False),
+        (told(FAILED, RUNS, "OnFailure"), False),
+        (told(ENDED, {"waiting": {}}), False),
+        (pod(ENDED, RUNS), False),
+        (None, False),
+    ],
+)
+def test_files_are_in_a_log_when_the_program_has_ended(item: Any, tells: bool) -> None:
+    assert output_sidecar.tells(item) is tells
+    assert not tells or not output_sidecar.is_held(item)
+
+
 def test_a_schema_that_drops_the_restart_policy_is_noticed() -> None:
     def template(**more: str) -> dict[str, Any]:
         return {"spec": {"initContainers": [{"name": "unpack"}, {"name": "ciao-output", **more}]}}
 
     assert output_sidecar.is_native([template(restartPolicy="Always")])
     assert not output_sidecar.is_native([template(restartPolicy="Always"), template()])
+    assert not output_sidecar.is_native(
+        [{"spec": {"initContainers": [{"name": "ciao-output-log"}]}}]
+    )

@@ -1,0 +1,100 @@
+"""The way by which files of %output come back: the cell's word, or what the user may do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import output_checks
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import Job, JobSpec
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.session import planning
+from tests.unit.backends.kubernetes.test_checks import ALL, Server, target
+
+LOGS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
+GET_ONLY = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/exec"]}
+
+
+def server(*rules: dict[str, Any]) -> Server:
+    return Server(
+        selfsubjectrulesreviews={"status": {"resourceRules": list(rules), "incomplete": False}}
+    )
+
+
+def spec(*words: str) -> JobSpec:
+    return JobSpec("tensorflow", outputs=words)
+
+
+@pytest.mark.parametrize(
+    ("words", "rules", "way"),
+    [
+        (["output/"], [ALL], OutputWay.EXEC),
+        (["output/"], [LOGS], OutputWay.LOG),
+        (["output/"], [LOGS, GET_ONLY], OutputWay.LOG),
+        (["output/", "by:auto"], [LOGS], OutputWay.LOG),
+        (["output/", "by:log"], [ALL], OutputWay.LOG),
+        (["output/", "by:exec"], [LOGS], OutputWay.EXEC),
+        (["loss"], [LOGS], OutputWay.EXEC),
+    ],
+)
+def test_the_way_is_the_cells_or_what_the_user_may_do(
+    words: list[str], rules: list[dict[str, Any]], way: OutputWay
+) -> None:
+    assert asyncio.run(output_checks.way(spec(*words), target(server(*rules)))) is way
+
+
+@pytest.mark.parametrize(
+    ("words", "rules", "limit", "notice"),
+    [
+        (["output/"], [ALL], 1e10, ""),
+        (["loss"], [LOGS], 1e10, ""),
+        (
+            ["output/"],
+            [LOGS],
+            1e10,
+            "files of %output come back by the log, as you may not create and get pods/exec here: "
+            "at most 4.2 MB from each replica.",
+        ),
+        (
+            ["output/", "by:log"],
+            [ALL],
+            5000.0,
+            "files of %output come back by the log: at most 5.0 kB from each replica.",
+        ),
+    ],
+)
+def test_the_limit_of_the_log_is_said_before_the_job_exists(
+    words: list[str], rules: list[dict[str, Any]], limit: float, notice: str
+) -> None:
+    settings = Settings(fetch_limit=limit)
+    place = target(server(*rules))
+    assert asyncio.run(output_checks.way_notice(spec(*words), place, settings)) == notice
+
+
+@pytest.mark.parametrize(
+    ("words", "rules", "part"),
+    [
+        (["output/"], [ALL], "at its end, or begins within 60 s after it"),
+        (["output/"], [LOGS], "`%ciao attach job` follows the job while its pods exist."),
+        (["loss"], [LOGS], ""),
+    ],
+)
+def test_a_job_in_the_background_says_until_when_its_files_are_there(
+    words: list[str], rules: list[dict[str, Any]], part: str
+) -> None:
+    job = Job("job", "kubernetes", "tensorflow", (), 1.0)
+    place = target(server(*rules))
+    work = output_checks.detached_notice(spec(*words), place, job, Settings())
+    said = asyncio.run(work)
+    assert part in said
+    assert bool(said) is bool(part)
+
+
+def test_two_ways_are_refused() -> None:
+    with pytest.raises(SpecError, match="come back by one way, and %output names by:exec and by:l"):
+        planning.check_outputs(spec("output/", "by:exec", "by:log"))
+    planning.check_outputs(spec("output/", "by:log"))
