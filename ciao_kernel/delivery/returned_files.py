@@ -36,6 +36,8 @@ class ReturnedFile:
     size: int
     replicas: tuple[str, ...]
     """The replicas that had it."""
+    tries: int = 1
+    """Number of the job's try that gave it."""
 
 
 class ReturnedFiles:
@@ -43,10 +45,11 @@ class ReturnedFiles:
 
     Args:
         folder: The job's folder on this machine.
+        tries: Number of the job's try (``%retries``): files of earlier ones may be there too.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, tries: int = 1) -> None:
+        self._folder, self.tries = folder, tries
         self._record: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
             found = json.loads((folder / OWN / _RECORD).read_text(encoding="utf-8"))
@@ -72,27 +75,32 @@ class ReturnedFiles:
         told = self._of(str(replica))
         told["missing"] = list(listing.missing)
         told["left_out"] = list(listing.left_out)
-        told["way"] = str(way)
+        told["way"], told["try"] = str(way), self.tries
         told["faults"] = dict(listing.faults)
         told["changed"] = list(listing.changed)
         self._save()
 
     def files(self) -> list[ReturnedFile]:
         """Return all files, by their paths."""
-        found: dict[str, tuple[int, list[str]]] = {}
+        found: dict[str, tuple[int, list[str], list[int]]] = {}
         for replica, path in self._all():
             one = self._of(replica)["files"][path]
-            found.setdefault(one["at"], (one["size"], []))[1].append(replica)
-        return [ReturnedFile(at, size, tuple(who)) for at, (size, who) in sorted(found.items())]
+            _, who, tries = found.setdefault(one["at"], (one["size"], [], []))
+            who.append(replica)
+            tries.append(one.get("try", 1))
+        return [
+            ReturnedFile(at, size, tuple(who), max(tries))
+            for at, (size, who, tries) in sorted(found.items())
+        ]
 
     def ways(self) -> tuple[OutputWay, ...]:
         """Return how the files came."""
-        told = {one.get("way") for one in self._record.values()}
+        told = {one.get("way") for one in self._told().values()}
         return tuple(way for way in OutputWay if str(way) in told)
 
     def missing(self) -> tuple[str, ...]:
         """Return the words that named nothing in any replica."""
-        lists = [one.get("missing") for one in self._record.values() if "missing" in one]
+        lists = [one["missing"] for one in self._told().values()]
         words = lists[0] if lists else []
         return tuple(word for word in words if all(word in one for one in lists))
 
@@ -100,7 +108,7 @@ class ReturnedFiles:
         """Return links and others that did not come back."""
         return tuple(
             f"{path} ({replica})"
-            for replica, one in self._record.items()
+            for replica, one in self._told().items()
             for path in one.get("left_out", ())
         )
 
@@ -108,7 +116,7 @@ class ReturnedFiles:
         """Return what had vanished or could not be read when it was fetched, and why."""
         return tuple(
             f"{path} ({replica}: {why})"
-            for replica, one in self._record.items()
+            for replica, one in self._told().items()
             for path, why in one.get("faults", {}).items()
         )
 
@@ -116,9 +124,17 @@ class ReturnedFiles:
         """Return files that were written while they were fetched."""
         return tuple(
             f"{path} ({replica})"
-            for replica, one in self._record.items()
+            for replica, one in self._told().items()
             for path in one.get("changed", ())
         )
+
+    def _told(self) -> dict[str, dict[str, Any]]:
+        """Return what replicas of this try had."""
+        return {
+            replica: one
+            for replica, one in self._record.items()
+            if "missing" in one and one.get("try", 1) == self.tries
+        }
 
     # ------------------------------------------------------------------------------ parts
 
@@ -136,7 +152,8 @@ class ReturnedFiles:
         """
         own = self._of(replica)["files"]
         before = own.get(path)
-        own[path] = {"at": "", "size": part.stat().st_size, "sha256": digest}
+        size = part.stat().st_size
+        own[path] = {"at": "", "size": size, "sha256": digest, "try": self.tries}
         holders = {one: self._of(one)["files"][path] for one, known in self._all() if known == path}
         present = (about for about in holders.values() if about["at"])
         places = {about["sha256"]: self._folder / about["at"] for about in present}

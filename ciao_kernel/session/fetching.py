@@ -46,7 +46,7 @@ async def fetch(
         BackendError: Nothing could be fetched.
     """
     private_files.make_folders(Path(job.files), Path(job.files))
-    returned = ReturnedFiles(Path(job.files))
+    returned = ReturnedFiles(Path(job.files), job.tries)
     faults: list[BackendError] = []
     for replica in replicas:
         with Step(emit, f"fetching the files of {replica}", timed=False) as step:

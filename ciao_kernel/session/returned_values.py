@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ciao_kernel.delivery import replica_files, results
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.returned_files import ReturnedFile, ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Status
@@ -14,6 +14,8 @@ from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.visible_text import listed, visible
 
 _WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log"}
+_NAMED = 3
+"""So many replicas of a file are named at most."""
 _LISTED = 8
 """So many files are named at most."""
 
@@ -26,7 +28,7 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         status: Its last status.
     """
     if paths := outputs.paths(job.header):
-        yield from _of_files(job, paths)
+        yield from _of_files(job, paths, status.tries)
     if any(word.isidentifier() for word in outputs.asked(job.header)):
         yield from _of_values(job, status)
 
@@ -46,9 +48,9 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
             yield f"%output: {fault}"
 
 
-def _of_files(job: Job, words: Sequence[str]) -> Iterator[str]:
+def _of_files(job: Job, words: Sequence[str], tries: int) -> Iterator[str]:
     if job.on_cluster:
-        yield from of_pods(job, ReturnedFiles(Path(job.files)))
+        yield from of_pods(job, ReturnedFiles(Path(job.files), tries))
     else:
         yield from of_folder(job, words)
 
@@ -81,12 +83,8 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
             "a fetch failed."
         )
         return
-    if files := returned.files():
-        texts = [
-            f"{one.at} ({size_text(one.size)}, {', '.join(one.replicas[:3])}"
-            f"{', …' if len(one.replicas) > 3 else ''})"
-            for one in files
-        ]
+    files = returned.files()
+    if texts := [_text(one) for one in files if one.tries == returned.tries]:
         ways = " and ".join(_WAYS[way] for way in returned.ways())
         by = f" by {ways}" if ways else ""
         yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.files}"
@@ -97,6 +95,17 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
             "%output: the program wrote these files while they were fetched, so they may be mixed: "
             f"{listed(changed, _LISTED)}."
         )
+
+    if older := [_text(one) for one in files if one.tries != returned.tries]:
+        yield (
+            "%output: these are of an earlier try of the job, and its last one did not give them: "
+            f"{listed(older, _LISTED)}."
+        )
+
+
+def _text(one: ReturnedFile) -> str:
+    more = ", …" if len(one.replicas) > _NAMED else ""
+    return f"{one.at} ({size_text(one.size)}, {', '.join(one.replicas[:_NAMED])}{more})"
 
 
 def _rest(missing: Sequence[str], left_out: Sequence[str]) -> Iterator[str]:

@@ -71,7 +71,7 @@ class OutputFetch:
         self._make = make
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
         self._words = outputs.paths(job.header)
-        self._files = ReturnedFiles(folder)
+        self._files = ReturnedFiles(folder, job.tries)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], _Replica] = {}
         """By the uid of the pod, the restarts of its program, and whether that has ended."""

@@ -9,13 +9,15 @@ import pytest
 
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Listing
-from ciao_kernel.model import Replica
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.session import returned_values
 
 FIRST, SECOND, THIRD = (Replica("worker", number) for number in range(3))
 
 
-def put(folder: Path, replica: Replica, path: str, text: str) -> None:
-    receiver = ReturnedFiles(folder).receiver(replica)
+def put(folder: Path, replica: Replica, path: str, text: str, tries: int = 1) -> None:
+    receiver = ReturnedFiles(folder, tries).receiver(replica)
     part = receiver.part()
     part.write_text(text)
     receiver.place(path, part, hashlib.sha256(text.encode()).hexdigest())
@@ -88,3 +90,22 @@ def test_a_word_is_missing_if_no_replica_has_it(tmp_path: Path) -> None:
     assert again.changed() == ("log (worker-1)",)
     assert again.missing() == ("b.txt",)
     assert again.left_out() == ("model/out (worker-1)",)
+
+
+def test_files_that_only_an_earlier_try_gave_are_named(tmp_path: Path) -> None:
+    job = Job("job", "kubernetes", "python", (FIRST, SECOND), 1.0, folder=str(tmp_path))
+    faults = {"model/part": "it has vanished"}
+    for replica in (FIRST, SECOND):
+        put(tmp_path, replica, "model/net.pt", "net")
+        put(tmp_path, replica, "model/old.pt", "old")
+        first = ReturnedFiles(tmp_path)
+        first.note(replica, Listing(missing=("a.txt",), faults=faults))
+    put(tmp_path, FIRST, "model/net.pt", "newer", tries=2)
+    last = ReturnedFiles(tmp_path, 2)
+    last.note(FIRST, Listing(), OutputWay.LOG)
+    assert list(returned_values.of_pods(job, ReturnedFiles(tmp_path, 2))) == [
+        f"brought back by the log: worker-0/model/net.pt (5 bytes, worker-0), to {tmp_path}",
+        "%output: these are of an earlier try of the job, and its last one did not give them: "
+        "model/old.pt (3 bytes, worker-0, worker-1), worker-1/model/net.pt (3 bytes, worker-1).",
+    ]
+    assert "brought back: " not in "".join(returned_values.of_pods(job, ReturnedFiles(tmp_path, 3)))
