@@ -64,21 +64,34 @@ class ReturnedFiles:
         """Return what takes the files of a replica."""
         return _Receiver(self, str(replica))
 
-    def note(self, replica: Replica, listing: Listing, way: OutputWay = OutputWay.EXEC) -> None:
+    def note(
+        self,
+        replica: Replica,
+        listing: Listing,
+        way: OutputWay = OutputWay.EXEC,
+        pod: str = "",
+    ) -> None:
         """Record that all files of a replica are here.
 
         Args:
             replica: The replica.
             listing: What it had.
             way: How they came.
+            pod: Uid of its pod, whose files do not change any more; "" if they may.
         """
         told = self._of(str(replica))
         told["missing"] = list(listing.missing)
         told["left_out"] = list(listing.left_out)
-        told["way"], told["try"] = str(way), self.tries
+        told["way"], told["try"], told["pod"] = str(way), self.tries, pod
         told["faults"] = dict(listing.faults)
         told["changed"] = list(listing.changed)
         self._save()
+
+    def has_all(self, replica: Replica, pod: str) -> bool:
+        """Return whether the files of a pod were brought back, and are still here."""
+        one = self._record.get(str(replica), {})
+        paths = (self._folder / about["at"] for about in one.get("files", {}).values())
+        return one.get("pod") == pod and all(path.exists() for path in paths)
 
     def files(self) -> list[ReturnedFile]:
         """Return all files, by their paths."""

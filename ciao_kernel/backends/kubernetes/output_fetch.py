@@ -126,7 +126,7 @@ class OutputFetch:
 
     async def close(self) -> None:
         """Stop fetching; what is not released stays for a while."""
-        tasks = [one.task for one in self._tasks.values()]
+        tasks = [one.task for one in self._tasks.values() if one.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -146,23 +146,32 @@ class OutputFetch:
 
     def _start(self, replica: Replica, pod: Object, *, held: bool) -> _Replica:
         key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)
-        if key not in self._tasks:
-            one = _Replica(replica)
-            if output_sidecar.tells(pod):
-                one.way = OutputWay.LOG
-                log = self._logs[key[0]] = OutputLog(self._client, self._job.place, pod)
-            container = output_sidecar.NAME if held else job_metadata.container(pod)
-            path = f"/api/v1/namespaces/{self._job.place}/pods/{pod['metadata']['name']}"
-
-            async def execute(command: Sequence[str], streams: Streams) -> int:
-                return await exec.execute(self._client, path, container, command, streams)
-
-            from_log = one.way is OutputWay.LOG
-            work = self._fetch(one, log.execute if from_log else execute, waits=held)
+        if key in self._tasks:
+            return self._tasks[key]
+        one = self._tasks[key] = _Replica(replica)
+        if output_sidecar.tells(pod):
+            one.way, one.uid = OutputWay.LOG, key[0]
+            # A later follower finds the same log, and the user may have changed the files.
+            one.arrived = self._files.has_all(replica, one.uid)
+            self._logs[one.uid] = OutputLog(self._client, self._job.place, pod)
+            execute = self._logs[one.uid].execute
+        else:
+            execute = self._in_pod(replica, pod, held=held)
+        if not one.arrived:
+            work = self._fetch(one, execute, waits=held)
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
-            self._tasks[key] = one
-        return self._tasks[key]
+        return one
+
+    def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:
+        """Return what runs commands in a pod: in the container that holds it, or the program's."""
+        container = output_sidecar.NAME if held else job_metadata.container(pod)
+        path = f"/api/v1/namespaces/{self._job.place}/pods/{pod['metadata']['name']}"
+
+        async def execute(command: Sequence[str], streams: Streams) -> int:
+            return await exec.execute(self._client, path, container, command, streams)
+
+        return execute
 
     async def _fetch(self, one: _Replica, execute: Execute, *, waits: bool) -> None:
         name = f"fetching the files of {one.replica}"
@@ -187,7 +196,7 @@ class OutputFetch:
                         arrived.cancel()
                         if not fetch.arrived.is_set():
                             await running
-                        self._files.note(one.replica, fetch.listing, one.way)
+                        self._files.note(one.replica, fetch.listing, one.way, one.uid)
                         one.arrived = True
                     except BaseException:
                         running.cancel()
@@ -236,10 +245,10 @@ class _Replica:
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[None] | None = None
         self.fetch: Fetch | None = None
         self.arrived = self.failed = False
-        self.way = OutputWay.EXEC
+        self.way, self.uid = OutputWay.EXEC, ""
 
     @property
     def settled(self) -> bool:

@@ -148,7 +148,6 @@ def bring(kubelet: Kubelet, here: Path, **settings: float) -> list[str]:
             fetch = OutputFetch(api, job, here, Settings(**settings), woken.set)
             now = Status(State.SUCCEEDED, (ReplicaStatus(WORKER, State.SUCCEEDED),))
             fetch.update({}, now, {WORKER: pod()})
-            assert fetch.fetching
             async with asyncio.timeout(60):
                 while fetch.fetching:
                     await woken.wait()
@@ -179,6 +178,21 @@ def test_a_log_that_is_cut_on_the_way_is_read_on(folder: Path, tmp_path: Path) -
     assert len(kubelet.asked) == 3
     here = tmp_path / "here/model/net.bin"
     assert here.read_bytes() == (folder / "model/net.bin").read_bytes()
+
+
+def test_a_later_follower_leaves_files_that_are_here_as_they_are(
+    folder: Path, tmp_path: Path
+) -> None:
+    kubelet = Kubelet(stamped(written(folder)))
+    bring(kubelet, tmp_path / "here")
+    (tmp_path / "here/model/leer").write_text("changed by the user")
+    assert "brought back by the log: model/leer" in bring(kubelet, tmp_path / "here")[0]
+    assert (tmp_path / "here/model/leer").read_text() == "changed by the user"
+    assert len(kubelet.asked) == 1
+    (tmp_path / "here/model/net.bin").unlink()
+    bring(kubelet, tmp_path / "here")
+    assert (tmp_path / "here/model/net.bin").exists()
+    assert len(kubelet.asked) == 2
 
 
 @pytest.mark.parametrize(
