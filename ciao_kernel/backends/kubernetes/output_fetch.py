@@ -154,7 +154,7 @@ class OutputFetch:
             # A later follower finds the same log, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, one.uid)
             self._logs[one.uid] = OutputLog(self._client, self._job.place, pod)
-            execute = self._logs[one.uid].execute
+            execute: Execute = self._logs[one.uid].execute
         else:
             execute = self._in_pod(replica, pod, held=held)
         if not one.arrived:
