@@ -198,6 +198,12 @@ class Settings:
         Number(0, "seconds"),
         "Time without a line of any replica after which a cell shows where they stand; 0: never.",
     )
+    debug_wait: float = _setting(
+        600.0,
+        Number(1, "seconds"),
+        "Time after which a replica that `ciao debug` has stopped goes on, if nobody is at its "
+        "prompt.",
+    )
     color: str = _setting("auto", one_of("auto", "always", "never"), "Colours in output.")
     lines: int = _setting(
         DEFAULT_LINES,

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 
-_PARTS = ("ciao_result_writer", "ciao_stack_handler", "ciao_debugger")
+_PARTS = ("ciao_result_writer", "ciao_stack_handler", "ciao_debugger", "ciao_post_mortem")
 
 
 def start() -> None:

@@ -38,6 +38,8 @@ if site and "ciao_stack_handler" not in sys.modules:
         ciao_stack_handler.start(site)
         import ciao_debugger
         ciao_debugger.start(site)
+        import ciao_post_mortem  # only with %onError=debug
+        ciao_post_mortem.start(site)
     except ImportError:
         pass
     sys.path.remove(site)

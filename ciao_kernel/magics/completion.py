@@ -15,6 +15,7 @@ from ciao_kernel.magics import header
 from ciao_kernel.magics.build_spec import by_line
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.inputs import Variables
+from ciao_kernel.magics.on_error import OnError
 from ciao_kernel.magics.plots import COMMON_METRICS
 from ciao_kernel.magics.shell_words import quote, unfinished
 from ciao_kernel.magics.table import Directive, Scope, Table, key
@@ -188,7 +189,7 @@ def _values(
     start = value + word.start
     if "#" in before[token.end :]:
         return len(before), ()  # A comment after the directive.
-    if isinstance(entry.kind, Choice | Flag):
+    if isinstance(entry.kind, Choice | Flag | OnError):
         names = entry.kind.names()
         if before[value:start].strip():
             return start, ()  # A second word; only one word is allowed.

@@ -19,6 +19,7 @@ from ciao_kernel.magics import (
     images,
     inputs,
     numeric_types,
+    on_error,
     outputs,
     plots,
     serving,
@@ -305,6 +306,7 @@ def _entries(names: Names) -> list[Directive]:
             "%inspect=off",
             default="the setting inspect, which is on",
         ),
+        *on_error.directives(),
         Directive(
             "dryrun",
             "dryrun",

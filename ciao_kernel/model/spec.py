@@ -248,6 +248,8 @@ class JobSpec:
     """First and last lines of each replica that a cell keeps; :data:`ALL_LINES`: all lines."""
     inspect: str | None = None
     """``on`` or ``off``: whether the replicas get the handler that answers where they stand."""
+    on_error: int | None = None
+    """Seconds for which a program that fails is kept at its error, with a prompt; None: not."""
     dryrun: DryRun = DryRun.NO
     cluster: ClusterSpec = ClusterSpec()
     build: BuildSpec = BuildSpec()

@@ -150,6 +150,7 @@ async def make_plan(
     spec, folder = parsed.spec, program.folder
     framework = registry.framework(spec.framework)
     python = not isinstance(framework, AnyLanguage)
+    _check_on_error(spec, settings, python=python)
     source = await asyncio.to_thread(
         imports.gather,
         parsed.code,
@@ -173,11 +174,30 @@ async def make_plan(
     if python and (spec.inspect or settings.inspect) == "on":
         from ciao_kernel.delivery import inspection
 
-        source = inspection.with_files(source, passed_over)
+        source = inspection.with_files(source, passed_over, settings.debug_wait, spec.on_error)
     # Records and lists show the header: %dryrun is not part of the job, variables are secret.
     header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
     written = as_written(parsed.tokens, registry.table)
     return Plan(spec.name, spec, framework, source, folder, header, owner, written)
+
+
+def _check_on_error(spec: JobSpec, settings: Settings, *, python: bool) -> None:
+    """Check that a job has the debugger that ``%onError`` needs.
+
+    Raises:
+        SpecError: It has none.
+    """
+    if spec.on_error is None:
+        return
+    fault, hint = "", ""
+    if not python:
+        fault, hint = "a program in Python", "Leave %onError out."
+    elif spec.warm is not None:
+        fault, hint = "replicas of its own", "Leave %warm out, or %onError."
+    elif (spec.inspect or settings.inspect) != "on":
+        fault, hint = "ciao's debugger in the replicas", "Write %inspect=on, or leave %onError out."
+    if fault:
+        raise SpecError(f"%onError=debug needs {fault}.", hint, directive="onError")
 
 
 def plan_again(

@@ -303,7 +303,8 @@ class Session:
             await backend.check(plan)
             if inspection.has_files(plan.source):
                 passed_over = await why_passed_over(plan.spec, backend, self.settings, console)
-                source = inspection.with_files(plan.source, passed_over)
+                wait, kept_for = self.settings.debug_wait, plan.spec.on_error
+                source = inspection.with_files(plan.source, passed_over, wait, kept_for)
                 plan = replace(plan, source=source)
             return await self._start(plan, record, backend, builder, display, None, console)
 

@@ -1,10 +1,10 @@
-"""Processes at a prompt: forked, killed, interrupted by a signal while nobody is there."""
+"""Processes at a prompt: forked, killed, interrupted by a signal while nobody is there, failed."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery.inspection import debug_bridge, debugger
+from ciao_kernel.delivery import inspection, site_folder
+from ciao_kernel.delivery.inspection import debug_bridge, debugger, stack_reader
+from ciao_kernel.model import Source, SourceFile
 
 FORKS = """
 import os
@@ -45,18 +47,25 @@ print("over")
 
 
 class Program:
-    """A process with the debugger of a replica."""
+    """A process with the debugger of a replica.
 
-    def __init__(self, folder: Path, text: str) -> None:
-        shutil.copy(debugger.__file__, folder / "ciao_debugger.py")
-        (folder / "program.py").write_text(
-            f"import ciao_debugger\nciao_debugger.start({str(folder)!r})\n{text}"
-        )
-        self._folder = str(folder)
+    Args:
+        folder: Folder of the program.
+        text: The program.
+        options: Those of :func:`ciao_kernel.delivery.inspection.with_files`.
+    """
+
+    def __init__(self, folder: Path, text: str, **options: Any) -> None:
+        self._folder = site_folder.path(str(folder))
+        source = inspection.with_files(Source(SourceFile("program.py", text.encode())), **options)
+        for file in (source.entry, *source.own):
+            path = folder / file.path
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(file.data or b"")
         self.mark = f"CIAO_JOB={folder}"
         self.process = subprocess.Popen(
             [sys.executable, str(folder / "program.py")],
-            env={**os.environ, "CIAO_JOB": str(folder)},
+            env={**os.environ, "CIAO_JOB": str(folder), "PYTHONPATH": self._folder},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -69,6 +78,11 @@ class Program:
                 found: dict[str, Any] = json.loads(line[len(debugger.MARKER) :])
                 return found
         raise AssertionError("the process has ended")
+
+    def ends(self) -> tuple[int, str]:
+        """Wait for the end of the process; return its exit code and what it has written last."""
+        _, err = self.process.communicate()
+        return self.process.returncode, err.decode()
 
     def connect(self, pid: int = 0) -> socket.socket | int:
         return debug_bridge.connect(self.mark, "", pid, [self._folder])
@@ -100,8 +114,8 @@ class FrontEnd:
 def programs(tmp_path: Path) -> Iterator[Any]:
     made: list[Program] = []
 
-    def start(text: str) -> Program:
-        made.append(Program(tmp_path, text))
+    def start(text: str, **options: Any) -> Program:
+        made.append(Program(tmp_path, text, **options))
         return made[-1]
 
     yield start
@@ -152,7 +166,7 @@ def test_only_a_process_with_a_front_end_is_open_elsewhere(programs: Any, tmp_pa
     front = program.front_end()
     front.hears()
     assert program.connect() == debug_bridge.OPEN
-    folder = tmp_path / f"{debugger.FOLDER}{program.process.pid}"
+    folder = tmp_path / site_folder.FOLDER / f"{debugger.FOLDER}{program.process.pid}"
     assert [one.name for one in folder.iterdir()] == [debugger.OPEN]
 
     front.says("c")
@@ -161,3 +175,173 @@ def test_only_a_process_with_a_front_end_is_open_elsewhere(programs: Any, tmp_pa
     folder.mkdir(0o700)  # as a killed process with the same number leaves it
     (folder / debugger.OPEN).write_text("1")
     assert program.connect() == debug_bridge.NOBODY
+
+
+FAILS = """
+import atexit
+atexit.register(print, "over", flush=True)
+def work(value):
+    return 1 // value
+work(0)
+"""
+ERROR = "ZeroDivisionError: integer division or modulo by zero"
+
+
+@pytest.mark.parametrize("leave", ["c", "q", "n", "detach"])
+def test_a_program_that_fails_is_kept_at_its_error(programs: Any, leave: str) -> None:
+    program = programs(FAILS, kept_for=600)
+    assert program.process.stderr.readline() == b"Traceback (most recent call last):\n"
+
+    found = program.marker()  # behind the whole traceback
+    assert (found["failed"], found["at"]) == (ERROR, "line 5 in work")
+    front = program.front_end()
+    assert "-> return 1 // value\n" in front.hears()["out"]
+    assert front.says("p value")["out"] == "0\n"
+    assert "-> work(0)\n" in front.says("u")["out"]
+    assert front.says(leave)["end"] == "ends"
+
+    assert program.marker()["over"]
+    out, err = program.process.communicate()
+    assert (program.process.returncode, out, err) == (1, b"over\n", b"")
+
+
+@pytest.mark.second("operators")
+def test_a_failed_program_ends_when_its_time_is_over(programs: Any) -> None:
+    program = programs(FAILS, kept_for=10)  # to connect, also on a busy machine
+    program.marker()
+    front = program.front_end()
+    front.hears()
+
+    assert front.hears()["end"] == "ends, because its time is over"
+    code, err = program.ends()
+    assert code == 1
+    assert err.endswith("The time of %onError=debug is over.\n")
+
+
+def test_a_failed_program_that_nobody_opens_ends_when_its_time_is_over(programs: Any) -> None:
+    program = programs(FAILS, kept_for=1)
+    program.marker()
+
+    assert program.marker()["over"]
+    assert program.ends() == (1, "The time of %onError=debug is over.\n")
+
+
+def test_a_failed_program_waits_for_the_next_front_end(programs: Any) -> None:
+    program = programs(FAILS, kept_for=600)
+    program.marker()
+    front = program.front_end()
+    front.hears()
+    front.close()
+
+    found = program.marker()
+    assert (found["again"], found["failed"]) == (True, ERROR)
+    assert program.front_end().says("p value")["prompt"] == "(Pdb) "
+
+
+def test_an_error_in_a_step_has_the_open_prompt(programs: Any) -> None:
+    program = programs("breakpoint()\nvalue = 0\nprint(1 // value)\n", kept_for=600)
+    assert not program.marker()["failed"]
+    front = program.front_end()
+    front.hears()
+    said = front.says("n")
+    for _ in range(20):  # to the error, and to the end of the program
+        if "end" in said:
+            break
+        said = front.says("n")
+
+    assert said["end"] == "ends"
+    assert program.marker()["failed"] == ERROR
+    assert program.marker()["over"]
+    assert program.ends()[0] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise SystemExit(1)",
+        "raise KeyboardInterrupt",
+        "import bdb\nraise bdb.BdbQuit",
+        "import sys\nsys.excepthook(OSError, OSError(), None)\nsys.exit(1)",  # as of torchrun
+    ],
+)
+def test_what_is_no_error_of_the_program_is_not_kept(programs: Any, text: str) -> None:
+    program = programs(text, kept_for=600)
+
+    code, err = program.ends()
+    assert code
+    assert debugger.MARKER not in err
+
+
+def test_an_error_is_passed_over_where_nobody_can_answer(programs: Any) -> None:
+    program = programs(FAILS, kept_for=600, passed_over="this front end has no input")
+
+    code, err = program.ends()
+    assert code == 1
+    first, *_, last = err.splitlines()
+    assert first == "%onError=debug is passed over: this front end has no input."
+    assert last == ERROR
+    assert debugger.MARKER not in err
+
+
+HOOK = """
+import io, sys
+before = sys.excepthook
+def hook(*error):
+    stderr, sys.stderr = sys.stderr, io.StringIO()
+    before(*error)
+    stderr, sys.stderr = sys.stderr, stderr
+    sys.stderr.write(f"[rank0]: {stderr.getvalue()}")
+sys.excepthook = hook
+1 // 0
+"""
+
+
+def test_a_hook_that_prints_later_gets_no_second_traceback(programs: Any) -> None:
+    program = programs(HOOK, kept_for=600)
+    assert program.process.stderr.readline() == b"Traceback (most recent call last):\n"
+    program.marker()
+    front = program.front_end()
+    front.hears()
+    front.says("c")
+
+    program.marker()
+    assert program.ends() == (1, "[rank0]: The prompt of %onError=debug is over.\n")
+
+
+RUNS = """
+import time
+runs = True
+print("on", flush=True)
+while runs:
+    time.sleep(0.01)
+print("over")
+"""
+
+
+@pytest.mark.second("operators")
+def test_a_stopped_program_whose_asker_is_gone_goes_on(programs: Any) -> None:
+    program = programs(RUNS, wait=10)
+    assert program.process.stdout.readline() == b"on\n"
+    assert stack_reader.halt(program.mark, "", 60) == "stops"
+    assert program.marker()["asked"]
+    front = program.front_end()
+    front.hears()
+    front.says("b 5")  # it would stop there again
+    front.says("runs = False")
+    front.close()
+
+    assert program.marker()["again"]
+    line = program.process.stderr.readline().decode()
+    assert re.fullmatch(r"Nobody was at the prompt of line [56] for 10 s: it goes on\.\n", line)
+    assert program.marker()["over"]
+    out, err = program.process.communicate()
+    assert (program.process.returncode, out, err) == (0, b"over\n", b"")
+
+
+def test_a_breakpoint_of_the_program_waits_for_ever(programs: Any) -> None:
+    program = programs("import time\nbreakpoint()\nprint('over')\n", wait=0.01)
+    program.marker()
+
+    with pytest.raises(subprocess.TimeoutExpired):  # a hundred times as long
+        program.process.wait(1)
+    assert "(Pdb)" in program.front_end().hears()["prompt"]

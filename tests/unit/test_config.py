@@ -133,6 +133,7 @@ BAD = {
     "cacheDays": ["0", "-1", "week"],
     "inspect": ["", "true", "maybe"],
     "silence": ["-1", "5m"],
+    "debugWait": ["0", "10m"],
     "color": ["red", "true"],
     "outputRate": ["999", "fast"],
     "outputLimit": ["1", "-5"],

@@ -32,6 +32,8 @@ class Breakpoint:
     """True if a person has asked for the stop, and opens the prompt."""
     over: bool = False
     """True if the process goes on: it waits no longer."""
+    failed: str = ""
+    """The error that ends the process afterwards (``%onError=debug``). Foreign text."""
 
 
 class MarkerFilter:
@@ -76,9 +78,10 @@ def _read(data: bytes) -> Iterator[Breakpoint]:
         try:
             one = json.loads(match[1])
             pid, at = one["pid"], one["at"]
-            said = [one[name] for name in ("again", "asked", "over")]
+            again, asked, over = (one[name] for name in ("again", "asked", "over"))
+            failed = one.get("failed", "")  # replicas of an older version do not say it
         except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a program has written something like it
-        types = [type(pid), type(at), *map(type, said)]
-        if types == [int, str, bool, bool, bool] and 0 < pid < 1 << 31:
-            yield Breakpoint(pid, at[:200], *said)
+        types = [type(pid), type(at), *map(type, (again, asked, over, failed))]
+        if types == [int, str, bool, bool, bool, str] and 0 < pid < 1 << 31:
+            yield Breakpoint(pid, at[:200], again, asked, over, failed[:200])

@@ -3,11 +3,13 @@
 This file is in replicas as ``ciao_debugger`` (:mod:`ciao_kernel.delivery.site_folder`). It takes
 over ``breakpoint()``, and does nothing else until the program calls it. Then the process writes a
 marker into its log (:mod:`.breakpoints`) and waits at a socket in a folder of its own (mode 0700),
-until :mod:`.debug_bridge` connects a front end. No port is opened.
+until :mod:`.debug_bridge` connects a front end. No port is opened. :mod:`.post_mortem` opens a
+prompt at an error that ends the program.
 
 One JSON object a line goes either way: ``{"out": text, "prompt": text}``, and ``{"line": text}``
 as the answer to a prompt. A front end that goes away does not end the program, as the end of input
-would in plain pdb: the process waits for the next one.
+would in plain pdb: the process waits for the next one. Two waits have an end: that of a program
+that has failed, and that of one that a person has stopped from outside (:func:`halt`) and left.
 
 Standard library, from Python 3.8 on; what takes time is imported at the first breakpoint.
 """
@@ -27,6 +29,10 @@ OPEN = "open"
 that was killed at its prompt leaves the file, and a later one may have the same number."""
 SENTENCE = "ciao_breakpoint.txt"
 """File beside this one with the reason why breakpoint() is passed over; empty if it is not."""
+WAIT = "ciao_debug_wait.txt"
+"""File beside this one with the seconds for which a stopped program waits while nobody is there."""
+_WAIT = 600.0
+"""The same without that file."""
 _MOST = 200_000
 """Characters that are sent at once."""
 
@@ -57,7 +63,7 @@ def on_breakpoint(*args: Any, **options: Any) -> Any:
     if chosen:
         return sys.__breakpointhook__(*args, **options)
     frame = sys._getframe(1)
-    if reason := _reason() or ("" if _folder() else "there is no folder for its socket"):
+    if reason := why_passed_over():
         place = (frame.f_code.co_filename, frame.f_lineno)
         if place not in _passed:  # it may be in a loop
             _passed.add(place)
@@ -66,8 +72,44 @@ def on_breakpoint(*args: Any, **options: Any) -> Any:
             sys.stderr.write(text)
             sys.stderr.flush()
         return None
-    _debugger().set_trace(frame)
+    debugger = _debugger()
+    debugger.wire.alone = None
+    debugger.set_trace(frame)
     return None
+
+
+def why_passed_over() -> str:
+    """Return why no prompt is opened, to end a sentence; "" if one is."""
+    return _text(SENTENCE) or ("" if _folder() else "there is no folder for its socket")
+
+
+def keep(error: str, trace: Any, place: str, seconds: float) -> bool:
+    """Open a prompt at the frame of an error; the program ends afterwards.
+
+    Args:
+        error: Its name and its text.
+        trace: Its traceback.
+        place: Where the program stands, as :func:`where` returns it.
+        seconds: After this time the prompt ends, whatever is typed.
+
+    Returns:
+        Whether a person has ended it, and not the time.
+    """
+    import time
+
+    sys.settrace(None)
+    debugger = _debugger()
+    wire = debugger.wire
+    wire.failed, wire.until, wire.alone = error, time.monotonic() + seconds, None
+    debugger.place = place
+    debugger.reset()
+    try:
+        debugger.interaction(None, trace)
+    finally:
+        sys.settrace(None)
+        ended = not wire.is_late
+        wire.close("ends" if ended else "ends, because its time is over")
+    return ended
 
 
 def halt(frame: Any) -> str:
@@ -86,13 +128,13 @@ def halt(frame: Any) -> str:
         own = own.f_back
     if own is None:
         return "elsewhere"
-    debugger = _debugger()
+    debugger, wait = _debugger(), _seconds()
 
     def trap(traced: Any, event: str, arg: Any) -> Any:
         if event != "line":
             return trap
         sys.settrace(None)
-        debugger.wire.asked = True
+        debugger.wire.asked, debugger.wire.alone = True, wait
         debugger.set_trace(traced)
         return debugger.trace_dispatch(traced, event, arg)
 
@@ -101,21 +143,33 @@ def halt(frame: Any) -> str:
     return "stops"
 
 
-def where(frame: Any) -> str:
-    """Return the place of a frame: the line alone if it is in the program itself."""
+def where(frame: Any, line: int = 0) -> str:
+    """Return the place of a frame: the line alone if it is in the program itself.
+
+    Args:
+        frame: The frame.
+        line: Its line, if the frame has left it since.
+    """
     path = frame.f_code.co_filename
     name = frame.f_code.co_name
     inside = "" if name.startswith("<") else f" in {name}"
     own = path == getattr(sys.modules.get("__main__"), "__file__", None)
-    return f"{'' if own else os.path.basename(path) + ', '}line {frame.f_lineno}{inside}"
+    return f"{'' if own else os.path.basename(path) + ', '}line {line or frame.f_lineno}{inside}"
 
 
-def _reason() -> str:
+def _text(name: str) -> str:
     try:
-        with open(os.path.join(_here, SENTENCE), encoding="utf-8") as file:
+        with open(os.path.join(_here, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
         return ""
+
+
+def _seconds() -> float:
+    try:
+        return float(_text(WAIT))
+    except ValueError:
+        return _WAIT
 
 
 def _forked() -> None:
@@ -175,18 +229,35 @@ def _debugger() -> Any:
     return _debuggers[ident]
 
 
+class _Over(BaseException):
+    """The time of a prompt is over. No Exception: pdb shows those of the lines that it runs."""
+
+
 class _Wire:
     """Input and output of pdb: a socket at which one front end may be."""
 
     encoding = "utf-8"
     asked = False
     """Whether somebody has asked for the stop: that front end opens the prompt, and no other."""
+    failed = ""
+    """The error that ends the program afterwards."""
+    until: Any = None
+    """When the prompt ends, whoever is there (time.monotonic()); None: never."""
+    alone: Any = None
+    """Seconds for which the program waits while nobody is there; None: for ever."""
 
     def __init__(self) -> None:
         self._text = self._place = self._folder = ""
         self._socket: Any = None
         self._lines: Any = None
-        self._holds = False
+        self._holds = self._waits = False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time of the prompt is over."""
+        import time
+
+        return self.until is not None and time.monotonic() >= self.until
 
     @property
     def is_open(self) -> bool:
@@ -198,6 +269,8 @@ class _Wire:
         self._place = place
         if self._socket is None:
             self._wait(again=False)
+        elif self.failed:  # in a step; the front end has the prompt already
+            self._mark(again=False, over=False)
 
     def write(self, text: str) -> None:
         """Add output; it goes out with the next prompt."""
@@ -219,11 +292,16 @@ class _Wire:
         text, self._text = self._text, ""
         head, feed, prompt = text.rpartition("\n")
         while True:
+            try:
+                self._socket.settimeout(self._left())
+            except (OSError, AttributeError):  # closed
+                pass
             self._send({"out": head + feed, "prompt": prompt})
             try:
                 line = self._lines.readline()
                 return str(json.loads(line)["line"])
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                self._left()
                 self.drop()
                 self._wait(again=True)
 
@@ -233,6 +311,8 @@ class _Wire:
             text, self._text = self._text, ""
             self._send({"out": text, "end": end})
             self.drop()
+        if self._waits:
+            self._waits = False
             try:
                 os.rmdir(self._folder)
             except OSError:
@@ -259,14 +339,24 @@ class _Wire:
     def forked(self) -> None:
         """Leave the connection to the parent."""
         self._folder = self._text = ""
-        self.asked = self._holds = False
+        self.asked = self._holds = self._waits = False
         self.drop()
+
+    def _left(self) -> Any:
+        """Return the seconds until the prompt ends, None if it does not; raise _Over if it has."""
+        import time
+
+        if self.is_late:
+            raise _Over
+        return None if self.until is None else max(0.001, self.until - time.monotonic())
 
     def _wait(self, *, again: bool) -> None:
         """Wait for a front end; one thread at a time does so."""
         try:
             if not self._holds:
-                _turn.acquire()
+                left = self._left()
+                if not _turn.acquire(timeout=-1 if left is None else left):
+                    raise _Over
                 self._holds = True
             self._accept(again)
         except BaseException:  # a signal of the program
@@ -292,8 +382,14 @@ class _Wire:
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(path)
                 server.listen(1)
+                times = [one for one in (self._left(), self.alone) if one is not None]
+                server.settimeout(min(times, default=None))
+                self._waits = True
                 self._mark(again=again, over=False)
-                self._socket, _ = server.accept()
+                try:
+                    self._socket, _ = server.accept()
+                except socket.timeout:  # noqa: UP041 - another class before Python 3.10
+                    raise _Over from None
                 with open(f"/proc/self/fd/{opened}/{OPEN}", "w", encoding="ascii") as file:
                     file.write(_started())
             self._lines = self._socket.makefile("r", encoding="utf-8")
@@ -308,8 +404,9 @@ class _Wire:
         """Write a marker into the log."""
         import json
 
+        mark: dict[str, Any]
         mark = {"pid": os.getpid(), "at": self._place[:200], "again": again, "asked": self.asked}
-        mark["over"] = over
+        mark.update(over=over, failed=self.failed)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.write(2, f"{MARKER}{json.dumps(mark)}\n".encode())
@@ -331,24 +428,41 @@ def _new() -> Any:
 
         def __init__(self) -> None:
             wire: Any = _Wire()
-            self.wire = wire
+            self.wire, self.place = wire, ""
             skip = ["bdb", "pdb", "cmd", __name__]
             super().__init__(stdin=wire, stdout=wire, nosigint=True, skip=skip)
 
         def interaction(self, frame: Any, *more: Any, **options: Any) -> Any:
-            self.wire.open(where(frame))
-            return super().interaction(frame, *more, **options)
+            if frame is not None:
+                self.place = where(frame)
+            try:
+                self.wire.open(self.place)
+                return super().interaction(frame, *more, **options)
+            except _Over:
+                if not self.wire.failed:
+                    self._leave()
+
+        def _leave(self) -> None:
+            """Let the program go on, because nobody is there."""
+            self.forget()
+            self.clear_all_breaks()
+            self.set_continue()
+            text = (
+                f"Nobody was at the prompt of {self.place} for {self.wire.alone:g} s: it goes on."
+            )
+            sys.stderr.write(f"{text}\n")
+            self.wire.close("goes on")
 
         def do_continue(self, arg: str) -> Any:
             result = super().do_continue(arg)
-            self.wire.close("goes on")
+            self.wire.close("ends" if self.wire.failed else "goes on")
             return result
 
         do_c = do_cont = do_continue
 
         def do_quit(self, arg: str) -> Any:
             result = super().do_quit(arg)
-            self.wire.close("ends, as q wants")
+            self.wire.close("ends" if self.wire.failed else "ends, as q wants")
             return result
 
         do_q = do_exit = do_quit
@@ -359,7 +473,8 @@ def _new() -> Any:
             _detached = True
             self.clear_all_breaks()
             self.set_continue()
-            self.wire.close("goes on, and passes later breakpoints over")
+            end = "goes on, and passes later breakpoints over"
+            self.wire.close("ends" if self.wire.failed else end)
             return True
 
         def do_run(self, arg: str) -> None:

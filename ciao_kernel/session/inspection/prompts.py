@@ -1,7 +1,8 @@
 """Opens the prompts of replicas that stand at breakpoint(), in the cell that follows their job.
 
 One prompt is open at a time, later ones wait. The lines of the other replicas are shown meanwhile.
-A replica may have several processes, and each has a prompt of its own.
+A replica may have several processes, and each has a prompt of its own. Of the processes that have
+failed only the first one has one (:mod:`.failures`).
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
+from ciao_kernel.magics import on_error
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
 from ciao_kernel.session.inspection.conversation import Conversation
+from ciao_kernel.session.inspection.failures import Failures
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -45,6 +49,7 @@ class Prompts:
         show: Receives notices.
         deadline: Seconds from the job's creation to its deadline; None: it has none.
         sleep: Waits some seconds.
+        gpus: GPUs of a replica, by role.
     """
 
     def __init__(
@@ -55,9 +60,12 @@ class Prompts:
         show: Callable[[Event], None],
         deadline: float | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        gpus: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._job, self._backend, self._console = job, backend, console
         self._show, self._deadline, self._sleep = show, deadline, sleep
+        self._gpus = gpus
+        self._failures = Failures(job, backend, show)
         self._turn = asyncio.Lock()
         self._standing: dict[_Process, Breakpoint] = {}
         """What each process has said last, unless it goes on."""
@@ -77,10 +85,13 @@ class Prompts:
         if found.over:
             self._standing.pop(process, None)
             self._closed.discard(process)
+            self._failures.over(process)
             return
         if found.again and (found.asked or process in self._closed):
             return  # another front end opens it, or the person has closed it
         if sum(one == replica for one, _ in self._standing) >= _MOST:
+            return
+        if found.failed and not self._failures.has_prompt(process, found):
             return
         self._standing[process] = found
         self._closed.discard(process)
@@ -101,6 +112,7 @@ class Prompts:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._failures.close()
 
     async def _serve(self, process: _Process, console: Console) -> None:
         """Open the prompts of one process, one after another."""
@@ -192,14 +204,22 @@ class Prompts:
     def _waits(self, process: _Process, found: Breakpoint) -> str:
         replica, _ = process
         name = f"{self._job.reference}/{replica}"
-        text = f"{replica} stands at {visible_lines(found.at)}, and waits."
+        text = f"{_stands(replica, found).removesuffix('.')}, and waits."
         return f"{text} `ciao debug {name}` in another terminal opens its prompt."
 
     def _announce(self, replica: Replica, found: Breakpoint) -> None:
-        text = f"{replica} stands at {visible_lines(found.at)}."
+        text = _stands(replica, found)
+        if found.failed:
+            kept = on_error.kept_for(self._job.header) or on_error.DEFAULT_SECONDS
+            text += f" It is kept there for {span(kept)} at most."
+        if gpus := self._gpus.get(replica.role):
+            text += f" It holds {gpus} GPU{'s' if gpus > 1 else ''} meanwhile."
         if not self._explained:
             self._explained = True
-            text += " c continues, q fails it, h lists commands; the stop button closes the prompt."
+            does = (
+                "c ends it, u and d change the frame" if found.failed else "c continues, q fails it"
+            )
+            text += f" {does}, h lists commands; the stop button closes the prompt."
             if len(self._job.replicas) > 1:
                 text += (
                     " Replicas that wait for it in a collective operation fail after a while: "
@@ -208,6 +228,13 @@ class Prompts:
             if self._deadline:
                 text += f" %deadline={span(self._deadline)} goes on."
         self._show(Notice(text))
+
+
+def _stands(replica: Replica, found: Breakpoint) -> str:
+    at = visible_lines(found.at)
+    if not found.failed:
+        return f"{replica} stands at {at}."
+    return f"{replica} has failed at {at}: {visible_lines(found.failed).rstrip('.')}."
 
 
 class _Announced:

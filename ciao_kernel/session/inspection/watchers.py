@@ -91,7 +91,9 @@ def watchers(
         silence = SilenceWatch(job, backend, show, settings.silence, deadline)
     prompts = None
     if console is not None and isinstance(backend, Debugging):
-        prompts = Prompts(job, backend, console, show, deadline)
+        asked = {one.role: spec.asks(one.role).gpu for one in spec.groups} if spec else {}
+        gpus = {role: gpu.count for role, gpu in asked.items() if gpu}
+        prompts = Prompts(job, backend, console, show, deadline, gpus=gpus)
         if silence:
             silence.pauses = lambda: prompts.active
     return Watchers(

@@ -262,3 +262,143 @@ def test_warm_replicas_pass_breakpoints_over(kernel: Kernel) -> None:
     assert done.status == "ok", done.text
     assert "breakpoint() at line 4 is passed over: leave %warm out to debug." in done.text
     assert "over\n" in done.text
+
+
+FAILS = """\
+%framework=python
+%worker=2
+%name=fails
+%onError=debug
+import os, pathlib, time
+
+done = pathlib.Path("done")
+
+def mean(values):
+    total = sum(values)
+    return total / len(values)
+
+if os.environ["CIAO_REPLICA"] == "worker-1":
+    mean([])
+step = 0
+while not done.exists():
+    step += 1
+    print("step", step, flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_failed_replica_prompts_at_its_error(kernel: Kernel) -> None:
+    cell = kernel.execute(FAILS)
+    person = Person(kernel, cell)
+
+    assert person.prompt() == "worker-1 (Pdb) "
+    kernel.wait_text(cell, "-> return total / len(values)")
+    assert "worker-1 has failed at line 11 in mean: ZeroDivisionError: division by zero." in (
+        cell.text
+    )
+    assert "It is kept there for 30m at most." in cell.text
+    before = lines(cell, "step")
+    kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other replica")
+    person.asks("p values", "[]")
+    person.says("c")
+
+    kernel.finish(cell)
+    assert cell.error == "JobFailed"
+    assert "ZeroDivisionError" in str(cell.reply)
+    assert "worker-1 ends." in cell.text
+    assert "ciao:debug" not in str(cell.reply) + cell.text
+
+
+@pytest.mark.second("operators")
+def test_replicas_that_fail_meanwhile_wait_for_the_prompt(kernel: Kernel) -> None:
+    header = "%framework=python\n%worker=3\n%name=all\n%onError=debug:2h\n"
+    cell = kernel.execute(f"{header}limit = 3\nraise ValueError(limit)\n")
+    person = Person(kernel, cell)
+
+    first = person.prompt().partition(" ")[0]
+    others = {"worker-0", "worker-1", "worker-2"} - {first}
+    for other in others:
+        text = f"{other} has failed too, at line 6: ValueError: 3. It ends after {first}."
+        kernel.wait_text(cell, text)
+    person.asks("p limit * 7", "21")
+    assert "It is kept there for 2h at most." in cell.text
+    person.says("q")
+
+    kernel.finish(cell)
+    assert cell.error == "JobFailed"
+    assert len(cell.inputs) == 2
+    assert f"{first} ends." in cell.text
+    kernel.place.wait_empty()
+
+
+@pytest.mark.second("operators")
+def test_the_second_press_of_stop_ends_a_job_with_a_failed_replica(kernel: Kernel) -> None:
+    cell = kernel.execute(FAILS)
+    Person(kernel, cell).prompt()
+
+    kernel.interrupt()
+    kernel.wait_text(cell, "the prompt is closed, and worker-1 waits.")
+    assert not cell.done
+    kernel.interrupt()
+
+    kernel.finish(cell)
+    assert cell.error == "KeyboardInterrupt"
+    kernel.place.wait_empty()
+
+
+@pytest.mark.second("operators")
+def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
+    done = kernel.run(ONE + "%onError=debug\n1 / 0\n", allow_stdin=False)
+
+    assert done.error == "JobFailed"
+    assert "%onError=debug is passed over: this front end has no input." in done.text
+    assert "ZeroDivisionError" in str(done.reply)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize(
+    ("directive", "needs"),
+    [
+        ("%warm", "%onError=debug needs replicas of its own."),
+        ("%inspect=off", "%onError=debug needs ciao's debugger in the replicas."),
+    ],
+)
+def test_a_job_without_the_debugger_cannot_keep_an_error(
+    kernel: Kernel, directive: str, needs: str
+) -> None:
+    done = kernel.run(f"{ONE}{directive}\n%onError=debug\n1 / 0\n")
+
+    assert done.error == "DirectiveError"
+    assert needs in str(done.reply)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_of_torchrun_the_first_failed_process_prompts(kernel: Kernel) -> None:
+    pytest.importorskip("torch")
+    body = """\
+import os
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+loss = torch.ones(2) * rank
+if rank == 1:
+    loss.reshape(3)
+dist.all_reduce(loss)
+"""
+    header = "%framework=pytorch\n%name=ranks\n%nprocPerNode=2\n%onError=debug\n"
+    cell = kernel.execute(header + body)
+    person = Person(kernel, cell)
+    assert person.prompt(300) == "master-0 (Pdb) "
+    person.asks("p rank, loss.tolist()", "(1, [1.0, 1.0])")
+    person.says("c")
+
+    kernel.finish(cell, 300)
+    assert cell.error == "JobFailed"
+    assert "invalid for input of size 2" in str(cell.reply)
+    assert len(cell.inputs) == 2  # the agent of torchrun fails too
+    log = kernel.run("%ciao logs ranks").text
+    assert log.count("RuntimeError: shape '[3]' is invalid") == 1, log

@@ -16,6 +16,13 @@ def test_a_marker_is_taken_out_with_its_line() -> None:
     assert MarkerFilter().read(b"a\n" + MARK + b"b\n") == (b"a\nb\n", b"", FOUND)
 
 
+def test_a_marker_tells_the_error_of_a_failed_process() -> None:
+    mark = MARK.replace(b"}", b', "failed": "ValueError: 3"}')
+
+    assert MarkerFilter().read(mark)[2] == [Breakpoint(31, "line 7", failed="ValueError: 3")]
+    assert MarkerFilter().read(mark.replace(b'"ValueError: 3"', b"3"))[2] == []
+
+
 def test_an_open_line_goes_on_behind_the_marker() -> None:
     marks = MarkerFilter()
 

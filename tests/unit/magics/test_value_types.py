@@ -15,6 +15,7 @@ from ciao_kernel.magics import (
     images,
     inputs,
     numeric_types,
+    on_error,
     plots,
     value_types,
 )
@@ -49,6 +50,13 @@ WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n
         (numeric_types.Duration(), "1d2h3m4s", 93784),
         (numeric_types.Duration(), "15m", 900),
         (numeric_types.Duration(), "1.5h", None),
+        (on_error.OnError(), "debug", 1800),
+        (on_error.OnError(), "Debug:2h", 7200),
+        (on_error.OnError(), "debug:7d", 604800),
+        (on_error.OnError(), "debug:8d", None),
+        (on_error.OnError(), "debug:", None),
+        (on_error.OnError(), "fail:1m", None),
+        (on_error.OnError(), "", None),
         (value_types.JobName(), "a", "a"),
         (value_types.JobName(), "a" * 45, "a" * 45),
         (value_types.JobName(), "a-", None),
@@ -71,6 +79,14 @@ def test_reading(kind: value_types.Kind, text: str, value: object) -> None:
     else:
         assert kind.parse(text) == value
         assert kind.parse(kind.render(value)) == value
+
+
+def test_a_stored_header_tells_how_long_an_error_is_kept() -> None:
+    assert on_error.OnError().parse("fail") is None
+    assert on_error.kept_for("%worker=1\n%onError=debug:60s") == 60
+    assert on_error.kept_for("%worker=1\n%onError=fail") is None
+    assert on_error.kept_for("%worker=1\n%onError=other") is None
+    assert on_error.kept_for("%worker=1") is None
 
 
 LONG = "a" * 61

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ class Backend:
             self.heard.append((replica, line))
             if line == "n\n":
                 continue  # a line that waits for another process
-            if line == "c\n":
+            if line in ("c\n", "q\n"):
                 self.waiting.discard(replica)
                 say(out="", end="goes on")
                 return
@@ -95,13 +96,26 @@ class Console:
 
 
 class Cell:
-    def __init__(self, *waiting: Replica, console: Any = None, deadline: float | None = None):
+    def __init__(
+        self,
+        *waiting: Replica,
+        console: Any = None,
+        deadline: float | None = None,
+        job: Job = JOB,
+        gpus: int = 0,
+    ):
         self.backend, self.console = Backend(*waiting), Console()
         self.events: list[Event] = []
         self.sleeps: list[float] = []
         self.wakes = asyncio.Queue[None]()
         self.prompts = Prompts(
-            JOB, self.backend, console or self.console, self.events.append, deadline, self._sleep
+            job,
+            self.backend,
+            console or self.console,
+            self.events.append,
+            deadline,
+            self._sleep,
+            {"worker": gpus},
         )
 
     async def _sleep(self, seconds: float) -> None:
@@ -130,6 +144,10 @@ def at(
     line: int, *, pid: int = 31, again: bool = False, asked: bool = False, over: bool = False
 ) -> Breakpoint:
     return Breakpoint(pid, f"line {line}", again, asked, over)
+
+
+def failed(line: int, *, pid: int = 31, again: bool = False) -> Breakpoint:
+    return Breakpoint(pid, f"line {line}", again, failed="ValueError: no.")
 
 
 def test_answers_go_to_the_process_until_it_goes_on() -> None:
@@ -418,5 +436,86 @@ def test_what_a_process_says_is_no_command_of_a_terminal(text: str) -> None:
             cell.console.typed.put_nowait(text)
             await until(lambda: len(cell.console.prompts) == 2)
         assert text not in cell.console.text + cell.notices
+
+    in_loop(test)
+
+
+def test_only_the_first_failed_process_has_a_prompt() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE, job=replace(JOB, header="%onError=debug:7200s"), gpus=2)
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note(ZERO, failed(9))
+            cell.prompts.note(ZERO, failed(9, again=True))
+            assert "worker-1 has failed at line 7: ValueError: no. It is kept there for 2h" in (
+                cell.notices
+            )
+            assert "It holds 2 GPUs meanwhile. c ends it, u and d change the frame," in cell.notices
+            told = "worker-0 has failed too, at line 9: ValueError: no. It ends after worker-1."
+            assert cell.notices.count(told) == 1
+            assert cell.backend.connected == [(ONE, 31)]
+
+            cell.console.typed.put_nowait("c")
+            await until(lambda: "worker-1 goes on." in cell.notices)
+            cell.prompts.note(ONE, at(7, over=True))
+            await until(lambda: (ZERO, "q\n") in cell.backend.heard)
+        assert len(cell.console.prompts) == 1
+
+    in_loop(test)
+
+
+def test_what_fails_after_the_prompt_is_ended_at_once() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            cell.prompts.note(ONE, at(7, over=True))
+            cell.prompts.note(ZERO, failed(9))
+            await until(lambda: (ZERO, "q\n") in cell.backend.heard)
+            cell.prompts.note(ZERO, at(9, over=True))
+        assert cell.console.prompts == []
+        assert cell.notices == ""
+
+    in_loop(test)
+
+
+def test_the_first_failed_process_has_its_prompt_again() -> None:
+    async def test() -> None:
+        cell = Cell(ONE)
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            await until(lambda: cell.console.prompts)
+            cell.backend.dies.set()
+            await until(lambda: "worker-1 has ended" in cell.notices)
+            cell.backend.dies.clear()
+            cell.prompts.note(ONE, failed(7, again=True))
+            await until(lambda: len(cell.console.prompts) == 2)
+
+    in_loop(test)
+
+
+def test_many_failed_processes_are_one_notice() -> None:
+    async def test() -> None:
+        cell = Cell(ONE)
+        async with cell.prompts.opened():
+            for pid in range(31, 60):
+                cell.prompts.note(ONE, failed(7, pid=pid))
+        assert cell.notices.count("has failed too") == 5
+        assert cell.notices.count("more replicas have failed, and wait too.") == 1
+
+    in_loop(test)
+
+
+def test_a_failed_process_that_cannot_be_ended_is_left_to_its_time() -> None:
+    async def test() -> None:
+        cell = Cell()
+        cell.backend.fault = BackendError("the pod is gone.")
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            cell.prompts.note(ONE, at(7, over=True))
+            cell.prompts.note(ZERO, failed(9))
+            await until(lambda: cell.backend.connected == [(ZERO, 31)])
+        assert cell.notices == ""
 
     in_loop(test)

@@ -1,0 +1,117 @@
+"""The processes of a job that have failed and are kept at their error (``%onError=debug``).
+
+The first one has the prompt. Its end would make the others fail, and theirs would end the job and
+with it the prompt: so those that fail meanwhile wait for its end. Then all of them end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ciao_kernel import log
+from ciao_kernel.background import start_background
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
+from ciao_kernel.model import Event, Job, Notice, Replica
+from ciao_kernel.plugins import Debugging
+from ciao_kernel.session.inspection.conversation import Conversation
+from ciao_kernel.visible_text import visible_lines
+
+_log = logging.getLogger(__name__)
+
+_TOLD = 5
+"""Processes that wait and are named."""
+_AT_ONCE = 8
+"""Connections at once: on a cluster each is a program in a pod."""
+
+_Process = tuple[Replica, int]
+
+
+class Failures:
+    """The failed processes of a followed job.
+
+    Args:
+        job: The job.
+        backend: The backend that runs it.
+        show: Receives notices.
+    """
+
+    def __init__(self, job: Job, backend: Debugging, show: Callable[[Event], None]) -> None:
+        self._job, self._backend, self._show = job, backend, show
+        self._first: _Process | None = None
+        self._is_over = False
+        self._waiting: dict[_Process, Breakpoint] = {}
+        self._ending: dict[_Process, asyncio.Task[None]] = {}
+        self._told = 0
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    def has_prompt(self, process: _Process, found: Breakpoint) -> bool:
+        """Return whether a failed process has the prompt; another one waits, or is ended.
+
+        Args:
+            process: The process.
+            found: What it has said.
+        """
+        if self._first is None:
+            self._first = process
+        if process == self._first:
+            return True
+        self._waiting[process] = found
+        if self._is_over:
+            self._end(process)
+        elif not found.again and self._told <= _TOLD:
+            self._told += 1
+            self._show(Notice(self._waits(process[0], found)))
+        return False
+
+    def over(self, process: _Process) -> None:
+        """Note that a process waits no longer; the end of the first one ends the others."""
+        self._waiting.pop(process, None)
+        if process == self._first:
+            self._is_over = True
+            for one in self._waiting:
+                self._end(one)
+
+    async def close(self) -> None:
+        """End no further processes: the job is not followed any more."""
+        tasks = list(self._ending.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _waits(self, replica: Replica, found: Breakpoint) -> str:
+        if self._told > _TOLD:
+            return "more replicas have failed, and wait too."
+        assert self._first
+        error = visible_lines(found.failed)
+        text = f"{replica} has failed too, at {visible_lines(found.at)}: {error}"
+        return f"{text.rstrip('.')}. It ends after {self._first[0]}."
+
+    def _end(self, process: _Process) -> None:
+        task = self._ending.get(process)
+        if task is None or task.done():
+            self._ending[process] = start_background(self._answer(process))
+
+    async def _answer(self, process: _Process) -> None:
+        """Answer the prompt of a process, so that it ends; its job may end first."""
+        replica, pid = process
+        async with self._room:
+            end = asyncio.Lock()
+            talk = Conversation(self._backend, self._job, replica, pid, _Nobody(), end)
+            try:
+                with log.ignored(_log, "the prompt of a failed process"):
+                    await talk.run()
+            finally:
+                await talk.close()
+
+
+class _Nobody:
+    """Ends each prompt (:class:`ciao_kernel.plugins.Console`)."""
+
+    def write(self, text: str) -> None:
+        """Show nothing."""
+
+    async def ask(self, prompt: str) -> str:
+        """Return the command that ends the prompt."""
+        return "q"
