@@ -45,12 +45,31 @@ def jobs(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 def members(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return names of jobs; after a slash, names of the job's replicas."""
+    return _members(prefix, _jobs(parsed_args))
+
+
+def _members(prefix: str, found: list[Job]) -> list[str]:
     name, slash, _replica = prefix.partition("/")
-    found = _jobs(parsed_args)
     if not slash:
         return [job.name for job in found if job.name.startswith(prefix)]
     names = [f"{name}/{one}" for job in found if job.name == name for one in job.replicas]
     return [one for one in names if one.startswith(prefix)]
+
+
+def processes(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the same, and behind a replica its processes, if torchrun starts several."""
+    jobs = _jobs(parsed_args)
+    found = _members(prefix, jobs)
+    name, _slash, member = prefix.partition("/")
+    replica = member.partition(".")[0]
+    for job in jobs:
+        if job.name == name and replica in map(str, job.replicas):
+            values = [line.partition("=") for line in job.header.splitlines()]
+            count = next((text for key, _, text in values if key == "%nprocPerNode"), "")
+            ranks = range(int(count)) if count.isdigit() else ()
+            names = [f"{name}/{replica}.{rank}" for rank in ranks]
+            found += [one for one in names if one.startswith(prefix)]
+    return found
 
 
 def replicas(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:

@@ -1,4 +1,7 @@
-"""``ciao debug NAME/worker-1``: open the prompt of a replica that waits, or stop one that runs."""
+"""``ciao debug NAME/worker-1``: open the prompt of a replica that waits, or stop one that runs.
+
+A replica may have several processes, by torchrun or mpirun: ``worker-1.0`` names one of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from ciao_kernel.commands.shared_arguments import add_job, check_runs, where
 from ciao_kernel.commands.terminal_line import read_line
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, PromptClosed
+from ciao_kernel.visible_text import short, visible
 
 _PAUSE, _LONGEST_PAUSE = 0.3, 5.0
 """Seconds between two looks whether a process has come to its next line: each look costs a cluster
@@ -26,10 +31,11 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "next line of the program, so in a long call of a library after this call. c lets it go "
         "on, h lists the commands of pdb; Ctrl-D (in a notebook the stop button) closes the prompt "
         "and lets the replica wait. The other replicas go on, and may fail if they wait for it too "
-        "long. On a cluster the command requires the right to get and create pods/exec."
+        "long. NAME/worker-0.1 is process 1 of worker-0, if torchrun or mpirun runs several there. "
+        "On a cluster the command requires the right to get and create pods/exec."
     )
-    text = "the replica; NAME alone if the job has only one replica"
-    add_job(verb, completion.members, metavar="NAME/REPLICA", help=text)
+    text = "the replica, or one of its processes; NAME alone if the job has only one replica"
+    add_job(verb, completion.processes, metavar="NAME/REPLICA", help=text)
 
 
 async def run(
@@ -60,61 +66,73 @@ async def _run(
         )
     name, slash, member = args.name.partition("/")
     backend, job, status = await caller.session.find(name, where(args))
+    member, dot, rank = member.partition(".")
+    if dot and not (rank.isascii() and rank.isdigit()):
+        raise UsageError(
+            f"{short(visible(rank))!r} is no number of a process.",
+            f"Name a replica or a process: {job.reference}/worker-0.1",
+        )
     replica = named_replica(job, member, slash)
+    named = f"{replica}{dot}{rank}"
     check_runs(job, status)
     if not isinstance(backend, Debugging):
         raise UsageError(f"the backend {backend.name} has no debugger.", "Use %ciao logs.")
-    end = await _talk(backend, job, replica, console, caller)
+    end = await _talk(backend, job, replica, rank, console, caller)
     if not end:
-        _check(await backend.halt(job, replica), job, replica)
-        console.stops = f"{job.reference}/{replica}"
-        caller.write(f"{replica} stops at its next line of the program …\n")
+        _check(await backend.halt(job, replica, rank), job, named)
+        console.stops = f"{job.reference}/{named}"
+        caller.write(f"{named} stops at its next line of the program …\n")
     pause = _PAUSE
     while not end:
         await sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-        end = await _talk(backend, job, replica, console, caller)
+        end = await _talk(backend, job, replica, rank, console, caller)
         if not end and (await caller.session.find(name, where(args)))[2].over:
             end = "has ended"
-    caller.write(f"{replica} {end}.\n")
+    caller.write(f"{named} {end}.\n")
 
 
 async def _talk(
-    backend: Debugging, job: Job, replica: Replica, console: Console, caller: Caller
+    backend: Debugging, job: Job, replica: Replica, rank: str, console: Console, caller: Caller
 ) -> str:
     """Open the prompt if the replica waits; return how that ended, "" if it does not wait."""
     from ciao_kernel.session.inspection.conversation import Conversation
 
-    talk = Conversation(backend, job, replica, 0, console, asyncio.Lock())
-    waits = f"waits. `ciao debug {job.reference}/{replica}` opens its prompt again"
+    talk = Conversation(backend, job, replica, 0, console, asyncio.Lock(), rank=rank)
+    named = f"{replica}.{rank}" if rank else str(replica)
+
+    def waits() -> str:
+        time = f" for {span(talk.alone)}" if talk.alone else ""
+        return f"waits{time}. `ciao debug {job.reference}/{named}` opens its prompt again"
+
     try:
         return await talk.run()
     except PromptClosed:
-        return waits
+        return waits()
     except asyncio.CancelledError:
         if talk.prompted:
-            caller.write(f"\n{replica} {waits}.\n")
+            caller.write(f"\n{named} {waits()}.\n")
         raise
     finally:
         await talk.close()
 
 
-def _check(answer: str, job: Job, replica: Replica) -> None:
+def _check(answer: str, job: Job, named: str) -> None:
     """Raise UsageError if a process does not stop."""
     if answer == "stops":
         return
     if answer in ("silent", "elsewhere", "open"):
         raise UsageError(
-            f"{replica} runs no line of the program now.",
+            f"{named} runs no line of the program now.",
             f"`%ciao stacks {job.reference}` shows where it stands; try again.",
         )
     if answer == "none":
         raise UsageError(
-            f"{replica} has no debugger.",
+            f"{named} has no debugger.",
             "Python must run in it, and its job must be made without %inspect=off and %warm.",
         )
     raise UsageError(
-        f"no process of {replica} runs.", f"`%ciao describe {job.reference}` shows its status."
+        f"there is no process {named}.", f"`%ciao describe {job.reference}` shows its status."
     )
 
 

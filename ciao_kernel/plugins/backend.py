@@ -239,7 +239,9 @@ class Debugging(Protocol):
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return why no prompt can be opened in a job, to end a sentence; "" if one can."""
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         """Carry a conversation until one side ends it; return at once if no process waits.
 
         Args:
@@ -247,6 +249,7 @@ class Debugging(Protocol):
             replica: The replica whose process waits.
             pid: Number of the process, as the replica sees it; 0 means any that waits.
             streams: One JSON object a line either way (:mod:`ciao_kernel.delivery.inspection`).
+            rank: Number of the process among those of its replica, if it was named; "" means any.
 
         Returns:
             False if the prompt of the process is open elsewhere.
@@ -255,8 +258,13 @@ class Debugging(Protocol):
             BackendError: There is no connection.
         """
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at the next line of its program, at a prompt.
+
+        Args:
+            job: The job.
+            replica: The replica.
+            rank: Number of the process in it, if it was named; "" means the first that stops.
 
         Returns:
             ``stops``, ``open`` if its prompt is open, ``elsewhere`` if it runs no line of the

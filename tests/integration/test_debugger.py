@@ -84,11 +84,11 @@ class Program:
         _, err = self.process.communicate()
         return self.process.returncode, err.decode()
 
-    def connect(self, pid: int = 0) -> socket.socket | int:
-        return debug_bridge.connect(self.mark, "", pid, [self._folder])
+    def connect(self, pid: int = 0, rank: str = "") -> socket.socket | int:
+        return debug_bridge.connect(self.mark, "", pid, [self._folder], rank)
 
-    def front_end(self, pid: int = 0) -> FrontEnd:
-        connection = self.connect(pid)
+    def front_end(self, pid: int = 0, rank: str = "") -> FrontEnd:
+        connection = self.connect(pid, rank)
         assert not isinstance(connection, int), connection
         return FrontEnd(connection)
 
@@ -345,3 +345,39 @@ def test_a_breakpoint_of_the_program_waits_for_ever(programs: Any) -> None:
     with pytest.raises(subprocess.TimeoutExpired):  # a hundred times as long
         program.process.wait(1)
     assert "(Pdb)" in program.front_end().hears()["prompt"]
+
+
+RANKS = """
+import os, subprocess, sys, time
+if "LOCAL_RANK" not in os.environ:
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__],
+            env={**os.environ, "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+        )
+        for rank in range(2)
+    ]
+    sys.exit(sum(one.wait() for one in started))
+print("on", flush=True)
+runs = os.environ["LOCAL_RANK"] == "1"
+while runs:
+    time.sleep(0.01)
+breakpoint()
+"""
+
+
+def test_a_process_of_a_replica_is_chosen_by_its_number(programs: Any) -> None:
+    program = programs(RANKS)
+    assert program.marker()["rank"] == "0"
+    assert program.connect(rank="1") == debug_bridge.NOBODY
+    assert program.process.stdout.read(6) == b"on\non\n"
+
+    assert stack_reader.halt(program.mark, "", 60, "2") == ""
+    assert stack_reader.halt(program.mark, "", 60, "1") == "stops"
+    assert program.marker()["rank"] == "1"
+    fronts = [program.front_end(rank=rank) for rank in "01"]
+    assert [front.hears()["rank"] for front in fronts] == ["0", "1"]
+    fronts[1].says("runs = False")
+    fronts[1].says("detach")
+    fronts[0].says("c")
+    assert program.ends()[0] == 0

@@ -337,20 +337,23 @@ class KubernetesBackend:
         """Return the right that this user lacks to enter pods; "" if none is missing."""
         return await debugging.why_not(await self._targets.of(spec.cluster))
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         """Connect a person with a process that waits at a prompt, by one exec."""
         job = self._retries.current(job)
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
         python = self._settings.cluster_python
-        return await debugging.debug(target.client, job, replica, pod, python, pid, streams)
+        return await debugging.debug(target.client, job, replica, pod, python, pid, streams, rank)
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line, by one exec."""
         job = self._retries.current(job)
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
-        return await debugging.halt(target.client, job, pod, self._settings.cluster_python)
+        python = self._settings.cluster_python
+        return await debugging.halt(target.client, job, pod, python, rank)
 
     async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
         """Return what some replicas use, see :mod:`.usage`.

@@ -41,6 +41,7 @@ async def debug(
     python: str,
     pid: int,
     streams: Streams,
+    rank: str = "",
 ) -> bool:
     """Carry a conversation until one side ends it; return at once if no process waits.
 
@@ -52,6 +53,7 @@ async def debug(
         python: Interpreter in the image, if the pod does not start one itself.
         pid: Number of the process in the pod; 0 means any that waits.
         streams: The person's side.
+        rank: Number of the process in the replica, if it was named; "" means any.
 
     Returns:
         False if the prompt of the process is open elsewhere.
@@ -65,7 +67,7 @@ async def debug(
     if pod is None or pod_program.why_not(pod, replica):
         return True
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
-    program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places)
+    program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places, rank)
     answer = PodAnswer()
     code = await pod_program.run(
         client, job, pod, python, program, streams.out, answer.err, streams.input
@@ -76,7 +78,13 @@ async def debug(
 
 
 async def halt(
-    client: Client, job: Job, pod: Manifest | None, python: str, *, within: float = _SLOWEST
+    client: Client,
+    job: Job,
+    pod: Manifest | None,
+    python: str,
+    rank: str = "",
+    *,
+    within: float = _SLOWEST,
 ) -> str:
     """Let a process in a pod stop at the next line of its program.
 
@@ -85,6 +93,7 @@ async def halt(
         job: The job.
         pod: Its pod; None if the replica has none.
         python: Interpreter in the image, if the pod does not start one itself.
+        rank: Number of the process in the replica, if it was named; "" means the first that stops.
         within: Seconds for the answer.
 
     Returns:
@@ -97,7 +106,7 @@ async def halt(
 
     if pod is None:
         return ""
-    program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE)
+    program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE, rank)
     answer = PodAnswer()
 
     try:

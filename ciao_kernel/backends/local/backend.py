@@ -234,14 +234,16 @@ class LocalBackend:
         """Return "": each process of a local job can be reached."""
         return ""
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         """Connect a person with a process that waits at a prompt."""
         folder = self._store.folder(job)
-        return await debugging.debug(folder, self._host, replica, pid, streams)
+        return await debugging.debug(folder, self._host, replica, pid, streams, rank)
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line."""
-        return await debugging.halt(self._store.folder(job), self._host, replica)
+        return await debugging.halt(self._store.folder(job), self._host, replica, rank)
 
     async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
         """Return what the processes of some replicas use."""

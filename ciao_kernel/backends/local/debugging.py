@@ -17,7 +17,7 @@ _PATIENCE = 5.0
 
 
 async def debug(
-    folder: Folder, host: hosts.Host, replica: Replica, pid: int, streams: Streams
+    folder: Folder, host: hosts.Host, replica: Replica, pid: int, streams: Streams, rank: str = ""
 ) -> bool:
     """Carry a conversation until one side ends it; return at once if no process waits.
 
@@ -33,7 +33,7 @@ async def debug(
 
     job = RunningJob(folder, host)
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
-    found = await asyncio.to_thread(debug_bridge.connect, job.mark, str(replica), pid, places)
+    found = await asyncio.to_thread(debug_bridge.connect, job.mark, str(replica), pid, places, rank)
     if isinstance(found, int):
         return found != debug_bridge.OPEN
     reader, writer = await asyncio.open_unix_connection(sock=found)
@@ -50,7 +50,7 @@ async def debug(
     return True
 
 
-async def halt(folder: Folder, host: hosts.Host, replica: Replica) -> str:
+async def halt(folder: Folder, host: hosts.Host, replica: Replica, rank: str = "") -> str:
     """Let a process stop at the next line of its program; return how it answered.
 
     Raises:
@@ -60,7 +60,7 @@ async def halt(folder: Folder, host: hosts.Host, replica: Replica) -> str:
     from ciao_kernel.delivery.inspection import stack_reader
 
     mark = RunningJob(folder, host).mark
-    return await asyncio.to_thread(stack_reader.halt, mark, str(replica), _PATIENCE)
+    return await asyncio.to_thread(stack_reader.halt, mark, str(replica), _PATIENCE, rank)
 
 
 async def _send(writer: asyncio.StreamWriter, streams: Streams) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ciao_kernel.delivery.inspection import debugger
+from ciao_kernel.model import Replica
 
 _BEGIN = debugger.MARKER.encode()
 _MARKER = re.compile(rb"(?:(?<![^\n])\[\d+\] )?" + re.escape(_BEGIN) + rb"(\{[^\n]*)\n?")
@@ -34,6 +35,16 @@ class Breakpoint:
     """True if the process goes on: it waits no longer."""
     failed: str = ""
     """The error that ends the process afterwards (``%onError=debug``). Foreign text."""
+    rank: str = ""
+    """Its number in its replica, if that has several: digits."""
+
+    def name(self, replica: Replica) -> str:
+        """Return the name of the process, ``worker-0`` or ``worker-0.1``.
+
+        Args:
+            replica: Its replica.
+        """
+        return f"{replica}.{self.rank}" if self.rank else str(replica)
 
 
 class MarkerFilter:
@@ -73,15 +84,22 @@ def without(data: bytes) -> bytes:
     return _MARKER.sub(b"", _STAMPED.sub(b"", data))
 
 
+def read_rank(said: object) -> str:
+    """Return the number of a process as it has told it; "" if it is none."""
+    is_rank = isinstance(said, str) and said.isascii() and said.isdigit() and len(said) < 5
+    return str(said) if is_rank else ""
+
+
 def _read(data: bytes) -> Iterator[Breakpoint]:
     for match in _MARKER.finditer(data):
         try:
             one = json.loads(match[1])
             pid, at = one["pid"], one["at"]
             again, asked, over = (one[name] for name in ("again", "asked", "over"))
-            failed = one.get("failed", "")  # replicas of an older version do not say it
+            # Replicas of an older version do not say these.
+            failed, rank = one.get("failed", ""), one.get("rank", "")
         except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a program has written something like it
-        types = [type(pid), type(at), *map(type, (again, asked, over, failed))]
-        if types == [int, str, bool, bool, bool, str] and 0 < pid < 1 << 31:
-            yield Breakpoint(pid, at[:200], again, asked, over, failed[:200])
+        types = [type(pid), type(at), *map(type, (again, asked, over, failed, rank))]
+        if types == [int, str, bool, bool, bool, str, str] and 0 < pid < 1 << 31:
+            yield Breakpoint(pid, at[:200], again, asked, over, failed[:200], read_rank(rank))

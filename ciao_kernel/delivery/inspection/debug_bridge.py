@@ -13,11 +13,15 @@ import threading
 from collections.abc import Iterator, Sequence
 
 _FOLDER, _SOCKET, _OPEN = "ciao-debug-", "socket", "open"
+_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+"""Variables with the number of a process in its replica."""
 NOBODY, OPEN = 3, 4
 """Exit codes of the program if no process waits, and if its prompt is open elsewhere."""
 
 
-def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket.socket | int:
+def connect(
+    mark: str, replica: str, pid: int, folders: Sequence[str], rank: str = ""
+) -> socket.socket | int:
     """Return a connection to a process that waits; :data:`NOBODY` or :data:`OPEN` if none does.
 
     Args:
@@ -25,9 +29,10 @@ def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket
         replica: Name of its replica; "" in a pod, which has only one.
         pid: Number of the process; 0 means any of the replica.
         folders: Where the process may have its folder.
+        rank: Its number in its replica; "" means any.
     """
     answer = NOBODY
-    for one in _processes(mark, replica):
+    for one in _processes(mark, replica, rank):
         if pid in (0, one):
             for base in folders:
                 found = _connect(os.path.join(base, f"{_FOLDER}{one}"), one)
@@ -37,12 +42,12 @@ def connect(mark: str, replica: str, pid: int, folders: Sequence[str]) -> socket
     return answer
 
 
-def program(mark: str, replica: str, pid: int, folders: Sequence[str]) -> str:
+def program(mark: str, replica: str, pid: int, folders: Sequence[str], rank: str = "") -> str:
     """Return the text of a program that is between its standard streams and a process."""
     import inspect
 
     text = inspect.getsource(sys.modules[__name__])
-    words = f"{mark!r}, {replica!r}, {pid!r}, {list(folders)!r}"
+    words = f"{mark!r}, {replica!r}, {pid!r}, {list(folders)!r}, {rank!r}"
     return f"{text}\ncarry(connect({words}))\n"
 
 
@@ -68,13 +73,15 @@ def carry(connection: socket.socket | int) -> None:
             data = data[os.write(1, data) :]
 
 
-def _processes(mark: str, replica: str) -> Iterator[int]:
+def _processes(mark: str, replica: str, rank: str) -> Iterator[int]:
     wanted = {mark.encode(), *([f"CIAO_REPLICA={replica}".encode()] if replica else [])}
+    ranks = {f"{one}={rank}".encode() for one in _RANKS}
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted <= set(file.read().split(b"\0")):
-                    yield int(name)
+                words = set(file.read().split(b"\0"))
+            if wanted <= words and (not rank or words & ranks):
+                yield int(name)
         except OSError:
             continue
 

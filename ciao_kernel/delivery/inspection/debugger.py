@@ -35,6 +35,12 @@ _WAIT = 600.0
 """The same without that file."""
 _MOST = 200_000
 """Characters that are sent at once."""
+_RANKS = (
+    ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),  # of torchrun
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+"""Variables with the number of a process in its replica, and with their count."""
 
 _here = ""
 _passed: set[tuple[str, int]] = set()
@@ -155,6 +161,15 @@ def where(frame: Any, line: int = 0) -> str:
     inside = "" if name.startswith("<") else f" in {name}"
     own = path == getattr(sys.modules.get("__main__"), "__file__", None)
     return f"{'' if own else os.path.basename(path) + ', '}line {line or frame.f_lineno}{inside}"
+
+
+def rank() -> str:
+    """Return the number of this process among those of its replica; "" if it is alone."""
+    for name, count in _RANKS:
+        found = os.environ.get(name, "")
+        if found.isdigit() and os.environ.get(count, "1") != "1":
+            return found
+    return ""
 
 
 def _text(name: str) -> str:
@@ -296,7 +311,7 @@ class _Wire:
                 self._socket.settimeout(self._left())
             except (OSError, AttributeError):  # closed
                 pass
-            self._send({"out": head + feed, "prompt": prompt})
+            self._send({"out": head + feed, "prompt": prompt, "rank": rank(), "alone": self.alone})
             try:
                 line = self._lines.readline()
                 return str(json.loads(line)["line"])
@@ -406,12 +421,12 @@ class _Wire:
 
         mark: dict[str, Any]
         mark = {"pid": os.getpid(), "at": self._place[:200], "again": again, "asked": self.asked}
-        mark.update(over=over, failed=self.failed)
+        mark.update(over=over, failed=self.failed, rank=rank())
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.write(2, f"{MARKER}{json.dumps(mark)}\n".encode())
 
-    def _send(self, what: dict[str, str]) -> None:
+    def _send(self, what: dict[str, Any]) -> None:
         import json
 
         try:

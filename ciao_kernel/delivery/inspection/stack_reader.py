@@ -23,6 +23,8 @@ _NAME = "ciao-inside-"
 DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
 _HALT, _HALTED = b"halt", "halt:"
 _PAUSE = 0.005
+_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+"""Variables with the number of a process in its replica."""
 MOST = 64
 """Processes of a replica that are asked at most."""
 _LARGEST = 4 * 1024 * 1024
@@ -68,7 +70,7 @@ def program(mark: str, own: str, patience: float) -> str:
     return f"{text}\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
 
 
-def halt(mark: str, replica: str, patience: float) -> str:
+def halt(mark: str, replica: str, patience: float, rank: str = "") -> str:
     """Let the process that runs the program of a replica stop for its debugger.
 
     Its other processes, such as torchrun or data loaders, are passed over.
@@ -77,6 +79,7 @@ def halt(mark: str, replica: str, patience: float) -> str:
         mark: Variable with its value of all processes of the job.
         replica: The replica; "" in a pod, which has only one.
         patience: Seconds for the answer, which a process in a library in C gives later.
+        rank: Number of the process in its replica; "" means the first one that stops.
 
     Returns:
         How the process answered, see :mod:`.debugger`; ``silent`` if it did not, "" if there is
@@ -84,7 +87,8 @@ def halt(mark: str, replica: str, patience: float) -> str:
     """
     answer = ""
     for pid, variables in processes(mark):
-        if replica in ("", variables.get("CIAO_REPLICA", "")):
+        own = not rank or rank in [variables.get(one) for one in _RANKS]
+        if own and replica in ("", variables.get("CIAO_REPLICA", "")):
             one = _Process(pid, variables)
             try:
                 one.ask(_HALT)
@@ -97,13 +101,13 @@ def halt(mark: str, replica: str, patience: float) -> str:
     return answer
 
 
-def halt_program(mark: str, patience: float) -> str:
+def halt_program(mark: str, patience: float, rank: str = "") -> str:
     """Return the text of a program that prints the result of :func:`halt`, in a pod."""
     import inspect
     import sys
 
     text = inspect.getsource(sys.modules[__name__])
-    return f"{text}\nprint(halt({mark!r}, '', {patience!r}))\n"
+    return f"{text}\nprint(halt({mark!r}, '', {patience!r}, {rank!r}))\n"
 
 
 class _Process:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ciao_kernel.background import start_background
+from ciao_kernel.delivery.inspection.breakpoints import read_rank
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.queries import Streams
@@ -36,6 +37,7 @@ class Conversation:
         console: The person.
         turn: Held while the console is in use.
         waits: Called if the process must wait for its turn.
+        rank: Number of the process in its replica, if it was named; "" means any.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Conversation:
         console: Console,
         turn: asyncio.Lock,
         waits: Callable[[], None] = lambda: None,
+        rank: str = "",
     ) -> None:
         self._replica, self._console, self._turn = replica, console, turn
         self._waits = waits
@@ -54,9 +57,11 @@ class Conversation:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MESSAGES)
         self._rest = b""
         streams = Streams(self._hear, lambda _: None, self._answers())
-        self._bridge = start_background(backend.debug(job, replica, pid, streams))
+        self._bridge = start_background(backend.debug(job, replica, pid, streams, rank))
         self.prompted = False
         """Whether a prompt was shown."""
+        self.alone = 0.0
+        """Seconds after which the program goes on if nobody is there; 0: never."""
         self.is_elsewhere = False
         """Whether the prompt is open elsewhere."""
         self._waits_for_turn = False
@@ -100,7 +105,10 @@ class Conversation:
                     if "prompt" in message:
                         self.prompted = True
                         prompt = visible_lines(str(message["prompt"]))[:200]
-                        line = await self._ask(f"{self._replica} {prompt}")
+                        self.alone = _seconds(message.get("alone"))
+                        rank = read_rank(message.get("rank"))
+                        name = f"{self._replica}.{rank}" if rank else str(self._replica)
+                        line = await self._ask(f"{name} {prompt}")
                         if line is None:
                             break
                         self._room = _MOST
@@ -176,3 +184,8 @@ class Conversation:
     async def _answers(self) -> AsyncIterator[bytes]:
         while True:
             yield await self._typed.get()
+
+
+def _seconds(said: object) -> float:
+    """Return a time that a process has told; 0 if it is none."""
+    return said if isinstance(said, float) and 0 < said < 1e9 else 0.0

@@ -40,6 +40,7 @@ class Failures:
     def __init__(self, job: Job, backend: Debugging, show: Callable[[Event], None]) -> None:
         self._job, self._backend, self._show = job, backend, show
         self._first: _Process | None = None
+        self._name_of_first = ""
         self._is_over = False
         self._waiting: dict[_Process, Breakpoint] = {}
         self._ending: dict[_Process, asyncio.Task[None]] = {}
@@ -54,7 +55,7 @@ class Failures:
             found: What it has said.
         """
         if self._first is None:
-            self._first = process
+            self._first, self._name_of_first = process, found.name(process[0])
         if process == self._first:
             return True
         self._waiting[process] = found
@@ -83,10 +84,9 @@ class Failures:
     def _waits(self, replica: Replica, found: Breakpoint) -> str:
         if self._told > _TOLD:
             return "more replicas have failed, and wait too."
-        assert self._first
-        error = visible_lines(found.failed)
-        text = f"{replica} has failed too, at {visible_lines(found.at)}: {error}"
-        return f"{text.rstrip('.')}. It ends after {self._first[0]}."
+        error = visible_lines(found.failed).rstrip(".")
+        text = f"{found.name(replica)} has failed too, at {visible_lines(found.at)}: {error}."
+        return f"{text} It ends after {self._name_of_first}."
 
     def _end(self, process: _Process) -> None:
         task = self._ending.get(process)

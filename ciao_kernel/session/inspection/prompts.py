@@ -145,7 +145,7 @@ class Prompts:
                 await self._sleep(pause)
         if self._standing.get(process) is found:
             self._closed.add(process)
-            text = f"the prompt of {process[0]} cannot be opened{fault or '.'}"
+            text = f"the prompt of {found.name(process[0])} cannot be opened{fault or '.'}"
             self._show(Notice(f"{text} {self._waits(process, found)}"))
 
     async def _open(self, process: _Process, found: Breakpoint, person: Console) -> bool:
@@ -155,8 +155,9 @@ class Prompts:
             BackendError: There is no connection.
         """
         replica, pid = process
+        name = found.name(replica)
         console = _Announced(person, lambda: self._announce(replica, found))
-        text = f"{replica} stands at {visible_lines(found.at)} too; its prompt comes later."
+        text = f"{name} stands at {visible_lines(found.at)} too; its prompt comes later."
         talk = Conversation(
             self._backend,
             self._job,
@@ -170,7 +171,7 @@ class Prompts:
         try:
             end = await talk.run()
             if end and not (talk.is_elsewhere and found.asked):  # whoever asked for the stop has it
-                self._show(Notice(f"{replica} {end}."))
+                self._show(Notice(f"{name} {end}."))
             if end and not talk.is_elsewhere and self._standing.get(process) is found:
                 del self._standing[process]  # if the connection was cut, the process says so
             return bool(end)
@@ -189,9 +190,10 @@ class Prompts:
 
     def _tell_closed(self, processes: Sequence[_Process]) -> None:
         replicas = sorted({replica for replica, _ in processes})
-        name = f"{self._job.reference}/{processes[0][0]}"
+        first = self._name(processes[0])
+        name = f"{self._job.reference}/{first}"
         if len(processes) == 1:
-            text = f"the prompt is closed, and {replicas[0]} waits."
+            text = f"the prompt is closed, and {first} waits."
             text += f" `ciao debug {name}` opens it again."
         else:
             names = ", ".join(map(str, replicas[:_NAMED]))
@@ -201,9 +203,14 @@ class Prompts:
             text += f" `ciao debug {name}` opens one again."
         self._show(Notice(f"{text} The stop button has its usual meaning now."))
 
+    def _name(self, process: _Process) -> str:
+        """Return the name of a process, as far as it has told it."""
+        found = self._standing.get(process)
+        return found.name(process[0]) if found else str(process[0])
+
     def _waits(self, process: _Process, found: Breakpoint) -> str:
         replica, _ = process
-        name = f"{self._job.reference}/{replica}"
+        name = f"{self._job.reference}/{found.name(replica)}"
         text = f"{_stands(replica, found).removesuffix('.')}, and waits."
         return f"{text} `ciao debug {name}` in another terminal opens its prompt."
 
@@ -231,10 +238,10 @@ class Prompts:
 
 
 def _stands(replica: Replica, found: Breakpoint) -> str:
-    at = visible_lines(found.at)
+    at, name = visible_lines(found.at), found.name(replica)
     if not found.failed:
-        return f"{replica} stands at {at}."
-    return f"{replica} has failed at {at}: {visible_lines(found.failed).rstrip('.')}."
+        return f"{name} stands at {at}."
+    return f"{name} has failed at {at}: {visible_lines(found.failed).rstrip('.')}."
 
 
 class _Announced:

@@ -88,3 +88,29 @@ def test_who_may_not_enter_pods_passes_breakpoints_over(team: Team, tmp_path: Pa
     reason = "its user lacks the right to get pods/exec"
     assert f"breakpoint() at line 3 is passed over: {reason}." in done.text
     assert "over\n" in done.text
+
+
+@pytest.mark.second("operators")
+@pytest.mark.slow
+def test_the_first_of_two_failed_pods_prompts_at_its_error(team: Team, tmp_path: Path) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
+    try:
+        header = "%framework=python\n%worker=2\n%name=fails\n%onError=debug\n"
+        cell = kernel.execute(f"{header}limit = 3\nraise ValueError(limit)\n")
+        person = Person(kernel, cell)
+        first = person.prompt(300).partition(" ")[0]
+        other = {"worker-0": "worker-1", "worker-1": "worker-0"}[first]
+        text = f"{other} has failed too, at line 6: ValueError: 3. It ends after {first}."
+        kernel.wait_text(cell, text)
+        assert f"{first} has failed at line 6: ValueError: 3. It is kept there for 30m" in cell.text
+        person.asks("p limit * 7", "21")
+        person.says("c")
+
+        kernel.finish(cell)
+        assert cell.error == "JobFailed"
+        assert "raise ValueError(limit)" in str(cell.reply)
+        assert len(cell.inputs) == 2
+        assert "ciao:debug" not in str(cell.reply) + cell.text
+    finally:
+        kernel.shutdown(now=True)

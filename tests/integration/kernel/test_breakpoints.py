@@ -243,7 +243,7 @@ def test_a_process_of_torchrun_prompts(kernel: Kernel) -> None:
     body += "print('over', flush=True)\n"
     cell = kernel.execute("%framework=pytorch\n%name=ranks\n%nprocPerNode=2\n" + body)
     person = Person(kernel, cell)
-    assert person.prompt(300) == "master-0 (Pdb) "
+    assert person.prompt(300) == "master-0.1 (Pdb) "
     person.asks("p os.environ['RANK']", "'1'")
     person.says("c")
 
@@ -392,7 +392,7 @@ dist.all_reduce(loss)
     header = "%framework=pytorch\n%name=ranks\n%nprocPerNode=2\n%onError=debug\n"
     cell = kernel.execute(header + body)
     person = Person(kernel, cell)
-    assert person.prompt(300) == "master-0 (Pdb) "
+    assert person.prompt(300) == "master-0.1 (Pdb) "
     person.asks("p rank, loss.tolist()", "(1, [1.0, 1.0])")
     person.says("c")
 
@@ -402,3 +402,59 @@ dist.all_reduce(loss)
     assert len(cell.inputs) == 2  # the agent of torchrun fails too
     log = kernel.run("%ciao logs ranks").text
     assert log.count("RuntimeError: shape '[3]' is invalid") == 1, log
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_process_of_torchrun_is_chosen_by_its_number(kernel: Kernel) -> None:
+    pytest.importorskip("torch")
+    body = "import os, pathlib, time\ndone = pathlib.Path('done')\nprint('on', flush=True)\n"
+    body += "while not done.exists():\n    time.sleep(0.02)\n"
+    cell = kernel.execute("%framework=pytorch\n%name=ranks\n%nprocPerNode=2\n" + body)
+    for rank in "01":
+        kernel.wait_text(cell, f"[{rank}] on\n", 300)
+    other = Kernel(kernel.place)
+    try:
+        stop = other.execute("%ciao debug ranks/master-0.1")
+        person = Person(other, stop)
+        assert person.prompt() == "master-0.1 (Pdb) "
+        person.asks("p os.environ['RANK']", "'1'")
+        person.says("done.touch()", "c")
+        assert other.finish(stop).status == "ok", stop.reply
+        assert "master-0.1 stops at its next line of the program" in stop.text
+        none = other.run("%ciao debug ranks/master-0.x")
+        assert "'x' is no number of a process." in str(none.reply)
+    finally:
+        other.shutdown(now=True)
+
+    assert kernel.finish(cell, 300).status == "ok", cell.text
+
+
+@pytest.mark.second("operators")
+def test_a_replica_whose_asker_is_killed_goes_on(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one = Kernel(place, env={"CIAO_DEBUG_WAIT": "10"})
+    other = Kernel(place)
+    try:
+        loop = "import time\nprint('on', flush=True)\nruns = True\nwhile runs:\n"
+        submitted = one.run(f"{ONE}%detach\n{loop}    time.sleep(0.02)\nprint('over')\n")
+        assert submitted.status == "ok", submitted.text
+        follows = one.execute("%ciao attach one", allow_stdin=False)
+        one.wait_text(follows, "on\n")
+        stop = other.execute("%ciao debug one/worker-0")
+        person = Person(other, stop)
+        assert person.prompt() == "worker-0 (Pdb) "
+        person.says("runs = False", "p runs")
+        other.wait_text(stop, "False")
+        other.process.kill()
+        other.process.wait(60)
+
+        assert one.finish(follows).status == "ok", follows.text
+        assert "for 10 s: it goes on." in follows.text
+        assert "over\n" in follows.text
+    finally:
+        one.shutdown(now=True)
+        other.shutdown(now=True)
+        place.kill_all()

@@ -6,12 +6,13 @@ import argparse
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ciao_kernel.commands import debug
-from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
+from ciao_kernel.commands import completion, debug
+from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobSpec, Replica, State, Status
 from ciao_kernel.model.queries import Streams
 
@@ -27,17 +28,22 @@ class Backend:
 
     def __init__(self) -> None:
         self.looks = 0
+        self.asked: list[str] = []
         self.fault: CiaoError | None = None
         self.prompts = False
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         return ""
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
+        self.asked.append(rank)
         return "stops"
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         self.looks += 1
+        self.asked.append(rank)
         if self.looks > 1 and self.fault:
             raise self.fault
         if self.looks > 1 and self.prompts:
@@ -98,3 +104,46 @@ def test_who_goes_before_the_stop_is_told_of_it(
     text = asyncio.run(main())
     assert (TOLD in text) is told, text
     assert ("worker-0 waits. `ciao debug mine/worker-0` opens its prompt again" in text) is prompts
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [("mine/worker-0.1", "1"), ("mine/worker-0", ""), ("mine", "")]
+)
+def test_a_process_is_asked_by_its_number(name: str, asked: str) -> None:
+    backend = Backend()
+    backend.fault = NoSuchJob("the job is gone.")
+    caller: Any = Caller(backend)
+    caller.console = caller
+    args = argparse.Namespace(name=name, context=None, namespace=None, backend=None)
+
+    with pytest.raises(NoSuchJob):
+        asyncio.run(debug.run(args, caller))
+    assert backend.asked == [asked] * 3  # its prompt, its stop, its prompt
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "²", "1.1"])
+def test_what_is_no_number_of_a_process_is_refused(number: str) -> None:
+    caller: Any = Caller(Backend())
+    caller.console = caller
+    args = argparse.Namespace(
+        name=f"mine/worker-0.{number}", context=None, namespace=None, backend=None
+    )
+
+    with pytest.raises(UsageError, match="is no number of a process"):
+        asyncio.run(debug.run(args, caller))
+    assert caller.backend.asked == []
+
+
+def test_tab_offers_the_processes_of_torchrun() -> None:
+    job = replace(JOB, header="%worker=1\n%nprocPerNode=2")
+    args = argparse.Namespace(known_jobs=lambda: [job, replace(JOB, name="other")])
+
+    assert completion.processes("m", args) == ["mine"]
+    assert completion.processes("mine/w", args) == ["mine/worker-0"]
+    assert completion.processes("mine/worker-0", args) == [
+        "mine/worker-0",
+        "mine/worker-0.0",
+        "mine/worker-0.1",
+    ]
+    assert completion.processes("mine/worker-0.1", args) == ["mine/worker-0.1"]
+    assert completion.processes("other/worker-0", args) == ["other/worker-0"]

@@ -29,11 +29,13 @@ class Busy:
     async def why_not_debugged(self, spec: JobSpec) -> str:
         return ""
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         self.looks += 1
         return True
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         return "stops"
 
     def write(self, text: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ciao_kernel.delivery.inspection import breakpoints, debugger
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
+from ciao_kernel.model import Replica
 
 REST = b', "at": "line 7", "again": false, "asked": false, "over": false}'
 MARK = debugger.MARKER.encode() + b'{"pid": 31' + REST + b"\n"
@@ -21,6 +22,16 @@ def test_a_marker_tells_the_error_of_a_failed_process() -> None:
 
     assert MarkerFilter().read(mark)[2] == [Breakpoint(31, "line 7", failed="ValueError: 3")]
     assert MarkerFilter().read(mark.replace(b'"ValueError: 3"', b"3"))[2] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [(b'"1"', "worker-0.1"), (b'""', "worker-0"), (b'"x"', "worker-0"), (b'"12345"', "worker-0")],
+)
+def test_a_marker_names_the_process(said: bytes, name: str) -> None:
+    mark = MARK.replace(b"}", b', "rank": ' + said + b"}")
+
+    assert MarkerFilter().read(mark)[2][0].name(Replica("worker", 0)) == name
 
 
 def test_an_open_line_goes_on_behind_the_marker() -> None:

@@ -36,10 +36,12 @@ class Backend:
     async def why_not_debugged(self, spec: JobSpec) -> str:
         return ""
 
-    async def halt(self, job: Job, replica: Replica) -> str:
+    async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         return "stops"
 
-    async def debug(self, job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+    async def debug(
+        self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+    ) -> bool:
         self.connected.append((replica, pid))
         if self.fault:
             raise self.fault
@@ -387,7 +389,9 @@ def test_a_process_that_writes_without_end_is_cut() -> None:
         cell.console.write = lambda text: (texts.append(text), seen.append(ticks))
         texts: list[str] = []
 
-        async def debug(job: Job, replica: Replica, pid: int, streams: Streams) -> bool:
+        async def debug(
+            job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
+        ) -> bool:
             for _ in range(1000):
                 for _ in range(10):
                     streams.out(json.dumps({"out": "x" * 10_000}).encode() + b"\n")
@@ -491,6 +495,20 @@ def test_the_first_failed_process_has_its_prompt_again() -> None:
             cell.backend.dies.clear()
             cell.prompts.note(ONE, failed(7, again=True))
             await until(lambda: len(cell.console.prompts) == 2)
+
+    in_loop(test)
+
+
+def test_a_process_of_torchrun_is_named() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, replace(at(7), rank="1"))
+            await until(lambda: cell.console.prompts)
+            cell.console.typed.put_nowait(None)
+            await until(lambda: "the prompt is closed" in cell.notices)
+        assert "worker-0.1 stands at line 7." in cell.notices
+        assert "and worker-0.1 waits. `ciao debug mine/worker-0.1` opens it again" in cell.notices
 
     in_loop(test)
 
