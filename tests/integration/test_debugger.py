@@ -79,10 +79,15 @@ class Program:
                 return found
         raise AssertionError("the process has ended")
 
-    def ends(self) -> tuple[int, str]:
-        """Wait for the end of the process; return its exit code and what it has written last."""
-        _, err = self.process.communicate()
-        return self.process.returncode, err.decode()
+    def ends(self) -> tuple[int, str, str]:
+        """Wait for the end of the process; return its exit code and what was not read yet.
+
+        communicate() would pass over what the streams have read ahead.
+        """
+        assert self.process.stdout
+        assert self.process.stderr
+        err, out = self.process.stderr.read(), self.process.stdout.read()
+        return self.process.wait(), out.decode(), err.decode()
 
     def connect(self, pid: int = 0, rank: str = "") -> socket.socket | int:
         return debug_bridge.connect(self.mark, "", pid, [self._folder], rank)
@@ -139,8 +144,8 @@ def test_a_forked_process_stops_at_a_breakpoint_of_its_parent(programs: Any) -> 
     child.hears()
     assert child.says("p value")["out"] == "6\n"
     assert child.says("c")["end"] == "goes on"
-    out, err = program.process.communicate()
-    assert out == b"child 7\n", err
+    _, out, err = program.ends()
+    assert out == "child 7\n", err
 
 
 def test_a_signal_while_nobody_is_there_leaves_the_next_prompt(programs: Any) -> None:
@@ -156,8 +161,8 @@ def test_a_signal_while_nobody_is_there_leaves_the_next_prompt(programs: Any) ->
     front = program.front_end()
     front.hears()
     assert front.says("c")["end"] == "goes on"
-    out, err = program.process.communicate()
-    assert out == b"over\n", err
+    _, out, err = program.ends()
+    assert out == "over\n", err
 
 
 def test_only_a_process_with_a_front_end_is_open_elsewhere(programs: Any, tmp_path: Path) -> None:
@@ -201,8 +206,7 @@ def test_a_program_that_fails_is_kept_at_its_error(programs: Any, leave: str) ->
     assert front.says(leave)["end"] == "ends"
 
     assert program.marker()["over"]
-    out, err = program.process.communicate()
-    assert (program.process.returncode, out, err) == (1, b"over\n", b"")
+    assert program.ends() == (1, "over\n", "")
 
 
 @pytest.mark.second("operators")
@@ -213,7 +217,7 @@ def test_a_failed_program_ends_when_its_time_is_over(programs: Any) -> None:
     front.hears()
 
     assert front.hears()["end"] == "ends, because its time is over"
-    code, err = program.ends()
+    code, _, err = program.ends()
     assert code == 1
     assert err.endswith("The time of %onError=debug is over.\n")
 
@@ -223,7 +227,7 @@ def test_a_failed_program_that_nobody_opens_ends_when_its_time_is_over(programs:
     program.marker()
 
     assert program.marker()["over"]
-    assert program.ends() == (1, "The time of %onError=debug is over.\n")
+    assert program.ends() == (1, "over\n", "The time of %onError=debug is over.\n")
 
 
 def test_a_failed_program_waits_for_the_next_front_end(programs: Any) -> None:
@@ -267,7 +271,7 @@ def test_an_error_in_a_step_has_the_open_prompt(programs: Any) -> None:
 def test_what_is_no_error_of_the_program_is_not_kept(programs: Any, text: str) -> None:
     program = programs(text, kept_for=600)
 
-    code, err = program.ends()
+    code, _, err = program.ends()
     assert code
     assert debugger.MARKER not in err
 
@@ -275,7 +279,7 @@ def test_what_is_no_error_of_the_program_is_not_kept(programs: Any, text: str) -
 def test_an_error_is_passed_over_where_nobody_can_answer(programs: Any) -> None:
     program = programs(FAILS, kept_for=600, passed_over="this front end has no input")
 
-    code, err = program.ends()
+    code, _, err = program.ends()
     assert code == 1
     first, *_, last = err.splitlines()
     assert first == "%onError=debug is passed over: this front end has no input."
@@ -305,7 +309,7 @@ def test_a_hook_that_prints_later_gets_no_second_traceback(programs: Any) -> Non
     front.says("c")
 
     program.marker()
-    assert program.ends() == (1, "[rank0]: The prompt of %onError=debug is over.\n")
+    assert program.ends() == (1, "", "[rank0]: The prompt of %onError=debug is over.\n")
 
 
 RUNS = """
@@ -334,8 +338,7 @@ def test_a_stopped_program_whose_asker_is_gone_goes_on(programs: Any) -> None:
     line = program.process.stderr.readline().decode()
     assert re.fullmatch(r"Nobody was at the prompt of line [56] for 10 s: it goes on\.\n", line)
     assert program.marker()["over"]
-    out, err = program.process.communicate()
-    assert (program.process.returncode, out, err) == (0, b"over\n", b"")
+    assert program.ends() == (0, "over\n", "")
 
 
 def test_a_breakpoint_of_the_program_waits_for_ever(programs: Any) -> None:

@@ -303,6 +303,7 @@ class _Wire:
     def readline(self) -> str:
         """Send what pdb has written, and return the next line of the person."""
         import json
+        import socket
 
         text, self._text = self._text, ""
         head, feed, prompt = text.rpartition("\n")
@@ -315,8 +316,9 @@ class _Wire:
             try:
                 line = self._lines.readline()
                 return str(json.loads(line)["line"])
+            except socket.timeout:  # noqa: UP041 - another class before Python 3.10
+                raise _Over from None
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                self._left()
                 self.drop()
                 self._wait(again=True)
 
@@ -454,7 +456,9 @@ def _new() -> Any:
                 self.wire.open(self.place)
                 return super().interaction(frame, *more, **options)
             except _Over:
-                if not self.wire.failed:
+                if self.wire.failed:
+                    self.wire.until = 0.0  # a wait may end a moment before
+                else:
                     self._leave()
 
         def _leave(self) -> None:
