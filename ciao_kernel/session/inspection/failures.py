@@ -25,6 +25,9 @@ _TOLD = 5
 _AT_ONCE = 8
 """Connections at once: on a cluster each is a program in a pod."""
 
+_MOST = 4096
+"""Processes that are known; what a program writes is foreign input."""
+
 _Process = tuple[Replica, int]
 
 
@@ -42,7 +45,7 @@ class Failures:
         self._first: _Process | None = None
         self._name_of_first = ""
         self._is_over = False
-        self._waiting: dict[_Process, Breakpoint] = {}
+        self._waiting: set[_Process] = set()
         self._ending: dict[_Process, asyncio.Task[None]] = {}
         self._told = 0
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -58,7 +61,9 @@ class Failures:
             self._first, self._name_of_first = process, found.name(process[0])
         if process == self._first:
             return True
-        self._waiting[process] = found
+        if len(self._waiting) >= _MOST:
+            return False
+        self._waiting.add(process)
         if self._is_over:
             self._end(process)
         elif not found.again and self._told <= _TOLD:
@@ -68,7 +73,7 @@ class Failures:
 
     def over(self, process: _Process) -> None:
         """Note that a process waits no longer; the end of the first one ends the others."""
-        self._waiting.pop(process, None)
+        self._waiting.discard(process)
         if process == self._first:
             self._is_over = True
             for one in self._waiting:
@@ -89,21 +94,23 @@ class Failures:
         return f"{text} It ends after {self._name_of_first}."
 
     def _end(self, process: _Process) -> None:
-        task = self._ending.get(process)
-        if task is None or task.done():
+        if process not in self._ending:
             self._ending[process] = start_background(self._answer(process))
 
     async def _answer(self, process: _Process) -> None:
         """Answer the prompt of a process, so that it ends; its job may end first."""
         replica, pid = process
-        async with self._room:
-            end = asyncio.Lock()
-            talk = Conversation(self._backend, self._job, replica, pid, _Nobody(), end)
-            try:
-                with log.ignored(_log, "the prompt of a failed process"):
-                    await talk.run()
-            finally:
-                await talk.close()
+        try:
+            async with self._room:
+                turn = asyncio.Lock()
+                talk = Conversation(self._backend, self._job, replica, pid, _Nobody(), turn)
+                try:
+                    with log.ignored(_log, "the prompt of a failed process"):
+                        await talk.run()
+                finally:
+                    await talk.close()
+        finally:
+            self._ending.pop(process, None)
 
 
 class _Nobody:
