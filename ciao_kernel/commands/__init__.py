@@ -32,6 +32,7 @@ VERBS = {
     "stacks": "show where the processes of a running job stand, if it hangs or is slow",
     "debug": "open a prompt of pdb in a replica: debug NAME/worker-1; a running one stops",
     "top": "show the memory, processors and GPUs that the replicas of a running job use now",
+    "tensorboard": "show event files of jobs in TensorBoard, while they run and afterwards",
     "profile": "show where a running job spends its time, and which replica is the slow one",
     "delete": "stop jobs, and remove their folders with all files in them",
     "suspend": "take the pods of a job away for a while; it keeps its name and its source",

@@ -95,6 +95,25 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class PortAddress:
+    """An address with ``%PORT%`` in the place of a port, or nothing."""
+
+    expected: str = "an address that begins with / or http and contains %PORT%, or nothing"
+
+    def parse(self, text: str) -> str:
+        """Check the address."""
+        found = text.strip()
+        begins = found.startswith(("/", "http://", "https://"))
+        if found and not (begins and "%PORT%" in found and found.isprintable()):
+            raise ValueError(self.expected)
+        return found
+
+    def render(self, value: str) -> str:
+        """Return the address unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A number that is at least ``minimum``."""
 

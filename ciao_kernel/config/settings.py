@@ -16,6 +16,7 @@ from ciao_kernel.config.setting_types import (
     Hosts,
     Images,
     Number,
+    PortAddress,
     Text,
     VolumeFolders,
     one_of,
@@ -220,6 +221,12 @@ class Settings:
     )
     line_limit: float = _setting(
         10_000.0, Number(80, "characters"), "Characters of one log line that a cell shows."
+    )
+    tensorboard_url: str = _setting(
+        "",
+        PortAddress(),
+        "Address at which a browser reaches a port of the kernel's machine, for %tensorboard: "
+        "/user/ada/proxy/%PORT%/; empty: that of the Jupyter server's proxy, if it has one.",
     )
     fetch_wait: float = _setting(
         60.0,

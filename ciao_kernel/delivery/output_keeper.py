@@ -44,8 +44,9 @@ def run(
         with contextlib.suppress(OSError):
             os.remove(os.path.join(marks, name))
     with contextlib.suppress(OSError):
-        if "CIAO_OUTPUT" in os.environ:
-            os.makedirs(os.environ["CIAO_OUTPUT"], exist_ok=True)
+        for name in ("CIAO_OUTPUT", "CIAO_LOGDIR"):
+            if name in os.environ:
+                os.makedirs(os.environ[name], exist_ok=True)
     stopped: list[bool] = []
     early: list[int] = []
     child: Popen[bytes] | None = None

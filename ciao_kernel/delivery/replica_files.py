@@ -169,6 +169,8 @@ def main(request: dict[str, Any]) -> None:
     try:
         if request["do"] == "receive":
             _receive(request["path"])
+        elif request["do"] == "watch":
+            _Sender().watch(request)
         else:
             _Sender(_write).send(request)
     except BrokenPipeError:
@@ -235,10 +237,7 @@ class _Sender:
         self._beat, self._sent = 0.0, time.monotonic()
 
     def send(self, request: dict[str, Any]) -> None:
-        base, after, limit = request["base"], request["after"], request["limit"]
-        copies = os.path.join(self._marks, COPIES)
-        if self._marks and base == "." and os.path.isdir(copies):
-            base = copies
+        base, after, limit = self._base(request["base"]), request["after"], request["limit"]
         if not request["waits_only"]:
             found = find(base, request["words"])
             total = sum(found.sizes.values())
@@ -266,6 +265,40 @@ class _Sender:
         self._put(DONE, b"")
         if request["waits"]:
             self._wait()
+
+    def watch(self, request: dict[str, Any]) -> None:
+        """Send what files gain at their ends, until the other side or the program is over."""
+        base, sizes = self._base(request["base"]), dict(request["sizes"])
+        held, self._marks = bool(self._marks), ""  # who only looks on does not take files
+        while True:
+            for path, size in find(base, request["words"]).sizes.items():
+                known = sizes.get(path, 0)
+                if size != known:
+                    sizes[path] = known
+                    with contextlib.suppress(OSError):
+                        sizes[path] = self._gain(base, path, known)
+            self._put(DONE, b"")
+            if held or (select.select([0], [], [], request["pause"])[0] and not os.read(0, 64)):
+                return
+
+    def _gain(self, base: str, path: str, known: int) -> int:
+        """Send the end of a file, or all if it has become shorter; return its size."""
+        with open(os.path.join(base, path), "rb", buffering=0) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                return known
+            offset = known if known <= about.st_size else 0
+            self._put(FILE, json.dumps({"path": path, "offset": offset}).encode())
+            file.seek(offset)
+            for data in _pieces(file, about.st_size - offset):
+                self._put(DATA, data)
+                offset += len(data)
+            return offset
+
+    def _base(self, base: str) -> str:
+        """Return the folder with the files; where the program's cannot be seen, their copies."""
+        copies = os.path.join(self._marks, COPIES)
+        return copies if self._marks and base == "." and os.path.isdir(copies) else base
 
     def _file(self, base: str, path: str, offset: int) -> None:
         with open(os.path.join(base, path), "rb", buffering=0) as file:

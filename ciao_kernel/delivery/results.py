@@ -45,7 +45,7 @@ def with_files(source: Source, spec: JobSpec) -> Source:
     keeper = {KEEPER: output_keeper, "ciao_replica_files.py": replica_files}
     if spec.output_names:
         source = site_folder.add(source, _texts(values))
-    return site_folder.add(source, _texts(keeper), start=False) if spec.output_paths else source
+    return site_folder.add(source, _texts(keeper), start=False) if spec.kept_paths else source
 
 
 def output_folder(spec: JobSpec, workdir: str) -> dict[str, str]:

@@ -111,6 +111,11 @@ class ReturnedFiles:
         told = {one.get("way") for one in self._told().values()}
         return tuple(way for way in OutputWay if str(way) in told)
 
+    def of_replicas(self) -> Iterator[tuple[str, str, Path]]:
+        """Yield each file's replica, its path beside the program, and its place here."""
+        for replica, path in self._all():
+            yield replica, path, self._folder / self._of(replica)["files"][path]["at"]
+
     def missing(self) -> tuple[str, ...]:
         """Return the words that named nothing in any replica."""
         lists = [one["missing"] for one in self._told().values()]

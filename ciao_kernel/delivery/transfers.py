@@ -16,7 +16,7 @@ import logging
 import os
 import posixpath
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -220,7 +220,7 @@ class Fetch:
         streams = called(self._python, request, self._out, self._err, self._rest())
         code = await self._end_of(self._execute(*streams))
         if code:
-            raise Damaged(_failed(code, bytes(self._words_of_replica)))
+            raise Damaged(failed(code, bytes(self._words_of_replica)))
         if not self.arrived.is_set():
             raise ClusterFault("the connection ended before the files were here.")
 
@@ -251,14 +251,7 @@ class Fetch:
         self._heard = time.monotonic()
         self._buffer += data
         try:
-            while len(self._buffer) >= HEADER.size:
-                kind, size = HEADER.unpack_from(self._buffer)
-                if size > _LARGEST:
-                    raise Damaged(_failed(0, bytes(self._buffer[:200])))
-                if len(self._buffer) < HEADER.size + size:
-                    return
-                body = bytes(self._buffer[HEADER.size : HEADER.size + size])
-                del self._buffer[: HEADER.size + size]
+            for kind, body in messages(self._buffer):
                 self._take(kind, body)
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(f"the replica sent something else than files: {error!r}.") from error
@@ -389,12 +382,32 @@ def _named(path: Any) -> str:
     return short(str(path), _LONGEST_PATH)
 
 
+def messages(buffer: bytearray) -> Iterator[tuple[bytes, bytes]]:
+    """Take the whole messages out of what a replica has sent: their kinds and bodies.
+
+    Args:
+        buffer: What has come; the begin of a message stays in it.
+
+    Raises:
+        Damaged: It is something else than messages.
+    """
+    while len(buffer) >= HEADER.size:
+        kind, size = HEADER.unpack_from(buffer)
+        if size > _LARGEST:
+            raise Damaged(failed(0, bytes(buffer[:200])))
+        if len(buffer) < HEADER.size + size:
+            return
+        body = bytes(buffer[HEADER.size : HEADER.size + size])
+        del buffer[: HEADER.size + size]
+        yield kind, body
+
+
 def called(
     python: str,
     request: dict[str, Any],
     out: Callable[[bytes], object],
     err: Callable[[bytes], object],
-    rest: AsyncIterator[bytes],
+    rest: AsyncIterator[bytes] | None = None,
 ) -> tuple[list[str], Streams]:
     """Return a command for a replica, and its streams.
 
@@ -410,8 +423,9 @@ def called(
 
     async def given() -> AsyncIterator[bytes]:
         yield data
-        async for piece in rest:
-            yield piece
+        if rest is not None:
+            async for piece in rest:
+                yield piece
         # Its end would end the connection to clusters before Kubernetes 1.30.
         await asyncio.Event().wait()
 
@@ -452,7 +466,7 @@ async def send(execute: Execute, python: str, source: Path, target: str) -> int:
     request = {"do": "receive", "path": target}
     code = await execute(*called(python, request, done.extend, words.extend, rest()))
     if code or done[:1] != DONE:
-        raise BackendError(_failed(code, bytes(words)))
+        raise BackendError(failed(code, bytes(words)))
     return len(paths)
 
 
@@ -466,7 +480,13 @@ def _message(kind: bytes, body: bytes) -> bytes:
     return HEADER.pack(kind, len(body)) + body
 
 
-def _failed(code: int, words: bytes) -> str:
+def failed(code: int, words: bytes) -> str:
+    """Return why a command of a replica has failed, as a sentence.
+
+    Args:
+        code: Its exit code.
+        words: What it wrote to standard error.
+    """
     last = words.decode(errors="replace").strip().rpartition("\n")[2]
     text = visible(short(last, 200)) if last else f"its Python ended with exit code {code}"
     return f"{text}."

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display import flame
+from ciao_kernel.display import board_view, flame
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.held_tracebacks import HeldTracebacks
 from ciao_kernel.display.html_table import Links, table_html
@@ -24,7 +24,18 @@ from ciao_kernel.display.progress_bars import NotebookBars
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.model import Event, Job, Notice, Output, Profile, Progress, Replica, State, Status
+from ciao_kernel.model import (
+    Event,
+    Job,
+    Notice,
+    Output,
+    Profile,
+    Progress,
+    Replica,
+    State,
+    Status,
+    TensorBoard,
+)
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -110,6 +121,10 @@ class NotebookDisplay:
             return
         if isinstance(event, Profile):
             data = {"text/plain": flame.text(event), "text/html": flame.html(event)}
+            self._publisher.display(data, f"ciao-{secrets.token_hex(8)}", update=False)
+            return
+        if isinstance(event, TensorBoard):
+            data = {"text/plain": board_view.text(event), "text/html": board_view.html(event)}
             self._publisher.display(data, f"ciao-{secrets.token_hex(8)}", update=False)
             return
         if self._table is None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display import flame, progress_text
+from ciao_kernel.display import board_view, flame, progress_text
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.held_reports import HeldReports
@@ -34,6 +34,7 @@ from ciao_kernel.model import (
     Progress,
     State,
     Status,
+    TensorBoard,
 )
 from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.visible_text import visible_lines
@@ -124,6 +125,8 @@ class TerminalDisplay:
             self._progress(event)
         elif isinstance(event, Profile):
             self._print(f"{flame.text(event)}\n")
+        elif isinstance(event, TensorBoard):
+            self._notice(board_view.text(event))
         elif self._table is None:
             return
         elif isinstance(event, Output):

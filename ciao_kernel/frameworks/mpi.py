@@ -98,6 +98,12 @@ class Mpi:
                 "Leave out %output, and let rank 0 write its files to a %volume.",
                 directive="output",
             )
+        if spec.tensorboard is not None:
+            raise SpecError(
+                "%tensorboard does not show an MPI job: its ranks are no replicas.",
+                "Leave it out; %plot draws what rank 0 prints.",
+                directive="tensorboard",
+            )
         if any(group.role == "launcher" and group.count != 1 for group in spec.groups):
             raise SpecError(
                 "an MPI job has exactly one launcher, which runs mpirun.",

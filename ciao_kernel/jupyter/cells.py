@@ -106,6 +106,7 @@ def _session() -> Session:
 
 def _new_session(settings: Settings) -> Session:
     from ciao_kernel.api import client
+    from ciao_kernel.jupyter.server_proxy import kernel_reach
     from ciao_kernel.model import Owner
     from ciao_kernel.session.session import Session
 
@@ -114,7 +115,7 @@ def _new_session(settings: Settings) -> Session:
     # In a terminal no shutdown follows an interrupt, and the session waits for the stop.
     lifetime = shutdown.lifetime if _in_a_kernel() else None
     owner = Owner(_label(), os.getpid())
-    new = Session(registry(), owner, settings, lifetime, _warm_pool())
+    new = Session(registry(), owner, settings, lifetime, _warm_pool(), kernel_reach)
     client.use_host(client.Host(lambda: new.settings, hide_frames))
     return new
 
@@ -175,8 +176,10 @@ def _left_running() -> LeftRunning:
 
 
 async def close() -> None:
-    """End idle warm replicas and close connections of this process, because its kernel ends."""
+    """End idle warm replicas, TensorBoard and connections of this process: its kernel ends."""
     await _warm_pool().close()
+    if _session.cache_info().currsize:
+        await _session().board.close()
     await registry().close()
 
 

@@ -173,6 +173,8 @@ def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
     elif word == "%":
         message = "the name of a directive is missing after %."
         hint = f"Did you mean %{near}=…?" if near else "`%ciao magics` lists all directives."
+    elif name and (entry := table.find(name[1])) and entry.also_magic:
+        hint = f"Write {style.value}{entry.name}=FOLDER for ciao's own, or move it to a plain cell."
     elif near and style is Style.FILE:
         hint = f"In a file, write directives as comments at the top: #%{near}=…"
     elif near and table.find(name[1] if name else ""):

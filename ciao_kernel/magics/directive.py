@@ -34,6 +34,10 @@ class Directive:
     option_word: str = ""
     """The option's name, where another option of commands has that of the directive."""
 
+    also_magic: bool = False
+    """True if a common extension of IPython has a magic with this name: its arguments follow a
+    space, as in ``%tensorboard --logdir runs``, and then the line is IPython's."""
+
     @property
     def option(self) -> str:
         """Return the name on a command line: ``--nproc-per-node``."""

@@ -196,7 +196,10 @@ def is_directive(token: Token, table: Table) -> bool:
     IPython's magics take their arguments after a space. ``%anything=`` is therefore a misspelt
     directive, and ``%matplotlib inline`` is a magic.
     """
-    return bool(token.name) and (table.find(token.name) is not None or token.equals)
+    entry = table.find(token.name)
+    if entry is not None and entry.also_magic and token.value is not None and not token.equals:
+        return False
+    return bool(token.name) and (entry is not None or token.equals)
 
 
 def split(line: Line, column: int) -> Iterator[Token]:

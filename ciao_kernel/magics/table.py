@@ -16,6 +16,7 @@ from typing import Any
 from ciao_kernel.magics import (
     cell_lines,
     cluster,
+    event_folder,
     images,
     inputs,
     numeric_types,
@@ -298,6 +299,7 @@ def _entries(names: Names) -> list[Directive]:
         *warm.directives(),
         *cell_lines.directives(),
         *plots.directives(),
+        *event_folder.directives(),
         Directive(
             "inspect",
             "inspect",

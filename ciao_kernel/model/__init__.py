@@ -12,7 +12,7 @@ these values.
 
 from ciao_kernel.model.artifact import Artifact, Manifest
 from ciao_kernel.model.checkpoint import Checkpoint
-from ciao_kernel.model.events import Event, Notice, Output, Progress, Unit
+from ciao_kernel.model.events import Event, Notice, Output, Progress, TensorBoard, Unit
 from ciao_kernel.model.job import Job, JobResult, Owner
 from ciao_kernel.model.profile import Profile
 from ciao_kernel.model.replica import Address, Replica
@@ -67,6 +67,7 @@ __all__ = [
     "State",
     "Status",
     "SuccessPolicy",
+    "TensorBoard",
     "Unit",
     "Volume",
     "VolumeKind",

@@ -65,4 +65,16 @@ class Progress:
     """The step was interrupted or has failed: nothing of it stays."""
 
 
-Event = Output | Status | Notice | Progress | Profile
+@dataclass(frozen=True, slots=True)
+class TensorBoard:
+    """TensorBoard shows jobs (``%tensorboard``)."""
+
+    jobs: tuple[str, ...]
+    """Names of the jobs that it shows now."""
+    address: str
+    """Its address on the kernel's machine, ``http://127.0.0.1:6006/``."""
+    page: str = ""
+    """Its address for a page of the notebook's server; "" if none is known."""
+
+
+Event = Output | Status | Notice | Progress | Profile | TensorBoard

@@ -16,6 +16,11 @@ OUTPUT_FOLDER = "output/"
 """Word for the folder whose files come back by ``%output`` without a value."""
 
 
+def event_files(folder: str) -> str:
+    """Return the path, with stars, of TensorBoard's event files in a folder."""
+    return f"{folder}/**/*tfevents*"
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A number of devices with one Kubernetes resource name."""
@@ -244,6 +249,8 @@ class JobSpec:
     """Roles (``worker``) or replicas (``worker-0``) whose lines are shown; empty means all."""
     plot: tuple[str, ...] = ()
     """Names of the metrics in the log to draw."""
+    tensorboard: str | None = None
+    """Folder beside the program whose event files TensorBoard shows."""
     lines: int | None = None
     """First and last lines of each replica that a cell keeps; :data:`ALL_LINES`: all lines."""
     inspect: str | None = None
@@ -269,6 +276,12 @@ class JobSpec:
         """Return the ways that ``%output`` names."""
         words = (word for word in self.outputs if word.startswith(OUTPUT_WAY))
         return tuple(OutputWay(word.removeprefix(OUTPUT_WAY)) for word in words)
+
+    @property
+    def kept_paths(self) -> tuple[str, ...]:
+        """Return the paths whose files a pod keeps at its end: those that come back."""
+        events = () if self.tensorboard is None else (event_files(self.tensorboard),)
+        return (*self.output_paths, *events)
 
     @property
     def elastic(self) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.returned_files import ReturnedFile, ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Status
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.visible_text import listed, visible
 
 _WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log"}
@@ -31,6 +31,8 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         yield from _of_files(job, paths, status.tries)
     if any(word.isidentifier() for word in outputs.asked(job.header)):
         yield from _of_values(job, status)
+    if folder := event_folder.asked(job.header):
+        yield from _of_events(job, folder)
 
 
 def _of_values(job: Job, status: Status) -> Iterator[str]:
@@ -46,6 +48,20 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
     for name in values.names:
         if fault := values.fault(name):
             yield f"%output: {fault}"
+
+
+def _of_events(job: Job, folder: str) -> Iterator[str]:
+    """Yield why TensorBoard shows nothing, if the program wrote no event files."""
+    if job.on_cluster:
+        returned = ReturnedFiles(Path(job.files))
+        found = not returned.known or event_files(folder) not in returned.missing()
+    else:
+        found = any(Path(job.workdir, folder).rglob("*tfevents*"))
+    if not found:
+        yield (
+            f"%tensorboard: the program wrote no event files into {visible(folder)}. Its path is "
+            "the variable CIAO_LOGDIR."
+        )
 
 
 def _of_files(job: Job, words: Sequence[str], tries: int) -> Iterator[str]:
@@ -88,7 +104,10 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
         ways = " and ".join(_WAYS[way] for way in returned.ways())
         by = f" by {ways}" if ways else ""
         yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.files}"
-    yield from _rest(returned.missing(), returned.left_out())
+    folder = event_folder.asked(job.header)
+    events = (event_files(folder),) if folder else ()
+    missing = [one for one in returned.missing() if one not in events]
+    yield from _rest(missing, returned.left_out())
     yield from _faults(returned.faults())
     if changed := returned.changed():
         yield (

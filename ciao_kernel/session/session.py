@@ -10,14 +10,14 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.errors import BackendError, CiaoError, SpecError, describe
 from ciao_kernel.magics import render
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import Parsed
@@ -43,6 +43,7 @@ from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
+from ciao_kernel.session.tensorboard.board import Board, Reach
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
@@ -68,6 +69,7 @@ class Session:
         settings: From :func:`ciao_kernel.config.load`; :attr:`settings` may be replaced.
         lifetime: Distinguishes a stop from a shutdown.
         warm: Keeps replicas for later cells; None if no later cell comes.
+        reach: Returns how a browser reaches ports of this process; None: it is no kernel.
     """
 
     def __init__(
@@ -77,9 +79,11 @@ class Session:
         settings: Settings,
         lifetime: Lifetime | None = None,
         warm: WarmPool | None = None,
+        reach: Callable[[], Reach] | None = None,
     ) -> None:
         self.registry = registry
         self.warm = warm
+        self.board = Board(lambda: self.settings, reach)
         self.settings = settings
         self._owner = owner
         self._stopper = Stopper(lifetime or NoShutdown())
@@ -89,7 +93,8 @@ class Session:
         """The newest dry run, unless a job was submitted after it."""
 
     async def close(self) -> None:
-        """Close the connections of all backends. A later cell opens them again."""
+        """Close the connections of all backends, and TensorBoard. A later cell opens them again."""
+        await self.board.close()
         await self.registry.close()
 
     async def run(
@@ -236,6 +241,9 @@ class Session:
         spec, folder = plan.spec, plan.folder
         plan = replace(plan, made_of=record.facts)
         outlive = spec.detach or self._outlives(backend)
+        if spec.tensorboard is not None and (self.board.stays or not spec.detach):
+            self.board.check()
+            start_background(self.board.start())
         job = await backend.submit(plan, builder, display.show, outlive=outlive)
         # The job exists: from here on an interrupt must reach it, so nothing is waited for that
         # does not stop it.
@@ -254,10 +262,35 @@ class Session:
             # Before anything is waited for: an interrupt leaves the job running.
             display.show(Notice(_detached(job, deletes=self._deletes(spec))))
             await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
+            if spec.tensorboard is not None:
+                await self._show_board(job, backend, display)
             return self.last
-        return await self._run_to_end(
-            job, spec, backend, display, folder, variables, keeping, console
-        )
+        end = self._run_to_end(job, spec, backend, display, folder, variables, keeping, console)
+        if spec.tensorboard is None:
+            return await end
+        showing = start_background(self._show_board(job, backend, display))
+        try:
+            return await end
+        except asyncio.CancelledError:
+            showing.cancel()
+            raise
+        finally:
+            await self._end_board(job, showing)
+
+    async def _show_board(self, job: Job, backend: Backend, display: Display) -> None:
+        """Show a new job in TensorBoard; the job goes on without it."""
+        if job.detached and not self.board.stays:
+            display.show(Notice(f"`ciao tensorboard {job.reference}` shows its event files."))
+            return
+        try:
+            await self.board.show([(backend, job)], display.show, followed=not job.detached)
+        except CiaoError as error:
+            display.show(Notice("\n".join(describe(error))))
+
+    async def _end_board(self, job: Job, showing: asyncio.Task[None]) -> None:
+        """Wait until a job that is over was shown: front ends take no output after a cell."""
+        await asyncio.wait({showing})
+        await self.board.complete(job)
 
     async def rerun(
         self,

@@ -110,7 +110,7 @@ class KubernetesBackend:
         chosen = await choice.choose(plan, target, self._settings)
         made = manifest.kind_of(plan, chosen.api)
         await checks.check(target, made, chosen.api, chosen.rights)
-        if plan.spec.output_paths:
+        if plan.spec.kept_paths:
             await output_checks.check(plan, target)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:

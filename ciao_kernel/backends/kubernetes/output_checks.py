@@ -27,7 +27,7 @@ MORE = (
     "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "
     "program write to a %volume."
 )
-_INSTEAD = "Leave out %output, and let the program write its files to a %volume."
+_INSTEAD = "Leave out %{}, and let the program write its files to a %volume."
 
 
 async def check(plan: Plan, target: Target) -> None:
@@ -37,21 +37,24 @@ async def check(plan: Plan, target: Target) -> None:
         SpecError: The framework or the cluster cannot keep them.
         ClusterFault: The user may not fetch them; the error lists the missing rights.
     """
+    directive = _directive(plan)
+    instead = _INSTEAD.format(directive)
     if isinstance(plan.framework, AnyLanguage):
         raise SpecError(
             f"files of a job of {plan.framework.name} do not come back from a cluster: its image "
             "need not have Python, which keeps and sends them.",
-            _INSTEAD,
-            directive="output",
+            instead,
+            directive=directive,
         )
     if not choice.at_least(await choice.server_version(target), *output_sidecar.OLDEST):
         raise SpecError(
-            "files come back by %output from Kubernetes 1.29 on, and this cluster is older.",
-            _INSTEAD,
-            directive="output",
+            f"files come back by %{directive} from Kubernetes 1.29 on, and this cluster is older.",
+            instead,
+            directive=directive,
         )
-    if await way(plan.spec, target) is OutputWay.EXEC:
-        await checks.require_rights(target, "fetch the files of %output", *RIGHTS)
+    # Event files are also read while the program writes them.
+    if plan.spec.tensorboard or await way(plan.spec, target) is OutputWay.EXEC:
+        await checks.require_rights(target, f"fetch the files of %{directive}", *RIGHTS)
 
 
 async def way(spec: JobSpec, target: Target) -> OutputWay:
@@ -59,7 +62,7 @@ async def way(spec: JobSpec, target: Target) -> OutputWay:
     named = next(iter(spec.output_ways), OutputWay.AUTO)
     if named is not OutputWay.AUTO:
         return named
-    if not spec.output_paths:
+    if not spec.kept_paths:
         return OutputWay.EXEC
     may = all(await rights.allowed(target.client, target.namespace, *RIGHTS))
     return OutputWay.EXEC if may else OutputWay.LOG
@@ -91,8 +94,13 @@ async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Set
     )
 
 
-async def try_out(target: Target, made: Objects) -> None:
+async def try_out(plan: Plan, target: Target, made: Objects) -> None:
     """Try the object with the pod templates in a dry run of the server.
+
+    Args:
+        plan: The job.
+        target: Cluster and namespace.
+        made: Its objects.
 
     Raises:
         SpecError: Its schema drops what the job's pods need.
@@ -104,11 +112,16 @@ async def try_out(target: Target, made: Objects) -> None:
     except Refused:
         return  # the creation itself tells why
     if not output_sidecar.is_native(manifest.pod_templates(found).values()):
+        directive = _directive(plan)
         raise SpecError(
-            f"files do not come back by %output from a {made.job['kind']} of this cluster: its "
-            "operator is older than native sidecars.",
-            f"{_INSTEAD} Or write %api=job."
+            f"files do not come back by %{directive} from a {made.job['kind']} of this cluster: "
+            "its operator is older than native sidecars.",
+            f"{_INSTEAD.format(directive)} Or write %api=job."
             if made.job["apiVersion"].startswith(OPERATOR_V1.group)
-            else _INSTEAD,
-            directive="output",
+            else _INSTEAD.format(directive),
+            directive=directive,
         )
+
+
+def _directive(plan: Plan) -> str:
+    return "output" if plan.spec.output_paths else "tensorboard"

@@ -31,10 +31,10 @@ from ciao_kernel.delivery.transfers import Execute, Fetch, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.plugins import Step
 from ciao_kernel.visible_text import short, visible
 
@@ -70,7 +70,10 @@ class OutputFetch:
     ) -> None:
         self._make = make
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
-        self._words = outputs.paths(job.header)
+        words = list(outputs.paths(job.header))
+        if logs := event_folder.asked(job.header):
+            words.append(event_files(logs))
+        self._words = tuple(words)
         self._files = ReturnedFiles(folder, job.tries)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], _Replica] = {}

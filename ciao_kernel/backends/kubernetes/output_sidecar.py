@@ -20,6 +20,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.volume import overlap
 
 NAME, LOG_NAME = "ciao-output", "ciao-output-log"
 """Names of the container that keeps the files until they are fetched, and of the one that writes
@@ -46,7 +47,7 @@ def limit(settings: Settings, way: OutputWay) -> int:
 def add(
     pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings, way: OutputWay
 ) -> Manifest:
-    """Return the specification of a pod that keeps the files that ``%output`` names.
+    """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
     Args:
         pod: The specification; its only container is the program's.
@@ -63,13 +64,13 @@ def add(
     start = (artifact.python, "-I", "-S", script)
     grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
-    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.output_paths, "--"]
+    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.kept_paths, "--"]
     keep = ["keep", _PLACE, f"{settings.fetch_wait:g}"]
     patience = LONGEST
     if way is OutputWay.LOG:
         # Others may be about to end too, and are deleted when the job is over.
         linger = settings.linger if len(spec.replicas()) > 1 else 0.0
-        keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.output_paths]
+        keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.kept_paths]
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     sidecar: Manifest = {
         "name": LOG_NAME if way is OutputWay.LOG else NAME,
@@ -79,7 +80,11 @@ def add(
         "workingDir": artifact.workdir if shared else _PLACE,
         "env": [{"name": replica_files.HELD, "value": _PLACE}],
         "resources": _resources(program["resources"]),
-        "volumeMounts": [*artifact.mounts, marks],
+        "volumeMounts": [
+            *artifact.mounts,
+            *(_logs(program, spec, artifact) if shared else ()),
+            marks,
+        ],
     }
     return {
         **pod,
@@ -94,6 +99,20 @@ def add(
         "volumes": [*pod["volumes"], {"name": "output", "emptyDir": {}}],
         "terminationGracePeriodSeconds": patience,
     }
+
+
+def _logs(program: Manifest, spec: JobSpec, artifact: Artifact) -> list[Manifest]:
+    """Return the volumes of the cell that have the event files of ``%tensorboard``."""
+    if spec.tensorboard is None:
+        return []
+    place = f"{artifact.workdir}/{spec.tensorboard}"
+    return [
+        one
+        for one in program["volumeMounts"]
+        if one not in artifact.mounts
+        and one["mountPath"].startswith(f"{artifact.workdir}/")
+        and overlap(one["mountPath"], place)
+    ]
 
 
 def _resources(program: Manifest) -> Manifest:

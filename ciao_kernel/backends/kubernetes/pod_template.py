@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import job_metadata, output_sidecar, volumes
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, results, site_folder
+from ciao_kernel.delivery import checkpoints, event_files, results, site_folder
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -97,7 +97,7 @@ def pod_template(
         # A quota that requires limits requires them for every container.
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
-    if plan.spec.output_paths:
+    if plan.spec.kept_paths:
         spec = output_sidecar.add(spec, plan.spec, artifact, settings, way)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
@@ -183,6 +183,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     own |= results.output_folder(plan.spec, artifact.workdir)
+    own |= event_files.variables(plan.spec, artifact.workdir)
     if site_folder.starts(artifact.source):
         own[site_folder.VARIABLE] = site_folder.path(artifact.workdir)
     told = dict(plan.spec.env)

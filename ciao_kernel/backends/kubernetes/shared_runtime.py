@@ -93,6 +93,7 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
         "%podPatch": bool(cluster.pod_patch),
         "%warm": spec.warm is not None,
         "%output of files": bool(spec.output_paths),
+        "%tensorboard": spec.tensorboard is not None,
         "different resources for each role": indexed_manifest.differing(plan) != "",
         "a success of several replicas that is not that of all": bool(by_all)
         or (decider is not None) != _decides(plan.framework),

@@ -198,8 +198,8 @@ async def submit(
             )
             try:
                 made = await validation.try_out(target, made)
-                if plan.spec.output_paths:
-                    await output_checks.try_out(target, made)
+                if plan.spec.kept_paths:
+                    await output_checks.try_out(plan, target, made)
             except (SpecError, BackendError) as error:
                 # The only cause may be objects of another job with that name.
                 if _exists(error) or await answer:

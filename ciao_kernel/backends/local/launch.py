@@ -38,7 +38,7 @@ from ciao_kernel.backends.local.replica_plan import (
     visible_devices,
 )
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, results
+from ciao_kernel.delivery import checkpoints, event_files, results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
@@ -127,6 +127,9 @@ class Launcher:
                 results.folder(work, replica).mkdir(parents=True)
             for place in set(results.output_folder(plan.spec, artifact.workdir).values()):
                 Path(place).mkdir(exist_ok=True)
+            for replica in plan.spec.replicas():
+                for place in event_files.variables(plan.spec, artifact.workdir, replica).values():
+                    Path(place).mkdir(parents=True, exist_ok=True)
             devices = await self._present(plan)  # Slow, so not under the lock.
             await self._claims.kill_orphans()
             async with self._claims.locked():

@@ -1,0 +1,51 @@
+"""``ciao tensorboard [NAME …]``: show event files of jobs in TensorBoard."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from ciao_kernel.commands import Caller, completion
+from ciao_kernel.commands.shared_arguments import add_replica, add_where, chosen, where
+from ciao_kernel.errors import UsageError
+from ciao_kernel.magics import event_folder
+
+
+def arguments(verb: argparse.ArgumentParser) -> None:
+    """Add the jobs, their place and ``--replica``."""
+    verb.epilog = (
+        "In a notebook it stays until the kernel ends, in a terminal until Ctrl-C. TensorBoard is "
+        "that of the Python which runs this command (pip install tensorboard). Event files of a "
+        "cluster are copied as they grow, which requires the right to create and get pods/exec; "
+        "of an ended job, those are shown that came back by %%tensorboard."
+    )
+    names = verb.add_argument(
+        "name",
+        nargs="*",
+        metavar="NAME",
+        help="running and ended jobs; by default all of yours that have %%tensorboard",
+    )
+    completion.by(completion.jobs, names)
+    add_replica(verb)
+    add_where(verb)
+
+
+async def run(args: argparse.Namespace, caller: Caller) -> None:
+    """Show the jobs; in a terminal wait for Ctrl-C."""
+    session = caller.session
+    session.board.check()
+    place = where(args)
+    names = args.name
+    if not names:
+        mine = [job for job, _ in await session.jobs(where=place) if session.owns(job)]
+        names = [job.name for job in mine if event_folder.asked(job.header) is not None]
+    found = [(await session.find(name, place))[:2] for name in dict.fromkeys(names)]
+    if not found:
+        raise UsageError(
+            "no job of yours has %tensorboard.",
+            "Name jobs that write event files into the folder logs beside the program.",
+        )
+    replicas = chosen(args.replica, found[-1][1]) if args.replica else ()
+    await session.board.show(found, caller.display.show, replicas)
+    if caller.terminal:
+        await asyncio.Event().wait()

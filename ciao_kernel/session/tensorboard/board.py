@@ -1,0 +1,180 @@
+"""What shows jobs in TensorBoard: one for each kernel, or for a command of a terminal.
+
+TensorBoard shows a folder with one link for each job. A job of this machine writes its event files
+into its own folder, so the link leads there. Those of a cluster are copied as they grow
+(:mod:`.copying`), and the link leads to the copies, which are in the folder of the job on this
+machine: they stay for a later kernel, and are removed with the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ciao_kernel.background import start_background
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import event_files
+from ciao_kernel.errors import CiaoError, EnvironmentFault
+from ciao_kernel.magics import event_folder
+from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
+from ciao_kernel.plugins import Backend
+from ciao_kernel.session.tensorboard.copying import Copying
+from ciao_kernel.session.tensorboard.server import Server, check_installed
+
+_log = logging.getLogger(__name__)
+
+PORT = "%PORT%"
+"""Stands for the port in an address, as in TENSORBOARD_PROXY_URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a browser reaches a port of this machine."""
+
+    page: str = ""
+    """Address for a page of the notebook's server, with :data:`PORT`; "" if none is known."""
+    remote: bool = False
+    """True if this process is behind a gateway: no browser reaches its ports."""
+
+
+class Board:
+    """Shows jobs in one TensorBoard, which ends with this process.
+
+    Args:
+        settings: Returns the settings now.
+        reach: Returns how a browser reaches it; None: it is a command of a terminal, which ends.
+        make: Makes the process.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        reach: Callable[[], Reach] | None = None,
+        make: Callable[..., Server] = Server,
+    ) -> None:
+        self.stays = reach is not None
+        """Whether it goes on after a cell or command has ended."""
+        self._settings, self._reach, self._make = settings, reach or Reach, make
+        self._server: Server | None = None
+        self._copying: dict[tuple[str, Replica], tuple[Copying, asyncio.Task[None]]] = {}
+        """By the uid of a job, and a replica."""
+        self._shown: dict[str, Path] = {}
+        """The folder of each link."""
+
+    def check(self) -> None:
+        """Check that jobs can be shown, before one is created.
+
+        Raises:
+            EnvironmentFault: TensorBoard is not installed.
+        """
+        if not self._unreachable():
+            check_installed()
+
+    async def start(self) -> None:
+        """Start TensorBoard ahead of its first job; an error comes when the job is shown."""
+        if not self._unreachable():
+            try:
+                await self._process().start()
+            except CiaoError as error:
+                _log.info("TensorBoard did not start: %s", error.message)
+
+    async def show(
+        self,
+        found: Sequence[tuple[Backend, Job]],
+        emit: Callable[[Event], None],
+        replicas: Sequence[Replica] = (),
+        *,
+        followed: bool = False,
+    ) -> None:
+        """Show jobs, beside those that are shown already.
+
+        Args:
+            found: The jobs, running or ended, and their backends.
+            emit: Receives where they are shown.
+            replicas: Replicas whose event files are copied from a cluster; by default that which
+                writes them in most programs.
+            followed: Whether a cell follows them, and calls :meth:`complete`.
+
+        Raises:
+            EnvironmentFault: TensorBoard does not start.
+        """
+        jobs = [job for _, job in found]
+        if self._unreachable():
+            names = jobs[-1].reference if jobs else "NAME"
+            emit(
+                Notice(
+                    "TensorBoard is not started: this kernel is behind a gateway, and no browser "
+                    "reaches its ports. %plot=loss draws curves in the cell; in a terminal of a "
+                    f"machine with a browser `ciao tensorboard {names}` shows the job."
+                )
+            )
+            return
+        server = self._process()
+        address = await server.start()
+        for backend, job in found:
+            if job.on_cluster:
+                self._copy(backend, job, replicas or (event_files.writer(job),), followed=followed)
+        await asyncio.to_thread(self._link, server.place(), jobs)
+        port = address.removesuffix("/").rpartition(":")[2]
+        page = (self._settings().tensorboard_url or self._reach().page).replace(PORT, port)
+        emit(TensorBoard(tuple(self._shown), address, page))
+
+    async def complete(self, job: Job) -> None:
+        """Complete the copies of a job, which is over, and end their tasks."""
+        for key in [one for one in self._copying if one[0] == job.uid]:
+            copying, task = self._copying.pop(key)
+            task.cancel()
+            await asyncio.wait({task})
+            await copying.complete()
+
+    async def close(self) -> None:
+        """End TensorBoard, and the copies."""
+        for _, task in self._copying.values():
+            task.cancel()
+        self._copying.clear()
+        self._shown.clear()
+        server, self._server = self._server, None
+        if server is not None:
+            await asyncio.to_thread(server.close)
+
+    def _copy(
+        self, backend: Backend, job: Job, replicas: Sequence[Replica], *, followed: bool
+    ) -> None:
+        folder = event_folder.asked(job.header) or event_folder.DEFAULT
+        for replica in replicas:
+            known = self._copying.get((job.uid, replica))
+            if known is None or known[1].done():
+                copying = Copying(
+                    backend, job, replica, folder, self._settings(), followed=followed
+                )
+                self._copying[job.uid, replica] = (copying, start_background(copying.run()))
+
+    def _unreachable(self) -> bool:
+        return self._reach().remote and not self._settings().tensorboard_url
+
+    def _process(self) -> Server:
+        if self._server is None:
+            self._server = self._make(self._settings().own_folder)
+        return self._server
+
+    def _link(self, logdir: Path, jobs: list[Job]) -> None:
+        for job in jobs:
+            target = event_files.here(job, event_folder.asked(job.header) or event_folder.DEFAULT)
+            name = next(
+                one
+                for one in (job.name, f"{job.name}-{job.place}", f"{job.name}-{job.uid}")
+                if self._shown.get(one, target) == target
+            )
+            self._shown[name] = target
+        for name, target in self._shown.items():  # all: the folder may be a new one
+            link = logdir / name.replace("/", "_")
+            if not link.is_symlink():
+                try:
+                    link.symlink_to(target, target_is_directory=True)
+                except OSError as error:
+                    raise EnvironmentFault(
+                        f"TensorBoard cannot be given {name}: {error.strerror}."
+                    ) from error

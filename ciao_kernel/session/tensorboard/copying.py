@@ -1,0 +1,81 @@
+"""Keeps copies of the event files of a job on a cluster in step, until the job is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from functools import partial
+
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery.event_copies import EventCopies, take_returned
+from ciao_kernel.delivery.transfers import python_of
+from ciao_kernel.errors import BackendError, NoSuchJob
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.queries import Where
+from ciao_kernel.plugins import Backend
+
+_log = logging.getLogger(__name__)
+
+_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
+"""Seconds between two tries to enter a pod that has not begun, or has ended."""
+
+
+class Copying:
+    """Copies the event files of one replica.
+
+    Args:
+        backend: The job's backend.
+        job: The job, on a cluster.
+        replica: The replica.
+        folder: Its folder with event files, beside the program.
+        settings: Interpreter and limit.
+        followed: Whether a cell follows the job and calls :meth:`complete`: with ``%retries`` its
+            end is not that of this job.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job: Job,
+        replica: Replica,
+        folder: str,
+        settings: Settings,
+        *,
+        followed: bool,
+    ) -> None:
+        self._followed = followed
+        self._backend, self._job, self._replica, self._folder = backend, job, replica, folder
+        self._python = python_of(job, settings.cluster_python)
+        self._copies = EventCopies(job, replica, folder, int(settings.fetch_limit))
+
+    async def run(self) -> None:
+        """Copy until the job is over; what came back by its end completes the copies."""
+        pause = _PAUSE
+        while True:
+            try:
+                execute = partial(self._backend.execute, self._job, self._replica)
+                if await self._copies.run(execute, self._python) and not self._followed:
+                    break  # the program is over, and its pod kept the files for this
+            except BackendError as error:
+                _log.debug("copying from %s of %s: %s", self._replica, self._job.name, error)
+            if not self._followed and await self._is_over():
+                break
+            pause = _PAUSE if self._copies.whole else min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+        await self.complete()
+
+    async def complete(self) -> None:
+        """Take what came back at the job's end."""
+        with contextlib.suppress(OSError, ValueError):
+            await asyncio.to_thread(take_returned, self._job, self._folder)
+
+    async def _is_over(self) -> bool:
+        where = Where(namespace=self._job.place, context=self._job.context)
+        try:
+            job, status = await self._backend.find(self._job.name, where)
+        except NoSuchJob:
+            return True
+        except BackendError:
+            return False
+        return job.uid != self._job.uid or status.over
