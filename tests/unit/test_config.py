@@ -111,6 +111,7 @@ BAD = {
     "namespace": ["a\nb", ["a"]],
     "queue": ["a\nb", ["a"]],
     "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
+    "tensorboardUrl": ["proxy/%PORT%/", "/proxy/8888/", "javascript:%PORT%", ["/%PORT%/"]],
     "volumes": ["claim", "claim=", "claim=relative", "=/data"],
     "checkpoint": ["Claim", "claim/", "claim/../x", "two words"],
     "cpuRequest": ["much", "4Gi", "-1", "0m", ["1"]],

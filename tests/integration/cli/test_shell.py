@@ -14,8 +14,8 @@ import pytest
 from tests.integration.cli.command import QUICK, User
 
 LOOKING = [
-    "jobs", "describe", "logs", "attach", "rerun", "stacks", "debug", "top", "profile", "delete",
-    "suspend", "resume", "warm", "exec", "fetch", "cp",
+    "jobs", "describe", "logs", "attach", "rerun", "stacks", "debug", "top", "tensorboard",
+    "profile", "delete", "suspend", "resume", "warm", "exec", "fetch", "cp",
 ]  # fmt: skip
 VERBS = ["run", *LOOKING, "config", "doctor", "log", "magics", "install", "uninstall"]
 SLOW = {"IPython", "ipykernel", "jupyter_client", "rich", "traitlets"}

@@ -196,6 +196,7 @@ OTHERS = {
     "deadline": maybe(SECONDS),
     "detach": st.booleans(),
     "warm": maybe(SECONDS),
+    "tensorboard": maybe(st.sampled_from(["logs", "runs/one", "a b", "it's"])),
     "lines": maybe(st.integers(1, 100_000) | st.just(ALL_LINES)),
     "plot": st.lists(
         st.from_regex(r"[A-Za-z][\w/@. -]{0,20}[a-z0-9]", fullmatch=True), max_size=3

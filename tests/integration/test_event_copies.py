@@ -1,0 +1,219 @@
+"""Copies of event files that grow, with real processes in the place of commands in pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.delivery import event_files
+from ciao_kernel.delivery.event_copies import EventCopies, take_returned
+from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Fetch
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Job, Replica
+from ciao_kernel.model.queries import Streams
+from tests.helpers.jobs import wait
+from tests.integration.test_transfers import Pod
+
+WORKER = Replica("worker", 0)
+NAME = "events.out.tfevents.1.host.1.0"
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    logs = tmp_path / "pod/logs/train"
+    logs.mkdir(parents=True)
+    (logs / NAME).write_bytes(b"one ")
+    (logs / "other.txt").write_text("no event file")
+    return Pod(tmp_path / "pod")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(
+        "mnist",
+        "kubernetes",
+        "python",
+        (WORKER, Replica("worker", 1)),
+        0.0,
+        kind_of_place="namespace",
+        folder=str(tmp_path / "here"),
+    )
+
+
+def copies(job: Job, limit: int = 10**6) -> EventCopies:
+    return EventCopies(job, WORKER, "logs", limit, pause=0.02)
+
+
+def copy(job: Job) -> Path:
+    return event_files.copies(job, WORKER) / "train" / NAME
+
+
+def grow(pod: Pod, data: bytes) -> None:
+    with (pod.folder / "logs/train" / NAME).open("ab") as file:
+        file.write(data)
+
+
+async def watched(work: Awaitable[object], then: Callable[[], Awaitable[None]]) -> None:
+    """Let something happen while event files are copied, and end the connection."""
+    task = asyncio.ensure_future(work)
+    try:
+        await then()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def has(job: Job, data: bytes) -> Callable[[], bool]:
+    return lambda: copy(job).exists() and copy(job).read_bytes() == data
+
+
+def test_a_copy_follows_its_file(pod: Pod, job: Job) -> None:
+    async def then() -> None:
+        await wait(has(job, b"one "), 60)
+        grow(pod, b"two ")
+        await wait(has(job, b"one two "), 60)
+
+    asyncio.run(watched(copies(job).run(pod.execute, sys.executable), then))
+    assert [one.name for one in copy(job).parent.iterdir()] == [NAME]
+    assert pod.runs == 1
+
+
+def test_a_later_copy_goes_on_where_the_first_one_stopped(pod: Pod, job: Job) -> None:
+    came: list[bytes] = []
+
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        out = streams.out
+
+        def note(data: bytes) -> None:
+            came.append(data)
+            out(data)
+
+        return await pod.execute(command, Streams(note, streams.err, streams.input))
+
+    async def first() -> None:
+        await wait(has(job, b"one "), 60)
+
+    async def second() -> None:
+        await wait(has(job, b"one two "), 60)
+
+    asyncio.run(watched(copies(job).run(pod.execute, sys.executable), first))
+    grow(pod, b"two ")
+    asyncio.run(watched(copies(job).run(execute, sys.executable), second))
+    assert b"two " in b"".join(came)
+    assert b"one " not in b"".join(came)
+
+
+def test_two_kernels_copy_the_same_file(pod: Pod, job: Job) -> None:
+    async def both() -> None:
+        work = [copies(job).run(pod.execute, sys.executable) for _ in range(2)]
+        await asyncio.gather(*work)
+
+    async def then() -> None:
+        for number in range(20):
+            grow(pod, b"%d " % number)
+            await asyncio.sleep(0.01)
+        whole = (pod.folder / "logs/train" / NAME).read_bytes()
+        await wait(has(job, whole), 60)
+
+    asyncio.run(watched(both(), then))
+
+
+def test_a_file_that_begins_again_is_copied_anew(pod: Pod, job: Job) -> None:
+    async def then() -> None:
+        grow(pod, b"and more")
+        await wait(has(job, b"one and more"), 60)
+        (pod.folder / "logs/train" / NAME).write_bytes(b"new")
+        await wait(has(job, b"new"), 60)
+
+    asyncio.run(watched(copies(job).run(pod.execute, sys.executable), then))
+
+
+def test_a_held_pod_gives_the_rest_and_ends_the_command(pod: Pod, job: Job, tmp_path: Path) -> None:
+    pod.env = {HELD: str(tmp_path / "marks")}
+    (tmp_path / "marks").mkdir()
+    assert asyncio.run(copies(job).run(pod.execute, sys.executable))
+    assert copy(job).read_bytes() == b"one "
+    assert not list((tmp_path / "marks").iterdir())  # it does not count as a fetch
+
+
+def test_what_came_back_at_the_end_completes_the_copies(pod: Pod, job: Job) -> None:
+    asyncio.run(
+        watched(copies(job).run(pod.execute, sys.executable), lambda: wait(has(job, b"one "), 60))
+    )
+    grow(pod, b"last")
+    returned = ReturnedFiles(Path(job.files))
+    for replica in job.replicas:
+        words = ["logs/**/*tfevents*", "logs/train/other.txt"]
+        one = Fetch(pod.execute, sys.executable, words, returned.receiver(replica), 10**6)
+        asyncio.run(one.run())
+    take_returned(job, "logs")
+    take_returned(job, "logs")
+    assert copy(job).read_bytes() == b"one last"
+    other = event_files.copies(job, job.replicas[1]) / "train"
+    assert [one.name for one in other.iterdir()] == [NAME]
+
+
+def message(kind: bytes, body: object = b"") -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return HEADER.pack(kind, len(data)) + data
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (message(FILE, {"path": "../x.tfevents", "offset": 0}), "which nobody has asked for"),
+        (message(FILE, {"path": "/etc/tfevents", "offset": 0}), "which nobody has asked for"),
+        (message(FILE, {"path": "logs/passwd", "offset": 0}), "which nobody has asked for"),
+        (message(FILE, {"path": f"logs/{NAME}", "offset": 7}), "at another place"),
+        (message(FILE, {"path": f"logs/{NAME}", "offset": -1}), "at another place"),
+        (message(FILE, {"offset": 0}), "something else than files"),
+        (message(FILE, b"[" * 100), "something else than files"),
+        (message(DATA, b"data"), "a part of no file"),
+        (HEADER.pack(DATA, 1 << 31), "."),
+        (
+            message(FILE, {"path": f"logs/{NAME}", "offset": 0}) + message(DATA, bytes(2000)),
+            "more than fetchLimit, 1.0 kB",
+        ),
+    ],
+)
+def test_what_a_pod_sends_is_checked(job: Job, tmp_path: Path, sent: bytes, says: str) -> None:
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        streams.out(sent)
+        streams.out(message(DONE))
+        return 0
+
+    with pytest.raises(BackendError) as caught:
+        asyncio.run(copies(job, limit=1000).run(execute, sys.executable))
+    assert says in caught.value.message
+    assert not [one for one in tmp_path.rglob("*") if one.is_file()]
+
+
+def test_a_replica_without_python_says_so(pod: Pod, job: Job) -> None:
+    async def execute(command: Sequence[str], streams: Streams) -> int:
+        streams.err(b"sh: python3: not found\n")
+        return 127
+
+    with pytest.raises(BackendError, match="not found"):
+        asyncio.run(copies(job).run(execute, "python3"))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "writer"),
+    [
+        (["ps-0", "worker-0", "chief-0"], "chief-0"),
+        (["worker-0", "master-0"], "master-0"),
+        (["launcher-0", "worker-1", "worker-0"], "worker-0"),
+        (["evaluator-0"], "evaluator-0"),
+    ],
+)
+def test_the_replica_that_writes_in_most_programs(replicas: list[str], writer: str) -> None:
+    parts = [one.split("-") for one in replicas]
+    members = tuple(Replica(role, int(index)) for role, index in parts)
+    assert str(event_files.writer(Job("a", "b", "c", members, 0.0))) == writer
