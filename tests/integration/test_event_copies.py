@@ -6,18 +6,26 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError
-from ciao_kernel.model import Job, Replica
-from ciao_kernel.model.queries import Streams
+from ciao_kernel.model import Event, Job, Replica, ReplicaStatus, State, Status, TensorBoard
+from ciao_kernel.model.queries import Streams, Where
+from ciao_kernel.session.tensorboard.board import Board
+from ciao_kernel.session.tensorboard.copying import Copying
+from tests.helpers import tensorboard
+from tests.helpers.event_writer import WRITER
 from tests.helpers.jobs import wait
 from tests.integration.test_transfers import Pod
 
@@ -217,3 +225,73 @@ def test_the_replica_that_writes_in_most_programs(replicas: list[str], writer: s
     parts = [one.split("-") for one in replicas]
     members = tuple(Replica(role, int(index)) for role, index in parts)
     assert str(event_files.writer(Job("a", "b", "c", members, 0.0))) == writer
+
+
+class Cluster(Pod):
+    """A backend with one job, whose pod begins late and may end."""
+
+    begins = 0
+    """Commands that come before the pod does."""
+    over = False
+
+    async def execute(self, job: Job, replica: Replica, *rest: Any) -> int:  # type: ignore[override]
+        self.begins -= 1
+        if self.begins >= 0 or self.over:
+            raise BackendError("it has no pod.")
+        return await super().execute(*rest)
+
+    async def find(self, name: str, where: Where) -> tuple[Job, Status]:
+        state = State.SUCCEEDED if self.over else State.RUNNING
+        assert (name, where.namespace) == ("mnist", "team-a")
+        return replace(self.job, uid="17"), Status(state, (ReplicaStatus(WORKER, state),))
+
+
+@tensorboard.needs_tensorboard
+def test_a_board_shows_the_event_files_of_a_pod_that_begins_late(job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "pod"
+    folder.mkdir()
+    cluster: Any = Cluster(folder)
+    cluster.job = job = replace(job, uid="17", place="team-a", header="%tensorboard=runs\n")
+    cluster.begins = 2
+    space: dict[str, Any] = {}
+    exec(WRITER, space)
+    shown: list[Event] = []
+
+    async def main() -> None:
+        settings = Settings(storage=tmp_path / "storage", cluster_python=sys.executable)
+        board = Board(lambda: settings)
+        try:
+            await board.show([(cluster, job)], shown.append)
+            (event,) = shown
+            assert isinstance(event, TensorBoard)
+            events = space["Events"](folder / "runs")
+            events.scalar("loss", 0.5, 1)
+            show = partial(asyncio.to_thread, tensorboard.scalars, event.address, "mnist/worker-0")
+            await show(step=1)
+            events.scalar("loss", 0.25, 2)
+            await show(step=2)
+            await board.complete(job)
+        finally:
+            await board.close()
+
+    asyncio.run(main())
+    assert not [one for one in (tmp_path / "storage/tensorboard").iterdir() if one.is_dir()]
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_copying_ends_with_the_job_unless_a_cell_follows_its_tries(
+    job: Job, pod: Pod, followed: bool
+) -> None:
+    cluster: Any = Cluster(pod.folder)
+    cluster.job = job = replace(job, uid="17", place="team-a")
+    cluster.over = True
+
+    async def main() -> bool:
+        settings = Settings()
+        copying = Copying(cluster, job, WORKER, "logs", settings, followed=followed)
+        task = asyncio.ensure_future(copying.run())
+        await wait(lambda: task.done() or cluster.begins < -2, 60)
+        task.cancel()
+        return not (await asyncio.gather(task, return_exceptions=True))[0]
+
+    assert asyncio.run(main()) is not followed

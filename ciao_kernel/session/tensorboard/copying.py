@@ -78,4 +78,6 @@ class Copying:
             return True
         except BackendError:
             return False
-        return job.uid != self._job.uid or status.over
+        mine = next((one for one in status.replicas if one.replica == self._replica), None)
+        ended = status.state.over and (mine is None or mine.state.over)
+        return job.uid != self._job.uid or ended

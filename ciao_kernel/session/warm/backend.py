@@ -89,12 +89,6 @@ class WarmBackend:
                 "Write them to a %volume, or leave %warm out.",
                 directive="output",
             )
-        if plan.spec.tensorboard is not None:
-            raise SpecError(
-                "%tensorboard does not work with %warm: all runs share the folder of the replicas.",
-                "Leave one of them out.",
-                directive="tensorboard",
-            )
         await self._inner.check(plan)
         await self._inner.check_feeding(plan)
 

@@ -96,6 +96,10 @@ def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
         "restartPolicy": (restarts, "a warm run is not restarted"),
         "retries": (bool(spec.retries), "a warm run is not restarted"),
         "backoffLimit": (spec.cluster.backoff_limit is not None, "a warm run is not restarted"),
+        "tensorboard": (
+            spec.tensorboard is not None,
+            "event files are those of a job, not of a run",
+        ),
         "cleanPolicy": (
             spec.clean_policy is not None and str(spec.clean_policy) != "running",
             "the replicas of a warm job stay after each run",

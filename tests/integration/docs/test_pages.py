@@ -26,7 +26,7 @@ ONLY_LOOKED_AT = {
     "README.md": 2,
     "CONTRIBUTING.md": 1,
     "docs/architecture.md": 3,
-    "docs/recipes.md": 4,
+    "docs/recipes.md": 2,
     "docs/data.md": 1,
     "docs/inside.md": 4,
     "docs/queues.md": 2,

@@ -1,4 +1,4 @@
-"""%tensorboard: a real TensorBoard beside a real kernel."""
+"""%tensorboard: a real TensorBoard beside a real kernel. One cell is that of docs/data.md."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tests.helpers import tensorboard
 from tests.helpers.event_writer import WRITER
 from tests.helpers.kernels import WAIT, Kernel, Place, Request
+from tests.integration.docs.blocks import ROOT, read
 
 Start = Callable[..., Kernel]
 
@@ -167,3 +168,13 @@ def test_the_magic_of_tensorboard_stays_its_own(start_kernel: Start) -> None:
 def test_a_program_without_event_files_is_told_where_they_belong(start_kernel: Start) -> None:
     request = start_kernel().run(job("mnist", "\nprint('done')\n"))
     assert "the program wrote no event files into logs." in request.text
+
+
+@pytest.mark.second("docs")
+@pytest.mark.slow
+def test_the_cell_of_the_documentation_is_shown(start_kernel: Start) -> None:
+    (cell,) = (one.text for one in read(ROOT / "docs/data.md") if "\n%tensorboard\n" in one.text)
+    request = start_kernel().run(cell)
+    assert request.status == "ok", request.text
+    _, address = shown(request)
+    tensorboard.scalars(address, "first/worker-0", "first/worker-1", step=99)

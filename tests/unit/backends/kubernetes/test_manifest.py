@@ -421,3 +421,28 @@ def test_a_job_without_files_of_output_has_no_sidecar() -> None:
     spec = pod(objects("%framework=tensorflow\n%worker=1\n%output=loss\n"), "Worker")["spec"]
     assert not [one for one in spec.get("initContainers", ()) if one["name"] == "ciao-output"]
     assert spec["terminationGracePeriodSeconds"] < 60
+
+
+def test_event_files_are_kept_as_files_of_output_are() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%tensorboard=runs/one\n%output=model/\n"
+    spec = pod(objects(text), "Worker")["spec"]
+    (program,), (*_, sidecar) = spec["containers"], spec["initContainers"]
+    assert program["command"][9:12] == ["model/", "runs/one/**/*tfevents*", "--"]
+    told = {one["name"]: one["value"] for one in program["env"] if "value" in one}
+    assert told["CIAO_LOGDIR"] == "/ciao/runs/one"
+    assert "CIAO_OUTPUT" not in told
+    assert sidecar["name"] == "ciao-output"
+    alone = pod(objects("%framework=tensorflow\n%worker=1\n%tensorboard\n"), "Worker")["spec"]
+    (program,) = alone["containers"]
+    assert program["command"][9:11] == ["logs/**/*tfevents*", "--"]
+
+
+def test_the_sidecar_sees_event_files_in_a_volume_and_no_other_volume() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%volume=data:input team:runs tmp:/scratch\n"
+    text += "%tensorboard=runs/one\n"
+    (*_, sidecar) = pod(objects(text), "Worker")["spec"]["initContainers"]
+    places = [one["mountPath"] for one in sidecar["volumeMounts"]]
+    assert "/ciao/runs" in places
+    assert "/ciao/input" not in places
+    assert "/scratch" not in places
+    assert len(places) == len(set(places))

@@ -31,8 +31,8 @@ class FakeFetch:
 
     made: list[FakeFetch] = []  # noqa: RUF012
 
-    def __init__(self, *_: Any, waits: bool, **more: Any) -> None:
-        self.waits = waits
+    def __init__(self, *given: Any, waits: bool, **more: Any) -> None:
+        self.waits, self.words = waits, given[2]
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
         self.listing, self.fault = Listing(files=3), asyncio.Event()
         self.whole, self.current, self.cut = 0, "", more["on_cut"]
@@ -200,3 +200,13 @@ def test_jobs_without_files_are_left_alone(tmp_path: Path, made: list[FakeFetch]
         assert not fetch.busy
 
     follow(tmp_path, work, "%output=metrics\n")
+
+
+def test_event_files_are_fetched_with_the_files_of_output(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True)
+        assert made[0].words == ("model/", "runs/**/*tfevents*")
+
+    follow(tmp_path, work, "%output=model/ metrics\n%tensorboard=runs\n")
