@@ -17,7 +17,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "In a notebook it stays until the kernel ends, in a terminal until Ctrl-C. TensorBoard is "
         "that of the Python which runs this command (pip install tensorboard). Event files of a "
         "cluster are copied as they grow, which requires the right to create and get pods/exec; "
-        "of an ended job, those are shown that came back by %%tensorboard."
+        "of an ended job, those are shown that came back by %tensorboard."
     )
     names = verb.add_argument(
         "name",

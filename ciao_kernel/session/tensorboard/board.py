@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.errors import CiaoError, EnvironmentFault
@@ -150,7 +149,11 @@ class Board:
                 copying = Copying(
                     backend, job, replica, folder, self._settings(), followed=followed
                 )
-                self._copying[job.uid, replica] = (copying, start_background(copying.run()))
+                self._copying[job.uid, replica] = (
+                    copying,
+                    # No work that the end of a command waits for.
+                    asyncio.get_running_loop().create_task(copying.run()),
+                )
 
     def _unreachable(self) -> bool:
         return self._reach().remote and not self._settings().tensorboard_url

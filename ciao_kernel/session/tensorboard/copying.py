@@ -7,6 +7,7 @@ import contextlib
 import logging
 from functools import partial
 
+from ciao_kernel import log
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.transfers import python_of
@@ -51,6 +52,10 @@ class Copying:
 
     async def run(self) -> None:
         """Copy until the job is over; what came back by its end completes the copies."""
+        with log.ignored(_log, "copying event files"):
+            await self._run()
+
+    async def _run(self) -> None:
         pause = _PAUSE
         while True:
             try:

@@ -25,7 +25,8 @@ def main(logdir: str, parent: int) -> None:
         parent: Number of the process that has started this one.
     """
     address = _serve(logdir)
-    print(address, flush=True)
+    with contextlib.suppress(OSError):  # the parent has ended meanwhile
+        print(address, flush=True)
     while os.getppid() == parent:
         if select.select([0], [], [], _LOOK)[0] and not os.read(0, 64):
             break
