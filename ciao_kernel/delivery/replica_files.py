@@ -170,7 +170,7 @@ def main(request: dict[str, Any]) -> None:
         if request["do"] == "receive":
             _receive(request["path"])
         elif request["do"] == "watch":
-            _Sender().watch(request)
+            _Sender(_write).watch(request)
         else:
             _Sender(_write).send(request)
     except BrokenPipeError:
