@@ -384,3 +384,16 @@ def test_a_process_of_a_replica_is_chosen_by_its_number(programs: Any) -> None:
     fronts[1].says("detach")
     fronts[0].says("c")
     assert program.ends()[0] == 0
+
+
+@pytest.mark.second("operators")
+def test_a_prompt_in_which_nobody_types_counts_as_nobody(programs: Any) -> None:
+    program = programs(RUNS, wait=10)
+    assert program.process.stdout.readline() == b"on\n"
+    assert stack_reader.halt(program.mark, "", 60) == "stops"
+    program.marker()
+    front = program.front_end()
+    front.hears()
+
+    assert front.hears()["end"] == "goes on"
+    assert program.process.poll() is None

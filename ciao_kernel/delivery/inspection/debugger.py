@@ -260,6 +260,7 @@ class _Wire:
     """When the prompt ends, whoever is there (time.monotonic()); None: never."""
     alone: Any = None
     """Seconds for which the program waits while nobody is there; None: for ever."""
+    _has_typed = False
 
     def __init__(self) -> None:
         self._text = self._place = self._folder = ""
@@ -309,13 +310,14 @@ class _Wire:
         head, feed, prompt = text.rpartition("\n")
         while True:
             try:
-                self._socket.settimeout(self._left())
+                self._socket.settimeout(self._patience(self._has_typed))
             except (OSError, AttributeError):  # closed
                 pass
             self._send({"out": head + feed, "prompt": prompt, "rank": rank(), "alone": self.alone})
             try:
-                line = self._lines.readline()
-                return str(json.loads(line)["line"])
+                line = str(json.loads(self._lines.readline())["line"])
+                self._has_typed = True
+                return line
             except socket.timeout:  # noqa: UP041 - another class before Python 3.10
                 raise _Over from None
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -367,6 +369,15 @@ class _Wire:
             raise _Over
         return None if self.until is None else max(0.001, self.until - time.monotonic())
 
+    def _patience(self, somebody: bool) -> Any:
+        """Return the seconds of a wait, None if it has no end.
+
+        Args:
+            somebody: Whether a person is there for sure: a cell also opens a prompt by itself.
+        """
+        times = [self._left(), None if somebody else self.alone]
+        return min((one for one in times if one is not None), default=None)
+
     def _wait(self, *, again: bool) -> None:
         """Wait for a front end; one thread at a time does so."""
         try:
@@ -399,8 +410,8 @@ class _Wire:
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(path)
                 server.listen(1)
-                times = [one for one in (self._left(), self.alone) if one is not None]
-                server.settimeout(min(times, default=None))
+                server.settimeout(self._patience(False))
+                self._has_typed = False
                 self._waits = True
                 self._mark(again=again, over=False)
                 try:

@@ -96,7 +96,7 @@ def test_the_first_of_two_failed_pods_prompts_at_its_error(team: Team, tmp_path:
     team.user.allow(*rules(), *rules(EXEC))
     kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
     try:
-        header = "%framework=python\n%worker=2\n%name=fails\n%onError=debug\n"
+        header = "%framework=tensorflow\n%worker=2\n%name=fails\n%onError=debug\n"
         cell = kernel.execute(f"{header}limit = 3\nraise ValueError(limit)\n")
         person = Person(kernel, cell)
         first = person.prompt(300).partition(" ")[0]
@@ -114,3 +114,30 @@ def test_the_first_of_two_failed_pods_prompts_at_its_error(team: Team, tmp_path:
         assert "ciao:debug" not in str(cell.reply) + cell.text
     finally:
         kernel.shutdown(now=True)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.slow
+def test_a_pod_whose_asker_is_killed_goes_on(team: Team, tmp_path: Path) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    one = Kernel(Place(tmp_path / "one"), env={**environment(team), "CIAO_DEBUG_WAIT": "10"})
+    other = Kernel(Place(tmp_path / "other"), env=environment(team))
+    try:
+        header = "%framework=tensorflow\n%worker=1\n%name=left\n"
+        loop = "import time\nprint('on', flush=True)\nruns = True\nwhile runs:\n"
+        cell = one.execute(f"{header}{loop}    time.sleep(0.02)\nprint('over')\n")
+        one.wait_text(cell, "on\n", 300)
+        stop = other.execute("%ciao debug left/worker-0")
+        person = Person(other, stop)
+        assert person.prompt() == "worker-0 (Pdb) "
+        person.says("runs = False", "p runs")
+        other.wait_text(stop, "False")
+        other.process.kill()
+        other.process.wait(60)
+
+        assert one.finish(cell).status == "ok", cell.text
+        assert re.search(r"Nobody was at the prompt of line \d for 10 s: it goes on\.", cell.text)
+        assert "over\n" in cell.text
+    finally:
+        one.shutdown(now=True)
+        other.shutdown(now=True)
