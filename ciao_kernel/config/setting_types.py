@@ -248,6 +248,29 @@ class CheckpointSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class BucketAddress:
+    """A bucket with an optional prefix, or nothing."""
+
+    expected: str = "s3://BUCKET/PREFIX, or https://HOST/BUCKET/PREFIX of another service than AWS"
+
+    def parse(self, text: str) -> str:
+        """Return the address without a slash at its end."""
+        text = text.strip().rstrip("/")
+        scheme, _, rest = text.partition("://")
+        parts = rest.split("/")
+        least = {"s3": 1, "https": 2, "http": 2}.get(scheme, 0)
+        strange = not rest.isascii() or any(one in rest for one in "?#@%\\ ")
+        dots = any(part in ("", ".", "..") for part in parts)
+        if text and (strange or dots or not rest.isprintable() or not 0 < least <= len(parts)):
+            raise ValueError(self.expected)
+        return text
+
+    def render(self, value: str) -> str:
+        """Return the address unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Hosts:
     """Hosts, each with an optional port."""
 

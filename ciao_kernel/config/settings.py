@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.config.setting_types import (
+    BucketAddress,
     CheckpointSetting,
     CpuRequest,
     Folder,
@@ -238,6 +239,12 @@ class Settings:
         10_000_000_000.0,
         Number(1000, "bytes"),
         "Bytes of files that come back from one replica on a cluster.",
+    )
+    output_store: str = _setting(
+        "",
+        BucketAddress(),
+        "Bucket by which files of %output come back from a cluster; its credentials stay with the "
+        "kernel.",
     )
     origins: Mapping[str, str] = field(default_factory=dict)
 

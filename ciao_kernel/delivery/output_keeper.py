@@ -20,6 +20,8 @@ from subprocess import Popen
 from typing import Any
 
 _TICK = 0.1
+_TRIES, _SILENT = 6, 60.0
+"""Tries to write to a bucket, and seconds without an answer after which one is given up."""
 _AFTER_CONTACT = 20.0
 """Seconds for which files are kept after a fetch has begun, if it does not go on."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -43,6 +45,8 @@ def run(
     for name in of_earlier_try:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(marks, name))
+    with contextlib.suppress(OSError), open(os.path.join(marks, files.REPLICA), "w") as file:
+        file.write(os.environ.get("CIAO_REPLICA", ""))
     with contextlib.suppress(OSError):
         for name in ("CIAO_OUTPUT", "CIAO_LOGDIR"):
             if name in os.environ:
@@ -131,6 +135,56 @@ def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
     time.sleep(linger)
 
 
+def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
+    """Wait for the program's end, and write the files to a bucket; return why that failed.
+
+    The address is a secret: it is in no text of this function.
+
+    Args:
+        marks: Folder for marks, and for what is sent.
+        pause: Seconds before the first new try.
+        limit: Largest number of bytes.
+        words: The paths of ``%output``.
+    """
+    _end_of_program()
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return ""
+    files = importlib.import_module("ciao_replica_files")
+    stream, fault = os.path.join(marks, "stream"), ""
+    try:
+        with open(os.path.join(marks, files.REPLICA)) as told:
+            address = json.loads(os.environ["CIAO_OUTPUT_ADDRESSES"]).get(told.read())
+        if not address:
+            return "there is no address in the bucket for this replica"
+        with open(stream, "wb") as file:
+            files.write_stream(file.write, words, limit)
+    except (OSError, KeyError, ValueError) as error:
+        return "the files could not be packed: " + (getattr(error, "strerror", "") or repr(error))
+    for number in range(_TRIES):
+        time.sleep(pause * number)
+        fault = _put(address, stream)
+        if not fault:
+            break
+    return fault
+
+
+def _put(address: str, stream: str) -> str:
+    """Write a file to an address; return why that failed."""
+    request = importlib.import_module("urllib.request")
+    headers = {"Content-Length": str(os.path.getsize(stream))}
+    headers["Content-Type"] = "application/octet-stream"
+    try:
+        with open(stream, "rb") as file:
+            ask = request.Request(address, file, headers, method="PUT")
+            with request.urlopen(ask, timeout=_SILENT):
+                return ""
+    except Exception as error:
+        code, reason = getattr(error, "code", None), getattr(error, "reason", None)
+        if code:
+            return "the bucket refused the files: HTTP " + str(code)
+        return "the bucket cannot be reached: " + str(reason or type(error).__name__)
+
+
 def _end_of_program() -> float:
     """Wait for SIGTERM, and return its time: the kubelet sends it when the program has ended."""
     ended: list[float] = []
@@ -145,6 +199,8 @@ if __name__ == "__main__":
     kind, place, seconds, *rest = sys.argv[1:]
     if kind == "keep":
         keep(place, float(seconds))
+    elif kind == "send":
+        sys.exit(send(place, float(rest[0]), int(rest[1]), rest[2:]) or 0)
     elif kind == "tell":
         tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:

@@ -37,6 +37,8 @@ HELD = "CIAO_HELD"
 CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 """Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
 size) files are not kept because they are too large."""
+REPLICA = "replica"
+"""Mark with the name of the replica."""
 NOT_COPIED = "not-copied.json"
 """Mark with the files that could not be copied, and why."""
 COPIES = "files"
@@ -183,6 +185,18 @@ def _names(found: Found) -> int:
     return sum(len(json.dumps(name)) + _ABOUT_FILE for name in names)
 
 
+def write_stream(write: Callable[[bytes], object], words: list[str], limit: int) -> None:
+    """Write what a connection would carry, for somebody who reads it later.
+
+    Args:
+        write: Takes the bytes.
+        words: Paths of files.
+        limit: Largest number of bytes of files.
+    """
+    request = {"base": ".", "words": words, "limit": limit, "after": "", "offset": 0}
+    _Sender(write).send({**request, "waits": False, "waits_only": False})
+
+
 class LogWriter:
     """Writes bytes to standard output as lines of a log; :mod:`.log_lines` reads them."""
 
@@ -231,7 +245,7 @@ class _Sender:
         write: Takes the bytes of the messages.
     """
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._marks = os.environ.get(HELD, "")
         self._beat, self._sent = 0.0, time.monotonic()

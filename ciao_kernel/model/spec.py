@@ -64,6 +64,8 @@ class OutputWay(enum.StrEnum):
     """The pod stays until they are fetched by exec."""
     LOG = "log"
     """They are in the log of a container of the pod."""
+    S3 = "s3"
+    """The pod writes them to a bucket, at an address that the kernel has signed."""
 
 
 OUTPUT_WAY = "by:"

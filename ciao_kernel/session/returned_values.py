@@ -13,7 +13,7 @@ from ciao_kernel.model import Job, Status
 from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.visible_text import listed, visible
 
-_WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log"}
+_WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log", OutputWay.S3: "the bucket"}
 _NAMED = 3
 """So many replicas of a file are named at most."""
 _LISTED = 8

@@ -111,7 +111,7 @@ class KubernetesBackend:
         made = manifest.kind_of(plan, chosen.api)
         await checks.check(target, made, chosen.api, chosen.rights)
         if plan.spec.kept_paths:
-            await output_checks.check(plan, target)
+            await output_checks.check(plan, target, self._settings)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return the objects that a run would create, as YAML for kubectl.

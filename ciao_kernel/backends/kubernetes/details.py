@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, finalizers, job_metadata, status
+from ciao_kernel.backends.kubernetes import (
+    apis,
+    finalizers,
+    job_metadata,
+    output_store,
+    status,
+)
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import ClusterEvent, Condition, Group
@@ -125,7 +131,7 @@ def shown(item: Manifest) -> Manifest:
     if isinstance(notes := meta.get("annotations"), dict):
         kept = {key: value for key, value in notes.items() if key != job_metadata.SUBMITTED}
         meta["annotations"] = kept
-    return {**item, "metadata": meta}
+    return output_store.hidden({**item, "metadata": meta})
 
 
 def _pod_specs(item: Manifest) -> dict[str, Manifest]:

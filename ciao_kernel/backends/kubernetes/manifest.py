@@ -27,6 +27,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     operator_v1,
 )
 from ciao_kernel.backends.kubernetes.object_fields import mapping
+from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
@@ -129,6 +130,7 @@ def objects(
     api: Api = OPERATOR_V1,
     fields: Fields | None = None,
     way: OutputWay = OutputWay.EXEC,
+    upload: Upload | None = None,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -143,6 +145,7 @@ def objects(
         api: The API that runs the job.
         fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
         way: How files of ``%output`` leave the pods.
+        upload: The addresses in the bucket, if that is the way.
 
     Raises:
         SpecError: The API cannot run it.
@@ -150,7 +153,16 @@ def objects(
     identity = operator_v1.identity() if api in (OPERATOR_V1, MPI_OPERATOR) else ()
     pods = {
         group.role: pod_template(
-            plan, job, artifact, group, settings, identity, cpu=cpu, sleeps=sleeps, way=way
+            plan,
+            job,
+            artifact,
+            group,
+            settings,
+            identity,
+            cpu=cpu,
+            sleeps=sleeps,
+            way=way,
+            upload=upload,
         )
         for group in plan.spec.groups
         if group.count

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ciao_kernel.backends.kubernetes import (
     checks,
     choice,
     job_metadata,
     manifest,
     output_sidecar,
+    output_store,
     rights,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
@@ -15,6 +18,7 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.object_store import bucket
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import Job, JobSpec
@@ -30,12 +34,13 @@ MORE = (
 _INSTEAD = "Leave out %{}, and let the program write its files to a %volume."
 
 
-async def check(plan: Plan, target: Target) -> None:
+async def check(plan: Plan, target: Target, settings: Settings) -> None:
     """Check that files of a cell can come back from this cluster.
 
     Raises:
         SpecError: The framework or the cluster cannot keep them.
         ClusterFault: The user may not fetch them; the error lists the missing rights.
+        BackendError: There are no credentials for the bucket.
     """
     directive = _directive(plan)
     instead = _INSTEAD.format(directive)
@@ -52,25 +57,52 @@ async def check(plan: Plan, target: Target) -> None:
             instead,
             directive=directive,
         )
+    chosen = await way(plan.spec, target, settings)
+    if chosen is OutputWay.S3:
+        await _check_store(plan.spec, settings)
     # Event files are also read while the program writes them.
-    if plan.spec.tensorboard or await way(plan.spec, target) is OutputWay.EXEC:
+    if plan.spec.tensorboard or chosen is OutputWay.EXEC:
         await checks.require_rights(target, f"fetch the files of %{directive}", *RIGHTS)
 
 
-async def way(spec: JobSpec, target: Target) -> OutputWay:
-    """Return the way by which files of a cell come back: the cell's, or what the rights allow."""
+async def _check_store(spec: JobSpec, settings: Settings) -> None:
+    if not settings.output_store:
+        raise SpecError(
+            "by:s3 needs a bucket, and the setting outputStore names none.",
+            "`%ciao config outputStore=s3://BUCKET/PREFIX`",
+            directive="output",
+        )
+    if len(spec.replicas()) > output_store.MOST:
+        raise SpecError(
+            f"files of more than {output_store.MOST} replicas do not come back by a bucket.",
+            "Write %output=by:exec, or let the program write to a %volume.",
+            directive="output",
+        )
+    await asyncio.to_thread(bucket.find, settings.output_store)
+
+
+async def way(spec: JobSpec, target: Target, settings: Settings) -> OutputWay:
+    """Return the way by which files of a cell come back.
+
+    It is the cell's; else the bucket, if there is one; else what the rights allow.
+    """
     named = next(iter(spec.output_ways), OutputWay.AUTO)
     if named is not OutputWay.AUTO:
         return named
     if not spec.kept_paths:
         return OutputWay.EXEC
+    if settings.output_store:
+        return OutputWay.S3
     may = all(await rights.allowed(target.client, target.namespace, *RIGHTS))
     return OutputWay.EXEC if may else OutputWay.LOG
 
 
 async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
-    """Return what a user has to know before files come back by the log; "" if they do not."""
-    if not spec.output_paths or await way(spec, target) is not OutputWay.LOG:
+    """Return what a user has to know before files leave a pod; "" if nothing."""
+    chosen = await way(spec, target, settings)
+    if spec.output_paths and chosen is OutputWay.S3:
+        return f"files of %output come back by the bucket {settings.output_store}."
+    if not spec.output_paths or chosen is not OutputWay.LOG:
         return ""
     most = size_text(output_sidecar.limit(settings, OutputWay.LOG))
     why = (
@@ -86,7 +118,7 @@ async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Set
     attach = f"`%ciao attach {job.reference}`"
     if not spec.output_paths:
         return ""
-    if await way(spec, target) is OutputWay.LOG:
+    if await way(spec, target, settings) is not OutputWay.EXEC:
         return f"files of %output come back if {attach} follows the job while its pods exist."
     return (
         f"files of %output come back if {attach} follows the job at its end, or begins within "

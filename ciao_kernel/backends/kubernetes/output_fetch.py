@@ -24,6 +24,7 @@ from ciao_kernel.backends.kubernetes import (
     status,
 )
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
+from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.returned_files import ReturnedFiles
@@ -123,7 +124,11 @@ class OutputFetch:
         for one in mine:
             if one.arrived and (not ending or all(other.settled for other in mine)):
                 one.release()
-        told = sorted(one for one, pod in present.items() if output_sidecar.tells(pod))
+        told = sorted(
+            one
+            for one, pod in present.items()
+            if output_sidecar.tells(pod) or output_sidecar.stored(pod) is not None
+        )
         mine += [self._start(one, present[one], held=False) for one in told]
         self.busy = not all(one.settled for one in mine)
 
@@ -152,12 +157,16 @@ class OutputFetch:
         if key in self._tasks:
             return self._tasks[key]
         one = self._tasks[key] = _Replica(replica)
-        if output_sidecar.tells(pod):
-            one.way, one.uid = OutputWay.LOG, key[0]
-            # A later follower finds the same log, and the user may have changed the files.
+        end = output_sidecar.stored(pod)
+        if end is not None or output_sidecar.tells(pod):
+            one.way, one.uid = OutputWay.LOG if end is None else OutputWay.S3, key[0]
+            # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, one.uid)
+        if end is not None:
+            execute: Execute = StoredOutput(self._settings, replica, pod, end).execute
+        elif one.way is OutputWay.LOG:
             self._logs[one.uid] = OutputLog(self._client, self._job.place, pod)
-            execute: Execute = self._logs[one.uid].execute
+            execute = self._logs[one.uid].execute
         else:
             execute = self._in_pod(replica, pod, held=held)
         if not one.arrived:
@@ -190,7 +199,7 @@ class OutputFetch:
                         waits=waits,
                         on_progress=step.at,
                         on_cut=functools.partial(self._say_cut, one),
-                        **self._of_log() if one.way is OutputWay.LOG else {},
+                        **self._special(one.way),
                     )
                     running = asyncio.ensure_future(fetch.run())
                     try:
@@ -222,9 +231,11 @@ class OutputFetch:
             text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
             self._emit(Notice(text.rstrip()))
 
-    def _of_log(self) -> dict[str, Any]:
-        """Return what is different for files that come by a log."""
-        found: dict[str, Any] = {"silent": _LONGEST_SILENCE}
+    def _special(self, way: OutputWay) -> dict[str, Any]:
+        """Return what is different for files that do not come by exec."""
+        found: dict[str, Any] = {} if way is OutputWay.EXEC else {"silent": _LONGEST_SILENCE}
+        if way is not OutputWay.LOG:
+            return found
         if output_sidecar.limit(self._settings, OutputWay.LOG) == replica_files.LOG_MOST:
             found |= {"limit_name": "the log carries at most", "hint": output_checks.MORE}
         return found

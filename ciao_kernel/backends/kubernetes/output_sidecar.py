@@ -15,20 +15,24 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes import output_store, status
+from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
 
-NAME, LOG_NAME = "ciao-output", "ciao-output-log"
-"""Names of the container that keeps the files until they are fetched, and of the one that writes
-them into its log."""
+NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
+"""Names of the container that keeps the files until they are fetched, of the one that writes them
+into its log, and of the one that writes them to a bucket."""
+_NAMES = {OutputWay.EXEC: NAME, OutputWay.LOG: LOG_NAME, OutputWay.S3: STORE_NAME}
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
 LONGEST = 3600
 """Seconds in which all files have to be fetched. The sidecar ends earlier if nobody does so."""
+STORE_MOST = 4_900_000_000
+"""Bytes of files in an object of a bucket, which is written by one request of 5 GiB at most."""
 LONGEST_WRITING = 30
 """Seconds in which a sidecar writes the files into its log."""
 _PLACE = "/ciao-output"
@@ -41,11 +45,17 @@ _CPU, _MEMORY = ("10m", "500m"), ("32Mi", "256Mi")
 def limit(settings: Settings, way: OutputWay) -> int:
     """Return the bytes of files that come back from a replica."""
     most = int(settings.fetch_limit)
-    return min(most, replica_files.LOG_MOST) if way is OutputWay.LOG else most
+    limits = {OutputWay.LOG: replica_files.LOG_MOST, OutputWay.S3: STORE_MOST}
+    return min(most, limits.get(way, most))
 
 
 def add(
-    pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings, way: OutputWay
+    pod: Manifest,
+    spec: JobSpec,
+    artifact: Artifact,
+    settings: Settings,
+    way: OutputWay,
+    upload: Upload | None = None,
 ) -> Manifest:
     """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
@@ -55,6 +65,7 @@ def add(
         artifact: What the builder has delivered.
         settings: Waiting times, and the limit of all files.
         way: How they leave the pod.
+        upload: The addresses in the bucket, if that is the way.
     """
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
@@ -72,13 +83,19 @@ def add(
         linger = settings.linger if len(spec.replicas()) > 1 else 0.0
         keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.kept_paths]
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
+    if way is OutputWay.S3:
+        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.output_paths]
+    env = [{"name": replica_files.HELD, "value": _PLACE}]
+    if upload is not None:
+        env.append({"name": output_store.ADDRESSES, "value": upload.addresses.replace("$", "$$")})
     sidecar: Manifest = {
-        "name": LOG_NAME if way is OutputWay.LOG else NAME,
+        "name": _NAMES[way],
         "image": program["image"],
         "restartPolicy": "Always",
         "command": [word.replace("$", "$$") for word in (*start, *keep)],
         "workingDir": artifact.workdir if shared else _PLACE,
-        "env": [{"name": replica_files.HELD, "value": _PLACE}],
+        "env": env,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": _resources(program["resources"]),
         "volumeMounts": [
             *artifact.mounts,
@@ -150,7 +167,7 @@ def grace(pod: Any) -> float | None:
     ):
         command = status.get(one, "command")
         words = command if isinstance(command, list) else []
-        for kind in ("run", "keep", "tell"):
+        for kind in ("run", "keep", "tell", "send"):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 at = words.index(_PLACE)
                 if words[at - 1] == kind:
@@ -158,7 +175,7 @@ def grace(pod: Any) -> float | None:
         linger = status.get(one, "lifecycle", "preStop", "sleep", "seconds")
         seconds += [linger] if isinstance(linger, int) else []
     named = any(
-        one.get("name") in (NAME, LOG_NAME) for one in status.many(pod, "spec", "initContainers")
+        one.get("name") in _NAMES.values() for one in status.many(pod, "spec", "initContainers")
     )
     # Anybody may have written the words.
     known = (min(max(one, 0.0), LONGEST) for one in seconds if math.isfinite(one))
@@ -180,6 +197,16 @@ def tells(pod: Any) -> bool:
     ]
     begun = any(status.get(one, kind) is not None for one in states for kind in _BEGUN)
     return begun and _has_ended(pod)
+
+
+def stored(pod: Any) -> Any:
+    """Return how the container has ended that writes files to a bucket; None before that."""
+    ends = [
+        status.get(one, "state", "terminated")
+        for one in status.many(pod, "status", "initContainerStatuses")
+        if one.get("name") == STORE_NAME
+    ]
+    return ends[0] if ends and _has_ended(pod) else None
 
 
 def _has_ended(pod: Any) -> bool:
@@ -206,5 +233,5 @@ def is_native(templates: Iterable[Any]) -> bool:
         one.get("restartPolicy") == "Always"
         for pod in templates
         for one in status.many(pod, "spec", "initContainers")
-        if one.get("name") in (NAME, LOG_NAME)
+        if one.get("name") in _NAMES.values()
     )

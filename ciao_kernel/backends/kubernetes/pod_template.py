@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import job_metadata, output_sidecar, volumes
+from ciao_kernel.backends.kubernetes import (
+    job_metadata,
+    output_sidecar,
+    output_store,
+    volumes,
+)
+from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, event_files, results, site_folder
 from ciao_kernel.errors import SpecError
@@ -33,6 +39,7 @@ def pod_template(
     cpu: str,
     sleeps: bool,
     way: OutputWay,
+    upload: Upload | None = None,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -46,6 +53,7 @@ def pod_template(
         cpu: CPU request of a role without ``%cpu``; "" means no request.
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         way: How files of ``%output`` leave the pod.
+        upload: The addresses in the bucket, if that is the way.
     """
     cluster = plan.spec.cluster
     mounted = (
@@ -98,7 +106,7 @@ def pod_template(
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     if plan.spec.kept_paths:
-        spec = output_sidecar.add(spec, plan.spec, artifact, settings, way)
+        spec = output_sidecar.add(spec, plan.spec, artifact, settings, way, upload)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
     # With a sidecar the pod never ends, unless the user knows better (a native sidecar ends with
@@ -107,7 +115,11 @@ def pod_template(
     return {
         "metadata": {
             "labels": {**sidecar, **labels, **job_metadata.labels(job.name)},
-            "annotations": {**sidecar, **notes},
+            "annotations": {
+                **sidecar,
+                **notes,
+                **({output_store.TOKEN: upload.token} if upload else {}),
+            },
         },
         "spec": spec,
     }

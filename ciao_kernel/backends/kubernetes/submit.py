@@ -24,6 +24,7 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     next_objects,
     output_checks,
+    output_store,
     pod_patch,
     pod_template,
     queue_request,
@@ -37,6 +38,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.model import Job, Notice, naming
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Launching, Plan
 
 _DETACH_HINT = (
@@ -88,7 +90,7 @@ async def prepare(
         checks.ground(target),
         architecture.of_nodes(plan, target, settings),
         cpu_request.of_replicas(plan, target, settings),
-        output_checks.way(plan.spec, target),
+        output_checks.way(plan.spec, target, settings),
     )
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
         ask = Build(
@@ -126,6 +128,10 @@ async def prepare(
     )
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
+    upload = None
+    if plan.spec.output_paths and way is OutputWay.S3:
+        real = not plan.spec.dryrun
+        upload = await asyncio.to_thread(output_store.upload, settings, job.replicas, real=real)
     made = manifest.objects(
         plan,
         job,
@@ -137,6 +143,7 @@ async def prepare(
         api=api,
         fields=fields,
         way=way,
+        upload=upload,
     )
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
 from ciao_kernel.model import Replica
 from ciao_kernel.session import fetching
 from ciao_kernel.session.session import Session
+from tests.cluster.cluster import Cluster
 from tests.cluster.faults import policies
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
@@ -290,3 +293,53 @@ def test_files_that_are_too_large_for_the_log_are_said(plain: Team) -> None:
     assert ended.error is None
     assert "its files have 40.0 MB, and the log carries at most 4.2 MB." in ended.display.notices
     assert not (folder_of(ended) / "large.bin").exists()
+
+
+class Bucket(BaseHTTPRequestHandler):
+    """Takes what is written at a signed address, and gives it back."""
+
+    objects: dict[str, bytes] = {}  # noqa: RUF012
+
+    def do_PUT(self) -> None:
+        assert "X-Amz-Signature=" in self.path
+        size = int(self.headers["Content-Length"])
+        self.objects[self.path.partition("?")[0]] = self.rfile.read(size)
+        self._answer(200, b"")
+
+    def do_GET(self) -> None:
+        found = self.objects.get(self.path.partition("?")[0])
+        self._answer(404 if found is None else 200, found or b"")
+
+    def _answer(self, code: int, data: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize("api", ["v1", "job"])
+def test_files_come_back_through_a_bucket(
+    local_cluster: Cluster, plain: Team, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    with ThreadingHTTPServer((local_cluster.at.host_address, 0), Bucket) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            host, port = server.server_address[:2]
+            ended = plain.run(
+                f"%framework=tensorflow\n%worker=2\n%api={api}\n%output=model/\n{DETAILS}",
+                output_store=f"http://{host}:{port}/data/{plain.namespace.name}",
+            )
+        finally:
+            server.shutdown()
+            serving.join()
+    assert ended.error is None, ended.error
+    folder = folder_of(ended)
+    digest = ended.display.data("worker-0").decode().strip()
+    assert hashlib.sha256((folder / "model/net.pt").read_bytes()).hexdigest() == digest
+    assert (folder / "worker-1/model/log.csv").read_text() == "worker-1"
+    assert "brought back by the bucket: model/closed" in ended.display.notices
+    assert "hush" not in "".join(map(str, (ended.display.notices, *Bucket.objects)))

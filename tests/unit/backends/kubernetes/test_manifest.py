@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, output_sidecar
+from ciao_kernel.backends.kubernetes import details, job_metadata, manifest, output_sidecar
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
+from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SourceError, SpecError
@@ -49,10 +51,20 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     plan = Plan(spec.name, spec, framework, artifact.source, Path("/"), "header\n", Owner("ada"))
     job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
     cpu, api = options.pop("cpu", ""), options.pop("api", OPERATOR_V1)
+    upload = options.pop("upload", None)
     settings = Settings(**options)
     way = next(iter(spec.output_ways), OutputWay.EXEC)
     return manifest.objects(
-        plan, job, artifact, settings, "run-1", cpu=cpu, sleeps=True, api=api, way=way
+        plan,
+        job,
+        artifact,
+        settings,
+        "run-1",
+        cpu=cpu,
+        sleeps=True,
+        api=api,
+        way=way,
+        upload=upload,
     )
 
 
@@ -373,6 +385,23 @@ def test_by_the_log_the_sidecar_writes_the_files_and_the_pod_is_not_held(
     assert (sidecar["name"], sidecar["command"]) == ("ciao-output-log", keeper + tell)
     assert made["spec"]["terminationGracePeriodSeconds"] == 40
     assert output_sidecar.grace(made) == 40.0
+
+
+def test_addresses_in_a_bucket_are_in_the_sidecar_alone_and_never_shown() -> None:
+    upload = Upload("a" * 32, '{"worker-0": "https://host/b?X-Amz-Signature=$1"}')
+    text = "%framework=tensorflow\n%worker=1\n%output=by:s3\n"
+    made = objects(text, upload=upload)
+    worker = pod(made, "Worker")
+    (program,), (*_, sidecar) = worker["spec"]["containers"], worker["spec"]["initContainers"]
+    assert sidecar["name"] == "ciao-output-s3"
+    assert sidecar["command"][4:] == ["send", "/ciao-output", "30", "2", "4900000000", "output/"]
+    told = {one["name"]: one["value"] for one in sidecar["env"]}
+    assert told["CIAO_OUTPUT_ADDRESSES"] == upload.addresses.replace("$", "$$")
+    assert worker["metadata"]["annotations"]["ciao-kernel/output-token"] == "a" * 32
+    assert "Signature" not in json.dumps(program)
+    assert "Signature" in json.dumps(made.job)
+    assert "Signature" not in json.dumps(details.shown(made.job))
+    assert "Signature" not in repr(upload)
 
 
 def test_a_limit_below_that_of_the_log_counts() -> None:

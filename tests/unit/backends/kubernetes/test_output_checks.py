@@ -44,7 +44,7 @@ def spec(*words: str) -> JobSpec:
 def test_the_way_is_the_cells_or_what_the_user_may_do(
     words: list[str], rules: list[dict[str, Any]], way: OutputWay
 ) -> None:
-    assert asyncio.run(output_checks.way(spec(*words), target(server(*rules)))) is way
+    assert asyncio.run(output_checks.way(spec(*words), target(server(*rules)), Settings())) is way
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,15 @@ def test_two_ways_are_refused() -> None:
     with pytest.raises(SpecError, match="come back by one way, and %output names by:exec and by:l"):
         planning.check_outputs(spec("output/", "by:exec", "by:log"))
     planning.check_outputs(spec("output/", "by:log"))
+
+
+def test_a_bucket_comes_before_the_rights_and_after_the_word() -> None:
+    settings = Settings(output_store="s3://data/x")
+
+    def way(*words: str) -> OutputWay:
+        return asyncio.run(output_checks.way(spec(*words), target(server(LOGS)), settings))
+
+    assert way("output/") is way("output/", "by:s3") is OutputWay.S3
+    assert way("output/", "by:log") is OutputWay.LOG
+    notice = output_checks.way_notice(spec("output/"), target(server(LOGS)), settings)
+    assert asyncio.run(notice) == "files of %output come back by the bucket s3://data/x."

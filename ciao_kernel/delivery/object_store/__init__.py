@@ -1,0 +1,1 @@
+"""Files through a bucket: addresses that are signed here, so that no pod has credentials."""
