@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 import secrets
 from collections.abc import Sequence
@@ -17,13 +16,11 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.object_store import bucket
-from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.delivery.object_store import bucket, download
+from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Manifest, Replica
 from ciao_kernel.model.queries import Streams
-
-_log = logging.getLogger(__name__)
 
 ADDRESSES = "CIAO_OUTPUT_ADDRESSES"
 """Variable of the sidecar with the address for each replica. Who has one can write that object."""
@@ -32,11 +29,6 @@ TOKEN = "ciao-kernel/output-token"
 MOST = 100
 """Replicas of a job: each pod template has all addresses."""
 _TOKEN = re.compile(r"[0-9a-f]{32}")
-_VALID = 600
-"""Seconds for which an address for reading is valid."""
-_TRIES = 6
-_PIECE = 1 << 18
-_PAUSE = 0.5
 _ABOUT = 1 << 28
 """Bytes that messages about files may have, besides the files."""
 
@@ -102,7 +94,6 @@ class StoredOutput:
     def __init__(self, settings: Settings, replica: Replica, pod: Object, end: Object) -> None:
         self._settings, self._replica, self._end = settings, replica, end
         self._token = str(status.get(pod, "metadata", "annotations", TOKEN) or "")
-        self._offset = 0
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
         """Pass on the object; the command and the input have no meaning here.
@@ -119,51 +110,6 @@ class StoredOutput:
                 "Set outputStore as it was when the job was created.",
             )
         store = await asyncio.to_thread(bucket.find, self._settings.output_store)
-        pause, fault = _PAUSE, ""
-        for _ in range(_TRIES):
-            before = self._offset
-            address = store.signed("GET", _name(self._token, self._replica), _VALID)
-            fault = await self._get(address, streams)
-            if not fault:
-                return 0
-            _log.info("reading from the bucket failed: %s", fault)
-            pause = _PAUSE if self._offset > before else pause * 2
-            await asyncio.sleep(pause)
-        raise BackendError(f"{store.server} does not answer: {fault}.")
-
-    async def _get(self, address: str, streams: Streams) -> str:
-        """Read from where the last try has ended; return why it is not whole."""
-        import aiohttp
-        from yarl import URL
-
-        limit = self._settings.fetch_limit + _ABOUT
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
-        headers = {"Range": f"bytes={self._offset}-"} if self._offset else {}
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.get(
-                    URL(address, encoded=True), headers=headers, allow_redirects=False
-                ) as answer,
-            ):
-                if answer.status == 404:
-                    raise BackendError("it was stopped before its program had ended.")
-                if answer.status != (206 if self._offset else 200):
-                    if answer.status < 500:
-                        raise BackendError(f"the bucket answers {answer.status}.")
-                    return f"the bucket answers {answer.status}"
-                async for data in answer.content.iter_chunked(_PIECE):
-                    self._offset += len(data)
-                    if self._offset > limit:
-                        raise BackendError("the object has more than it may have.")
-                    _pass(streams, data)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return type(error).__name__  # its own text may have the address
-        return ""
-
-
-def _pass(streams: Streams, data: bytes) -> None:
-    try:
-        streams.out(data)
-    except ClusterFault as error:  # an object is the same when it is read again
-        raise BackendError(error.message, error.hint) from error
+        name, limit = _name(self._token, self._replica), int(self._settings.fetch_limit) + _ABOUT
+        await download.read(store, name, limit, streams.out)
+        return 0
