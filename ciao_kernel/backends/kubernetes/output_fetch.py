@@ -25,6 +25,7 @@ from ciao_kernel.backends.kubernetes import (
 )
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
+from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.returned_files import ReturnedFiles
@@ -44,8 +45,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
 _LAST_WORDS = 0.5
-_LONGEST_SILENCE = 300.0
-"""Seconds after a program's end within which its files are in the log: the node may be busy."""
+_SILENCE = {OutputWay.LOG: 300.0, OutputWay.S3: float(output_sidecar.LONGEST)}
+"""Seconds after a program's end within which its files are sent: the node may be busy."""
 
 
 class OutputFetch:
@@ -79,8 +80,8 @@ class OutputFetch:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], _Replica] = {}
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
-        self._logs: dict[str, OutputLog] = {}
-        """The logs with files, by the uids of their pods."""
+        self._views: dict[str, LatestPod] = {}
+        """Pods that send their files, by their uids."""
         self._events: list[Event] = []
         self._ending_since = 0.0
         self.busy = False
@@ -108,8 +109,8 @@ class OutputFetch:
             return
         present = {replica: pod for replica, pod in pods.items() if pod}
         by_uid = {str(pod["metadata"]["uid"]): pod for pod in present.values()}
-        for uid, log in self._logs.items():
-            log.update(by_uid.get(uid))
+        for uid, view in self._views.items():
+            view.update(by_uid.get(uid))
         held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
         ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
@@ -124,12 +125,8 @@ class OutputFetch:
         for one in mine:
             if one.arrived and (not ending or all(other.settled for other in mine)):
                 one.release()
-        told = sorted(
-            one
-            for one, pod in present.items()
-            if output_sidecar.tells(pod) or output_sidecar.stored(pod) is not None
-        )
-        mine += [self._start(one, present[one], held=False) for one in told]
+        sending = sorted(one for one, pod in present.items() if output_sidecar.sends(pod))
+        mine += [self._start(one, present[one], held=False) for one in sending]
         self.busy = not all(one.settled for one in mine)
 
     async def close(self) -> None:
@@ -157,16 +154,11 @@ class OutputFetch:
         if key in self._tasks:
             return self._tasks[key]
         one = self._tasks[key] = _Replica(replica)
-        end = output_sidecar.stored(pod)
-        if end is not None or output_sidecar.tells(pod):
-            one.way, one.uid = OutputWay.LOG if end is None else OutputWay.S3, key[0]
+        if way := output_sidecar.sends(pod):
+            one.way, one.uid = way, key[0]
             # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, one.uid)
-        if end is not None:
-            execute: Execute = StoredOutput(self._settings, replica, pod, end).execute
-        elif one.way is OutputWay.LOG:
-            self._logs[one.uid] = OutputLog(self._client, self._job.place, pod)
-            execute = self._logs[one.uid].execute
+            execute = self._sent(replica, pod, way)
         else:
             execute = self._in_pod(replica, pod, held=held)
         if not one.arrived:
@@ -174,6 +166,13 @@ class OutputFetch:
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
+
+    def _sent(self, replica: Replica, pod: Object, way: OutputWay) -> Execute:
+        """Return what passes on the files that a pod sends by itself."""
+        view = self._views[str(pod["metadata"]["uid"])] = LatestPod(pod)
+        if way is OutputWay.LOG:
+            return OutputLog(self._client, self._job.place, view).execute
+        return StoredOutput(self._settings, replica, view, output_sidecar.end).execute
 
     def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:
         """Return what runs commands in a pod: in the container that holds it, or the program's."""
@@ -233,7 +232,7 @@ class OutputFetch:
 
     def _special(self, way: OutputWay) -> dict[str, Any]:
         """Return what is different for files that do not come by exec."""
-        found: dict[str, Any] = {} if way is OutputWay.EXEC else {"silent": _LONGEST_SILENCE}
+        found: dict[str, Any] = {"silent": _SILENCE[way]} if way in _SILENCE else {}
         if way is not OutputWay.LOG:
             return found
         if output_sidecar.limit(self._settings, OutputWay.LOG) == replica_files.LOG_MOST:

@@ -95,7 +95,6 @@ def add(
         "command": [word.replace("$", "$$") for word in (*start, *keep)],
         "workingDir": artifact.workdir if shared else _PLACE,
         "env": env,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": _resources(program["resources"]),
         "volumeMounts": [
             *artifact.mounts,
@@ -103,6 +102,8 @@ def add(
             marks,
         ],
     }
+    if way is OutputWay.S3:
+        sidecar["terminationMessagePolicy"] = "FallbackToLogsOnError"
     return {
         **pod,
         "containers": [
@@ -188,25 +189,24 @@ def is_held(pod: Any) -> bool:
     return keeps(pod) and not deleted and _has_ended(pod)
 
 
-def tells(pod: Any) -> bool:
-    """Return whether the program has ended for good, and its files are in a log or go there."""
-    states = [
-        one.get("state")
-        for one in status.many(pod, "status", "initContainerStatuses")
-        if one.get("name") == LOG_NAME
-    ]
-    begun = any(status.get(one, kind) is not None for one in states for kind in _BEGUN)
-    return begun and _has_ended(pod)
+def sends(pod: Any) -> OutputWay | None:
+    """Return where the files of a program that has ended for good are or go; None: nowhere yet."""
+    for one in status.many(pod, "status", "initContainerStatuses"):
+        begun = any(status.get(one, "state", kind) is not None for kind in _BEGUN)
+        for way in (OutputWay.LOG, OutputWay.S3):
+            if one.get("name") == _NAMES[way] and begun and _has_ended(pod):
+                return way
+    return None
 
 
-def stored(pod: Any) -> Any:
+def end(pod: Any) -> Any:
     """Return how the container has ended that writes files to a bucket; None before that."""
     ends = [
         status.get(one, "state", "terminated")
         for one in status.many(pod, "status", "initContainerStatuses")
         if one.get("name") == STORE_NAME
     ]
-    return ends[0] if ends and _has_ended(pod) else None
+    return ends[0] if ends else None
 
 
 def _has_ended(pod: Any) -> bool:

@@ -10,22 +10,25 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Manifest, Replica
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.visible_text import visible
 
 ADDRESSES = "CIAO_OUTPUT_ADDRESSES"
 """Variable of the sidecar with the address for each replica. Who has one can write that object."""
 TOKEN = "ciao-kernel/output-token"
 """Annotation of the pods: a part of the names of the objects, which nobody can guess."""
+_LOOK, _WORDS = 5.0, 200
 MOST = 100
 """Replicas of a job: each pod template has all addresses."""
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -87,23 +90,33 @@ class StoredOutput:
     Args:
         settings: The bucket.
         replica: The replica.
-        pod: Its pod, whose sidecar has ended.
-        end: How the sidecar has ended.
+        view: Its pod.
+        end: Returns how the sidecar of a pod has ended; None before that.
     """
 
-    def __init__(self, settings: Settings, replica: Replica, pod: Object, end: Object) -> None:
-        self._settings, self._replica, self._end = settings, replica, end
-        self._token = str(status.get(pod, "metadata", "annotations", TOKEN) or "")
+    def __init__(
+        self,
+        settings: Settings,
+        replica: Replica,
+        view: LatestPod,
+        end: Callable[[Object], Object | None],
+    ) -> None:
+        self._settings, self._replica, self._view, self._end = settings, replica, view, end
+        self._token = str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
-        """Pass on the object; the command and the input have no meaning here.
+        """Wait until the object is written, and pass it on; command and input have no meaning here.
 
         Raises:
             BackendError: There is none, or it cannot be read.
         """
-        if status.get(self._end, "exitCode") != 0:
-            words = str(status.get(self._end, "message") or "its container failed").strip()
-            raise BackendError(f"{words[-200:].rstrip('.')}.")
+        end: Object | None = None
+        # A pod that is gone may have written it: nobody saw the end of its sidecar.
+        while (pod := self._view.pod()) is not None and (end := self._end(pod)) is None:
+            await self._view.changed(_LOOK)
+        if end is not None and end.get("exitCode") != 0:
+            words = str(end.get("message") or "its container failed").strip()
+            raise BackendError(f"{visible(words[-_WORDS:]).rstrip('.')}.")
         if not _TOKEN.fullmatch(self._token) or not self._settings.output_store:
             raise BackendError(
                 "their bucket is not known here.",

@@ -131,6 +131,7 @@ def bring(
     stopped: bool = False,
     change: Callable[[Store], object] = lambda _: None,
     token: str = "",
+    gone: bool = False,
 ) -> list[str]:
     """Run the way of a job's files from its pod to this machine, and return what is said."""
     job = Job(
@@ -151,7 +152,13 @@ def bring(
             none: Any = None
             fetch = OutputFetch(none, job, here, settings, woken.set)
             now = Status(State.SUCCEEDED, (ReplicaStatus(WORKER, State.SUCCEEDED),))
-            fetch.update({}, now, {WORKER: pod(code, words, token or upload.token)})
+            ended = pod(code, words, token or upload.token)
+            (sidecar,) = ended["status"]["initContainerStatuses"]
+            running = {**sidecar, "state": {"running": {}}}
+            status = {**ended["status"], "initContainerStatuses": [running]}
+            fetch.update({}, now, {WORKER: {**ended, "status": status}})
+            assert fetch.fetching  # it waits for the sidecar's end
+            fetch.update({}, now, {WORKER: None if gone else ended})
             async with asyncio.timeout(120):
                 while fetch.fetching:
                     await woken.wait()
@@ -177,6 +184,11 @@ def test_files_come_through_the_bucket(keys: None, folder: Path, tmp_path: Path)
     assert [verb for verb, _ in store.asked] == ["PUT", "GET"]
     (name,) = store.objects
     assert re.fullmatch("/data/team/ciao-[0-9a-f]{32}/worker-0", name)
+
+
+def test_files_of_a_pod_that_is_gone_already_come(keys: None, folder: Path, tmp_path: Path) -> None:
+    bring(Store(), folder, tmp_path / "here", gone=True)
+    assert same(folder, tmp_path / "here")
 
 
 def test_a_bucket_that_is_busy_is_asked_again(keys: None, folder: Path, tmp_path: Path) -> None:

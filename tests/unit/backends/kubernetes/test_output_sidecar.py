@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import output_sidecar
+from ciao_kernel.model.spec import OutputWay
 
 RUNS: dict[str, Any] = {"running": {}}
 ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
@@ -48,29 +49,34 @@ def test_a_pod_is_held_while_the_sidecar_outlives_the_program(item: Any, held: b
 
 
 def told(
-    program: dict[str, Any], writer: dict[str, Any], policy: str = "Never", **meta: Any
+    program: dict[str, Any],
+    writer: dict[str, Any],
+    policy: str = "Never",
+    name: str = "ciao-output-log",
+    **meta: Any,
 ) -> dict[str, Any]:
     item = pod(program, writer, policy, **meta)
-    item["status"]["initContainerStatuses"][0]["name"] = "ciao-output-log"
+    item["status"]["initContainerStatuses"][0]["name"] = name
     return item
 
 
 @pytest.mark.parametrize(
-    ("item", "tells"),
+    ("item", "way"),
     [
-        (told(ENDED, RUNS), True),
-        (told(FAILED, ENDED), True),
-        (told(ENDED, ENDED, deletionTimestamp="2026-01-01T00:00:00Z"), True),
-        (told(RUNS, RUNS), False),
-        (told(FAILED, RUNS, "OnFailure"), False),
-        (told(ENDED, {"waiting": {}}), False),
-        (pod(ENDED, RUNS), False),
-        (None, False),
+        (told(ENDED, RUNS), OutputWay.LOG),
+        (told(FAILED, ENDED), OutputWay.LOG),
+        (told(ENDED, RUNS, name="ciao-output-s3"), OutputWay.S3),
+        (told(ENDED, ENDED, deletionTimestamp="2026-01-01T00:00:00Z"), OutputWay.LOG),
+        (told(RUNS, RUNS), None),
+        (told(FAILED, RUNS, "OnFailure"), None),
+        (told(ENDED, {"waiting": {}}), None),
+        (pod(ENDED, RUNS), None),
+        (None, None),
     ],
 )
-def test_files_are_in_a_log_when_the_program_has_ended(item: Any, tells: bool) -> None:
-    assert output_sidecar.tells(item) is tells
-    assert not tells or not output_sidecar.is_held(item)
+def test_files_are_sent_when_the_program_has_ended(item: Any, way: OutputWay | None) -> None:
+    assert output_sidecar.sends(item) is way
+    assert way is None or not output_sidecar.is_held(item)
 
 
 def test_a_schema_that_drops_the_restart_policy_is_noticed() -> None:

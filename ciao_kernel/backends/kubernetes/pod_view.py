@@ -1,0 +1,43 @@
+"""One pod, for somebody who waits for its changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ciao_kernel.kube.client import Object
+
+
+class LatestPod:
+    """The last known state of a pod.
+
+    Args:
+        pod: Its state; :meth:`update` takes newer ones.
+    """
+
+    def __init__(self, pod: Object) -> None:
+        self._pod: Object | None = pod
+        self._waiting: set[asyncio.Event] = set()
+
+    def update(self, pod: Object | None) -> None:
+        """Take the pod's state; None if it is gone."""
+        if pod is not self._pod:
+            self._pod = pod
+            for event in self._waiting:
+                event.set()
+
+    def pod(self) -> Object | None:
+        """Return the last known state; None if the pod is gone."""
+        return self._pod
+
+    async def changed(self, within: float) -> None:
+        """Wait for the next state, at most the given seconds."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await event.wait()
+        finally:
+            self._waiting.discard(event)
