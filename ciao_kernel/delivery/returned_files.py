@@ -102,7 +102,7 @@ class ReturnedFiles:
             who.append(replica)
             tries.append(one.get("try", 1))
         return [
-            ReturnedFile(at, size, tuple(who), max(tries))
+            ReturnedFile(at, size, tuple(sorted(who, key=lambda one: (len(one), one))), max(tries))
             for at, (size, who, tries) in sorted(found.items())
         ]
 

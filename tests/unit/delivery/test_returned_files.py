@@ -71,6 +71,13 @@ def test_equal_files_are_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "worker-2/log.csv").read_text() == "b"
 
 
+def test_the_replicas_of_a_file_are_named_in_their_order(tmp_path: Path) -> None:
+    for replica in (Replica("worker", 10), SECOND, FIRST):
+        put(tmp_path, replica, "log.csv", "a")
+    (one,) = ReturnedFiles(tmp_path).files()
+    assert one.replicas == ("worker-0", "worker-1", "worker-10")
+
+
 @pytest.mark.parametrize("name", ["worker-0.log", "worker-0.try-1.log"])
 def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("the log")
