@@ -191,6 +191,13 @@ def test_files_of_a_pod_that_is_gone_already_come(keys: None, folder: Path, tmp_
     assert same(folder, tmp_path / "here")
 
 
+def test_a_dry_run_shows_no_address_and_another_job_has_another_object(keys: None) -> None:
+    settings = Settings(output_store="https://host/data")
+    one = output_store.upload(settings, [WORKER], real=False)
+    assert one.addresses == "(signed addresses)"
+    assert one.token != output_store.upload(settings, [WORKER], real=True).token
+
+
 def test_a_bucket_that_is_busy_is_asked_again(keys: None, folder: Path, tmp_path: Path) -> None:
     store = Store(refusals=[503, 500])
     bring(store, folder, tmp_path / "here", change=lambda store: store.refusals.append(503))
