@@ -167,7 +167,7 @@ async def make_plan(
         await asyncio.to_thread(requirements.read, spec.build, folder)
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
-    if spec.outputs:
+    if spec.outputs or spec.kept_paths:
         from ciao_kernel.delivery import results
 
         source = results.with_files(source, spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ciao_kernel.model import TensorBoard
 from ciao_kernel.session import fetching
 from ciao_kernel.session.session import Session
+from ciao_kernel.session.tensorboard.board import Board, Reach
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import EXEC, JOBS, Team, made, rules
 from tests.helpers import tensorboard
@@ -77,3 +79,30 @@ def test_event_files_of_pods_are_shown_while_they_grow_and_afterwards(team: Team
 
     team._ask(watch)
     team._ask(show)
+
+
+@pytest.mark.second("operators")
+def test_the_last_lines_of_a_detached_job_come_from_the_pod_that_is_held(
+    team: Team, claim: str
+) -> None:
+    header = f"%api=job\n%detach\n%volume={claim}/team:runs\n"
+
+    async def watch(session: Session) -> None:
+        board = Board(lambda: session.settings, Reach)  # as a kernel has one
+        try:
+            await session.run(header + CELL, Recorder(), team.folder)
+            backend, job, _ = await session.find("mnist")
+            display = Recorder()
+            await board.show([(backend, job)], display.show)
+            show = partial(asyncio.to_thread, tensorboard.scalars, address(display))
+            await show("mnist/worker-0", step=1)
+            (team.folder / "go").write_text("on")
+            for replica in job.replicas:
+                await fetching.give(
+                    backend, job, replica, team.folder / "go", "./", session.settings
+                )
+            await show("mnist/worker-0", step=2)
+        finally:
+            await board.close()
+
+    team._ask(watch)
