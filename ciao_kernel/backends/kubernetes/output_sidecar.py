@@ -84,7 +84,7 @@ def add(
         keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.kept_paths]
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     if way is OutputWay.S3:
-        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.output_paths]
+        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.kept_paths]
     env = [{"name": replica_files.HELD, "value": _PLACE}]
     if upload is not None:
         env.append({"name": output_store.ADDRESSES, "value": upload.addresses.replace("$", "$$")})

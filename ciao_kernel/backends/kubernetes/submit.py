@@ -129,7 +129,7 @@ async def prepare(
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
     upload = None
-    if plan.spec.output_paths and way is OutputWay.S3:
+    if plan.spec.kept_paths and way is OutputWay.S3:
         real = not plan.spec.dryrun
         upload = await asyncio.to_thread(output_store.upload, settings, job.replicas, real=real)
     made = manifest.objects(

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ciao_kernel import private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.errors import CiaoError, EnvironmentFault
 from ciao_kernel.magics import event_folder
-from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
+from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard, naming
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session.tensorboard.copying import Copying
 from ciao_kernel.session.tensorboard.server import Server, check_installed
@@ -102,14 +103,7 @@ class Board:
         """
         jobs = [job for _, job in found]
         if self._unreachable():
-            names = jobs[-1].reference if jobs else "NAME"
-            emit(
-                Notice(
-                    "TensorBoard is not started: this kernel is behind a gateway, and no browser "
-                    "reaches its ports. %plot=loss draws curves in the cell; in a terminal of a "
-                    f"machine with a browser `ciao tensorboard {names}` shows the job."
-                )
-            )
+            emit(Notice(_instead(jobs)))
             return
         server = self._process()
         address = await server.start()
@@ -166,18 +160,35 @@ class Board:
     def _link(self, logdir: Path, jobs: list[Job]) -> None:
         for job in jobs:
             target = event_files.here(job, event_folder.asked(job.header) or event_folder.DEFAULT)
-            name = next(
-                one
-                for one in (job.name, f"{job.name}-{job.place}", f"{job.name}-{job.uid}")
-                if self._shown.get(one, target) == target
-            )
-            self._shown[name] = target
+            try:
+                if job.on_cluster:
+                    private_files.make_folders(target, Path(job.files))
+                self._shown[self._name(job, target)] = target
+            except (OSError, private_files.Untrusted) as error:
+                raise EnvironmentFault(f"TensorBoard cannot show {job.name}: {error}.") from error
         for name, target in self._shown.items():  # all: the folder may be a new one
-            link = logdir / name.replace("/", "_")
+            link = logdir / name
+            if link.is_symlink() and link.readlink() != target:
+                link.unlink()
             if not link.is_symlink():
-                try:
-                    link.symlink_to(target, target_is_directory=True)
-                except OSError as error:
-                    raise EnvironmentFault(
-                        f"TensorBoard cannot be given {name}: {error.strerror}."
-                    ) from error
+                link.symlink_to(target, target_is_directory=True)
+
+    def _name(self, job: Job, target: Path) -> str:
+        """Return the name of a job's link: its own, or with a number if another job has that."""
+        names = (job.name, *(f"{job.name}-{number}" for number in range(2, naming.MOST + 1)))
+        return next(
+            name
+            for name in names
+            if self._shown.get(name, target) == target or not self._shown[name].exists()
+        )
+
+
+def _instead(jobs: Sequence[Job]) -> str:
+    """Return what works behind a gateway; a job of the kernel's own machine is seen there alone."""
+    text = (
+        "TensorBoard is not started: this kernel is behind a gateway, and no browser reaches its "
+        "ports. %plot=loss draws curves in the cell"
+    )
+    if names := " ".join(job.reference for job in jobs if job.on_cluster):
+        text += f", and `ciao tensorboard {names}` in a terminal of your own machine shows the job"
+    return f"{text}."

@@ -154,7 +154,7 @@ def test_a_kernel_behind_a_gateway_says_what_works(start_kernel: Start, place: P
     request = kernel.run(job("mnist", WRITES))
     assert request.status == "ok"
     assert "no browser reaches its ports" in request.text
-    assert "`ciao tensorboard mnist`" in request.text
+    assert "%plot=loss draws curves in the cell." in request.text
     assert not boards(place)
 
 

@@ -1,0 +1,102 @@
+"""Which jobs TensorBoard shows, and under which names."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.config import Settings
+from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
+from ciao_kernel.session.tensorboard.board import Board, Reach
+from ciao_kernel.session.tensorboard.server import Server
+
+WORKER = Replica("worker", 0)
+
+
+class Started(Server):
+    """A server whose process is not started."""
+
+    async def start(self) -> str:
+        self.place()
+        return "http://127.0.0.1:6006/"
+
+
+def job(folder: Path, name: str = "mnist", **more: Any) -> Job:
+    """A job of this machine that has written event files."""
+    work = folder / "work"
+    (work / "runs").mkdir(parents=True, exist_ok=True)
+    header = "%tensorboard=runs\n"
+    return Job(
+        name, "local", "python", (WORKER,), 0.0, program=f"{work}/cell.py", header=header, **more
+    )
+
+
+def shown(
+    settings: Settings, *jobs: Job, reach: Reach | None = None
+) -> tuple[Event, dict[str, Path]]:
+    """What a cell shows, and the links by name."""
+
+    async def main() -> tuple[Event, dict[str, Path]]:
+        board = Board(lambda: settings, lambda: reach or Reach(), Started)
+        events: list[Event] = []
+        none: Any = None
+        for one in jobs:
+            await board.show([(none, one)], events.append)
+        found = (settings.storage / "tensorboard").glob("*/*")
+        links = {link.name: link.readlink() for link in found}
+        await board.close()
+        return events[-1], links
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(storage=tmp_path / "storage")
+
+
+def test_each_job_has_a_link_to_its_own_folder(settings: Settings, tmp_path: Path) -> None:
+    one, two = job(tmp_path / "1", "one"), job(tmp_path / "2", "two")
+    event, links = shown(settings, one, two, one)
+    assert event == TensorBoard(("one", "two"), "http://127.0.0.1:6006/")
+    assert links == {"one": tmp_path / "1/work/runs", "two": tmp_path / "2/work/runs"}
+    assert not list((settings.storage / "tensorboard").iterdir())
+    assert (tmp_path / "1/work/runs").is_dir()
+
+
+def test_jobs_of_one_name_are_told_apart(settings: Settings, tmp_path: Path) -> None:
+    _, links = shown(settings, job(tmp_path / "1"), job(tmp_path / "2"), job(tmp_path / "3"))
+    assert links == {
+        "mnist": tmp_path / "1/work/runs",
+        "mnist-2": tmp_path / "2/work/runs",
+        "mnist-3": tmp_path / "3/work/runs",
+    }
+
+
+def test_a_deleted_job_gives_its_name_to_the_next_one(settings: Settings, tmp_path: Path) -> None:
+    deleted = job(tmp_path / "1")
+    (tmp_path / "1/work/runs").rmdir()
+    _, links = shown(settings, deleted, job(tmp_path / "2"))
+    assert links == {"mnist": tmp_path / "2/work/runs"}
+
+
+def test_the_setting_comes_before_what_is_known_of_the_server(tmp_path: Path) -> None:
+    settings = Settings(storage=tmp_path / "storage", tensorboard_url="/mine/%PORT%/")
+    event, _ = shown(settings, job(tmp_path), reach=Reach("/other/%PORT%/", remote=True))
+    assert isinstance(event, TensorBoard)
+    assert event.page == "/mine/6006/"
+
+
+def test_behind_a_gateway_the_sentence_says_what_works(settings: Settings, tmp_path: Path) -> None:
+    remote = Reach(remote=True)
+    event, links = shown(settings, job(tmp_path), reach=remote)
+    assert isinstance(event, Notice)
+    assert event.text.endswith("%plot=loss draws curves in the cell.")
+    far = job(tmp_path, kind_of_place="namespace", options="--namespace team-b")
+    event, links = shown(settings, far, reach=remote)
+    assert isinstance(event, Notice)
+    assert "`ciao tensorboard mnist --namespace team-b` in a terminal" in event.text
+    assert not links
