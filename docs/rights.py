@@ -164,20 +164,21 @@ _ROWS = {
             "trainingruntimes",
             "create",
             "The pods of the job, which end at the first failure.",
-            "as for `trainjobs`: create",
+            "The job uses a [runtime of the cluster](../trainer/README.md) where that is possible; "
+            "otherwise as for `trainjobs`: create.",
         ),
         Row(
             "trainingruntimes",
             "get",
             "The image and the resources that `ciao describe` shows, and the check that the "
             "runtime is deleted with its job.",
-            "The cell is refused with a message.",
+            "the same",
         ),
         Row(
             "configmaps",
             "patch, delete",
             "Trainer accepts a job only after its runtime, so the ConfigMaps exist before it too.",
-            "The cell is refused with a message.",
+            "the same",
         ),
     ),
 }
