@@ -174,7 +174,7 @@ def test_a_program_without_event_files_is_told_where_they_belong(start_kernel: S
 @pytest.mark.slow
 def test_the_cell_of_the_documentation_is_shown(start_kernel: Start) -> None:
     (cell,) = (one.text for one in read(ROOT / "docs/data.md") if "\n%tensorboard\n" in one.text)
-    request = start_kernel().run(cell)
+    request = start_kernel().run(cell, within=600)  # it imports TensorFlow, if there is one
     assert request.status == "ok", request.text
     _, address = shown(request)
     tensorboard.scalars(address, "first/worker-0", "first/worker-1", step=99)
