@@ -23,6 +23,8 @@ _LOGIN = re.compile(r"(?<![^\s/])[^\s/:]*+:[^\s/]*@")
 """A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
 _VERSIONED = re.compile(r"[A-Za-z0-9][\w.-]{0,63}+\s{0,4}(?:===?|[<>!~]=|[<>])\s{0,4}[\dv*]")
 """The start of a line that is surely meant as a package: ``numpy>=1``."""
+_MOST_PARENTHESES = 100
+"""No line has so many; ``packaging`` refuses them by a RecursionError or in words of its own."""
 
 
 def parsed(line: str) -> Requirement:
@@ -34,10 +36,10 @@ def parsed(line: str) -> Requirement:
     from packaging.requirements import Requirement
 
     # pip's own rule for the start of the options. "0" is valid as a part of names and versions.
-    try:
-        return Requirement(_VARIABLE.sub("0", line.partition(" -")[0]))
-    except RecursionError:
-        raise ValueError("Too many parentheses.") from None
+    text = _VARIABLE.sub("0", line.partition(" -")[0])
+    if text.count("(") > _MOST_PARENTHESES:
+        raise ValueError("Too many parentheses.")
+    return Requirement(text)
 
 
 def name(line: str) -> str:
