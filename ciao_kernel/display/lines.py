@@ -171,8 +171,9 @@ class Batcher:
         if not (self._pending or self._missing):
             return ""
         needed = sum(map(self._size, self._pending))
-        if self._left > 0 and room < min(needed, self._burst / 8):
-            return ""  # More fits a little later.
+        fits = needed <= self._burst and not self._missing and not last
+        if self._left > 0 and room < (needed if fits else min(needed, self._burst / 8)):
+            return ""  # All of it fits a little later, or at least more.
         if self._left <= 0:
             return self._drop_pending()
         room = min(room, self._left)

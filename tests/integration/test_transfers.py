@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,7 @@ from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.session import fetching
 from tests.helpers.rights import ordinary_reader
+from tests.helpers.signals import wait_until_caught
 
 WORKER = Replica("worker", 0)
 
@@ -472,8 +472,7 @@ def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(
 
 def kept(keeper: list[str], marks: Path, patience: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([*keeper, "keep", str(marks), patience])
-    time.sleep(0.5)
-    assert process.poll() is None
+    wait_until_caught(process.pid, signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
     return process
 

@@ -32,9 +32,9 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import returned_values
-from tests.cluster.waiting import until
 from tests.helpers.pod_log import stamp
 from tests.helpers.rights import ordinary_reader
+from tests.helpers.signals import wait_until_caught
 from tests.integration.kube.test_responses import client
 
 WORKER = Replica("worker", 0)
@@ -67,18 +67,11 @@ def written(folder: Path, limit: int = replica_files.LOG_MOST, *, stopped: bool 
     words = ["tell", str(marks), "30", "0", str(limit), "model/", "absent.txt"]
     command = [*ordinary_reader(), sys.executable, "-I", "-S", str(keeper), *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
-        status = Path(f"/proc/{process.pid}/status")
-        until(lambda: catches(status.read_text(), signal.SIGTERM), "the keeper to wait", 60)
+        wait_until_caught(process.pid, signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate()
         assert process.returncode == 0
     return out
-
-
-def catches(status: str, number: int) -> bool:
-    """Return whether a process has a handler for a signal."""
-    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def stamped(lines: bytes) -> list[bytes]:

@@ -226,6 +226,21 @@ def test_a_table_that_took_the_credit_only_delays() -> None:
     assert made.take(last=True) == "[worker-0] the end\n"
 
 
+def test_a_picture_that_took_the_credit_leaves_no_line_out() -> None:
+    clock = Clock()
+    made = batcher(clock, rate=6_500)
+    made.charge(1_000_000)
+    text = ""
+    for number in range(100):
+        made.add(output(ONE, f"step {number} loss 0.25"))
+        clock.now += 0.02
+        text += made.take()
+    clock.now += 1.0
+    text += made.take()
+    assert shown(text) == 100
+    assert left_out(made) == 0
+
+
 def test_what_waits_is_bounded_and_the_rest_counts_as_left_out() -> None:
     clock = Clock()
     made = batcher(clock, rate=5_000)
