@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes import apis, job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get as get
 from ciao_kernel.backends.kubernetes.object_fields import many as many
 from ciao_kernel.kube.server_clock import ServerClock
@@ -61,14 +61,18 @@ def text(seconds: float) -> str:
 def conditions(item: Manifest) -> dict[str, Manifest]:
     """Return the conditions of an object that are true, by type.
 
-    Trainer copies those of the JobSet of that name, which may be of an earlier TrainJob and about
-    to be removed: what is older than the object itself does not count.
+    Trainer copies those of the JobSet of that name. For a further try that may be the JobSet of the
+    try before, which is about to be removed: what is not younger than the object does not count
+    then. For all other jobs each condition counts: the API server sets the time of creation, and
+    the controller that of a condition, by a clock that may be behind.
     """
-    made = stamp(get(item, "metadata", "creationTimestamp"))
+    made = 0.0
+    if apis.trainer.is_object(item) and get(item, "metadata", "annotations", job_metadata.TRY):
+        made = stamp(get(item, "metadata", "creationTimestamp"))
     return {
         str(one.get("type")): one
         for one in many(item, "status", "conditions")
-        if one.get("status") == "True" and not 0 < stamp(one.get("lastTransitionTime")) < made
+        if one.get("status") == "True" and not 0 < stamp(one.get("lastTransitionTime")) <= made
     }
 
 

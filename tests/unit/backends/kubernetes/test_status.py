@@ -359,6 +359,15 @@ def test_a_jobs_condition_decides_whatever_its_pods_do() -> None:
     assert (both.state, both.message) == (State.FAILED, "why")
 
 
+@pytest.mark.parametrize("condition", ["Succeeded", "Failed"])
+def test_a_job_ends_also_if_its_operators_clock_is_behind(condition: str) -> None:
+    item = job("Created", condition)
+    item["metadata"]["creationTimestamp"] = "2026-11-21T10:00:10Z"
+    assert job_status.of_job(JOB, item, {}).state.over
+    item["metadata"]["annotations"]["ciao-kernel/try"] = "2"  # it has no JobSet either
+    assert job_status.of_job(JOB, item, {}).state.over
+
+
 AT = "2026-11-21T10:00:07Z"
 
 

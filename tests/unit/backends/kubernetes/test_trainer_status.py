@@ -48,12 +48,23 @@ def ended(replica: Replica, code: int | None) -> ReplicaStatus:
     return ReplicaStatus(replica, State.FAILED if code else State.SUCCEEDED, 2.0, code)
 
 
-@pytest.mark.parametrize(("made", "state"), [("09", State.FAILED), ("11", State.RUNNING)])
-def test_the_end_of_an_earlier_job_set_of_that_name_does_not_count(made: str, state: State) -> None:
+@pytest.mark.parametrize(
+    ("made", "state"), [("09", State.FAILED), ("10", State.RUNNING), ("11", State.RUNNING)]
+)
+def test_the_end_of_an_earlier_try_does_not_count(made: str, state: State) -> None:
     item = job("Failed")
     item["metadata"]["creationTimestamp"] = f"2026-11-21T11:00:{made}Z"
+    item["metadata"]["annotations"]["ciao-kernel/try"] = "2"
     now = job_status.of_job(MINE, item, {one: ended(one, None) for one in REPLICAS})
     assert now.state is state
+
+
+@pytest.mark.parametrize("condition", ["Complete", "Failed"])
+def test_a_first_try_ends_also_if_trainers_clock_is_behind(condition: str) -> None:
+    item = job(condition)
+    item["metadata"]["creationTimestamp"] = "2026-11-21T11:00:11Z"
+    now = job_status.of_job(MINE, item, {one: ended(one, None) for one in REPLICAS})
+    assert now.state.over
 
 
 @pytest.mark.parametrize(
