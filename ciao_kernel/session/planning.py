@@ -20,7 +20,7 @@ from ciao_kernel.magics.overrides import check_command, check_roles, check_serve
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
-from ciao_kernel.model import DryRun, Job, JobSpec, Owner, Source
+from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source
 from ciao_kernel.model.spec import OUTPUT_WAY
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
@@ -182,22 +182,38 @@ async def make_plan(
 
 
 def _check_on_error(spec: JobSpec, settings: Settings, *, python: bool) -> None:
-    """Check that a job has the debugger that ``%onError`` needs.
+    """Check that a job has the debugger that ``%onError`` needs, and starts no program again.
+
+    A program that waits for the end of the one with the prompt would keep the next start waiting;
+    and the one with the prompt may be lost, with nobody to say that it is over.
 
     Raises:
-        SpecError: It has none.
+        SpecError: It has none, or starts programs again.
     """
     if spec.on_error is None:
         return
-    fault, hint = "", ""
+    fault, hint, again = "", "", _starts_again(spec)
     if not python:
         fault, hint = "a program in Python", "Leave %onError out."
     elif spec.warm is not None:
         fault, hint = "replicas of its own", "Leave %warm out, or %onError."
     elif (spec.inspect or settings.inspect) != "on":
         fault, hint = "ciao's debugger in the replicas", "Write %inspect=on, or leave %onError out."
+    elif again:
+        fault = "a failed program that is not started again"
+        hint = f"Leave {again} out, or %onError."
     if fault:
         raise SpecError(f"%onError=debug needs {fault}.", hint, directive="onError")
+
+
+def _starts_again(spec: JobSpec) -> str:
+    """Return the directives by which a job starts programs again, as part of a sentence; or ""."""
+    if spec.elastic:  # has a restart policy too
+        return "%min and %max"
+    if spec.retries:
+        return "%retries"
+    never = spec.cluster.restart_policy in (None, RestartPolicy.NEVER)
+    return "" if never else "%restartPolicy"
 
 
 def plan_again(

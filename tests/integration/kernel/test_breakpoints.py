@@ -357,19 +357,26 @@ def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
 
 @pytest.mark.second("operators")
 @pytest.mark.parametrize(
-    ("directive", "needs"),
+    ("directive", "needs", "hint"),
     [
-        ("%warm", "%onError=debug needs replicas of its own."),
-        ("%inspect=off", "%onError=debug needs ciao's debugger in the replicas."),
+        ("%warm", "replicas of its own", "%warm"),
+        ("%inspect=off", "ciao's debugger in the replicas", "Write %inspect=on, or leave"),
+        ("%retries=2", "a failed program that is not started again", "%retries"),
+        ("%restartPolicy=OnFailure", "a failed program that is not started again",
+         "%restartPolicy"),
+        ("%framework=pytorch\n%min=1", "a failed program that is not started again",
+         "%min and %max"),
     ],
-)
-def test_a_job_without_the_debugger_cannot_keep_an_error(
-    kernel: Kernel, directive: str, needs: str
+)  # fmt: skip
+def test_a_job_that_cannot_keep_an_error_is_refused(
+    kernel: Kernel, directive: str, needs: str, hint: str
 ) -> None:
-    done = kernel.run(f"{ONE}{directive}\n%onError=debug\n1 / 0\n")
+    framework = "" if "%framework" in directive else "%framework=python\n"
+    done = kernel.run(f"{framework}%worker=1\n{directive}\n%onError=debug\n1 / 0\n")
 
     assert done.error == "DirectiveError"
-    assert needs in str(done.reply)
+    assert f"%onError=debug needs {needs}." in str(done.reply)
+    assert hint in str(done.reply)
 
 
 @pytest.mark.second("operators")
