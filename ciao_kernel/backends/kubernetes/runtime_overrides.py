@@ -136,6 +136,8 @@ def spec(template: Manifest, base: Manifest, runtime: str, count: int, fields: F
     wrong += _differing(container, known_container, {"image", "volumeMounts", "lifecycle"})
     wrong += _differing(pod, given, {"containers", "volumes", _GRACE})
     wrong += ["activeDeadlineSeconds"] if deadline and not fields.deadline else []
+    # A longer time than asked for does no harm.
+    wrong += [_GRACE] if grace > given[_GRACE] and not fields.grace else []
     lists = {"words of the command": trainer["command"], "variables": trainer["env"]}
     wrong += [f"more than {_MOST} {what}" for what, own in lists.items() if len(own) > _MOST]
     if wrong:

@@ -98,9 +98,8 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
         "a success of several replicas that is not that of all": bool(by_all)
         or (decider is not None) != _decides(plan.framework),
         "%deadline before Trainer 2.2": spec.deadline is not None and not fields.deadline,
-        "%grace before Trainer 2.3": not fields.grace
-        and spec.grace is not None
-        and settings.linger + spec.grace > base,
+        "a longer grace period before Trainer 2.3": not fields.grace
+        and round(settings.linger + settings.grace(spec.grace)) > base,
         "Pod Security's level restricted before Trainer 2.2": restricted and not fields.patches,
         "a name of that length": _is_too_long(plan),
     }

@@ -256,6 +256,9 @@ def test_an_older_trainer_has_other_fields() -> None:
     with pytest.raises(SpecError, match="activeDeadlineSeconds"):
         objects(TF + "%deadline=1h\n", OLDER)
     assert objects(TF + "%deadline=1h\n").job["spec"]["activeDeadlineSeconds"] == 3600
+    with pytest.raises(SpecError, match="cannot set terminationGracePeriodSeconds of"):
+        objects(TF, OLDER, stop_grace=300.0)
+    objects(TF, OLDER, stop_grace=1.0)
 
 
 def test_the_answer_to_a_probe_tells_the_version() -> None:
@@ -306,7 +309,14 @@ def test_what_an_older_trainer_does_not_allow() -> None:
 
     assert obstacle(TF) == obstacle(TF + "%grace=1s\n") == ""
     assert obstacle(TF + "%deadline=1h\n") == "%deadline before Trainer 2.2"
-    assert obstacle(TF + "%grace=1m\n") == "%grace before Trainer 2.3"
+    longer = "a longer grace period before Trainer 2.3"
+    assert obstacle(TF + "%grace=1m\n") == longer
+    long = Settings(stop_grace=300.0)
+    cell = plan_of(TF)
+    assert shared_runtime.obstacle(cell, long, OLDER, restricted=False) == longer
+    assert shared_runtime.obstacle(cell, long, FIELDS, restricted=False) == ""
+    brief = plan_of(TF + "%grace=1s\n")
+    assert shared_runtime.obstacle(brief, long, OLDER, restricted=False) == ""
     assert obstacle(TF, restricted=True).startswith("Pod Security's level restricted")
     roles = "%framework=tensorflow\n%ps=1\n%worker=2;%gpu=1\n"
     assert obstacle(roles, FIELDS) == "different resources for each role"
