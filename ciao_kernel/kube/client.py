@@ -145,12 +145,23 @@ class Client:
                 return None
             raise
 
-    async def create(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+    async def create(
+        self, path: str, body: Object, *, dry_run: bool = False, awaits_webhooks: bool = True
+    ) -> Object:
         """POST an object that has a name.
 
         If the answer is lost, the object may exist or not, and the POST is repeated. If the
         repeated POST is refused because of the name or a quota, it still counts as done when the
         existing object has our annotations.
+
+        Args:
+            path: Path of the collection.
+            body: The object.
+            dry_run: Let the server check the object only.
+            awaits_webhooks: Repeat the POST if the server cannot call a webhook.
+
+        Raises:
+            Refused, ClusterFault: As :meth:`get`.
         """
         query = {"dryRun": "All"} if dry_run else {}
         lost = False
@@ -160,7 +171,9 @@ class Client:
             lost = True
 
         try:
-            found = await self._call("POST", path, query, body, uncertain=note)
+            found = await self._call(
+                "POST", path, query, body, uncertain=note, awaits_webhooks=awaits_webhooks
+            )
         except Refused as error:
             if not lost or dry_run or error.code not in (403, 409):
                 raise
@@ -230,6 +243,7 @@ class Client:
         *,
         kind: str = "application/json",
         uncertain: Callable[[], None] = lambda: None,
+        awaits_webhooks: bool = True,
     ) -> Object:
         import aiohttp
 
@@ -255,6 +269,8 @@ class Client:
                         if answer.status < 400 or responses.is_page(data):
                             location = answer.headers.get("Location", "")
                             raise responses.not_an_api_server(answer.status, data, path, location)
+                        raise refusal
+                    if not awaits_webhooks and responses.is_of_webhook(refusal):
                         raise refusal
                     if answer.status != 429:
                         uncertain()  # a gateway may answer 504 although the request was done

@@ -31,7 +31,8 @@ _NAME_WAIT = 3.0
 """Seconds of retries if the host name cannot be resolved: the network may just be starting."""
 # Parts of the API server's answer while a webhook is not up yet; the operator's webhook is away
 # for some seconds after each start.
-_PASSING_WORDS = ("failed calling webhook", "failed to call webhook", "etcdserver:")
+_WEBHOOK_WORDS = ("failed calling webhook", "failed to call webhook")
+_PASSING_WORDS = (*_WEBHOOK_WORDS, "etcdserver:")
 _PASSING = frozenset({429, 502, 503, 504})
 WEBHOOK_SILENT = "WebhookSilent"
 """Our reason for a refusal because a webhook does not answer; the server gives none of its own."""
@@ -186,6 +187,12 @@ def passes(error: Refused) -> bool:
         or error.reason == WEBHOOK_SILENT
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
     )
+
+
+def is_of_webhook(error: Refused) -> bool:
+    """Return whether the server refuses because it cannot call a webhook."""
+    said = any(words in error.message for words in _WEBHOOK_WORDS)
+    return error.reason == WEBHOOK_SILENT or (error.code == 500 and said)
 
 
 def is_uid_conflict(error: Refused) -> bool:

@@ -14,11 +14,14 @@ from ciao_kernel.backends.kubernetes.apis import TRAINER, trainer
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
+from ciao_kernel.kube import responses
 from ciao_kernel.plugins import Framework
 from ciao_kernel.visible_text import short
 
 _KNOWN = 60.0
 """Seconds for which an answer is kept."""
+_SILENT = 600.0
+"""Those for which a webhook that does not answer is kept: each try may take its whole time."""
 
 
 async def fields(framework: Framework, target: Target) -> Fields | str:
@@ -38,16 +41,20 @@ async def fields(framework: Framework, target: Target) -> Fields | str:
     key = f"runtime {name} for {target.namespace}"
     if (kept := client.cache_get(key)) is not None:
         return Fields(**kept["fields"]) if "fields" in kept else str(kept["reason"])
+    path, seconds = TRAINER.at(target.namespace, "trainjobs"), _KNOWN
     body = runtime_overrides.probe(name, target.namespace)
     try:
-        answer = await client.create(TRAINER.at(target.namespace, "trainjobs"), body, dry_run=True)
+        # Without the answer the job runs as another kind: no reason to let a cell wait.
+        answer = await client.create(path, body, dry_run=True, awaits_webhooks=False)
     except Refused as error:
         found = None
+        if responses.is_of_webhook(error):
+            seconds = _SILENT
         reason = f"the ClusterTrainingRuntime {name} is refused: {short(error.message)}"
         if trainer.RUNTIME_FIRST in error.message:
             reason = f"no ClusterTrainingRuntime {name} is installed"
     else:
         found = runtime_overrides.known(answer)
         reason = f"the ClusterTrainingRuntime {name} needs Trainer 2.1 or newer"
-    client.cache_set(key, {"fields": asdict(found)} if found else {"reason": reason}, _KNOWN)
+    client.cache_set(key, {"fields": asdict(found)} if found else {"reason": reason}, seconds)
     return found or reason

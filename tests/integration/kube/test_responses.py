@@ -126,6 +126,21 @@ def test_what_passes_is_asked_again(first: Any) -> None:
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("words", ["", ": context deadline exceeded"])
+def test_who_does_not_wait_for_a_webhook_asks_once(words: str) -> None:
+    said = f'failed calling webhook "validator.training"{words}'
+    handler, asked = answering((500, status(500, "InternalError", said)), (201, ITEM))
+
+    def create(client: Client) -> Any:
+        return client.create("/api/v1/x", ITEM, awaits_webhooks=False)
+
+    with pytest.raises(Refused):
+        ask(handler, create, patience=60.0)
+    assert len(asked) == 1
+    busy = (503, b"no healthy upstream")
+    assert ask(answering(busy, (201, ITEM))[0], create, patience=60.0) == ITEM
+
+
 @pytest.mark.parametrize("said", ["1", "a date"])
 def test_a_server_says_how_long_it_wants_to_be_left_alone(said: str) -> None:
     dated = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,9 +16,15 @@ from ciao_kernel.backends.kubernetes.choice import Choice
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.kube import responses
 from ciao_kernel.model import ApiName
 from ciao_kernel.plugins import Plan
 from tests.unit.backends.kubernetes.test_indexed_manifest import TF, plan_of
+
+SILENT = (
+    'Internal error occurred: failed calling webhook "validator.trainjob.trainer.kubeflow.org": '
+    "context deadline exceeded"
+)
 
 
 class Client:
@@ -40,13 +47,17 @@ class Client:
     ) -> None:
         self.runtimes, self.pruned, self.tried = runtimes, pruned, 0
         self.kept: dict[str, Any] = {}
-        self.full = False
+        self.full = self.silent = False
+        self.seconds = 0.0
         self.kinds, self.minor = kinds, minor
         self.trainer, self.may = trainer, may
 
-    async def create(self, path: str, body: Any, *, dry_run: bool) -> Any:
+    async def create(self, path: str, body: Any, *, dry_run: bool, awaits_webhooks: bool) -> Any:
         assert dry_run
+        assert not awaits_webhooks
         self.tried += 1
+        if self.silent:
+            raise responses.refused(500, json.dumps({"message": SILENT}), path)
         if body["spec"]["runtimeRef"]["name"] not in self.runtimes:
             if self.full:
                 raise Refused("exceeded quota: small", code=403)
@@ -59,6 +70,7 @@ class Client:
 
     def cache_set(self, key: str, found: Any, seconds: float) -> None:
         self.kept[key] = found
+        self.seconds = seconds
 
     async def known(self, path: str, body: Any = None) -> Any:
         if path == "/version":
@@ -242,6 +254,12 @@ def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
     full = Client(trainer=True, may=("trainjobs",))
     full.full = True
     assert "ciao-tensorflow is refused: exceeded quota: small)" in choose(TF, full).notice
+    usual, full.silent = full.seconds, True
+    full.kept.clear()
+    silent = choose(TF, full)
+    assert silent.api is JOB
+    assert "ciao-tensorflow is refused: the webhook validator.trainjob" in silent.notice
+    assert full.seconds > 5 * usual  # not every cell waits for it
     nobody = Client(trainer=True, may=(), runtimes=("ciao-tensorflow",))
     assert choose(TF, nobody).api is JOB
     assert nobody.tried == 0
