@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import apis, job_metadata, status
 from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
@@ -65,11 +65,18 @@ async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
         Refused: The server refuses, or there is no pod (code 404).
     """
     path = f"/api/v1/namespaces/{job.place}/pods"
-    pods = [
-        pod
-        for pod in await pages(client, path, job_metadata.pods_of(job, replica))
-        if job_metadata.replica(pod) == replica and job_metadata.is_part_of(pod, job.uid, job.run)
-    ]
+
+    async def found(selector: str) -> list[Manifest]:
+        return [
+            pod
+            for pod in await pages(client, path, selector)
+            if job_metadata.replica(pod) == replica
+            and job_metadata.is_part_of(pod, job.uid, job.run)
+        ]
+
+    pods = await found(job_metadata.pods_of(job, replica))
+    if not pods and apis.of_job(job) is apis.TRAINER:  # the pods of a shared runtime
+        pods = await found(job_metadata.selector(job))
     if not pods:
         raise Refused(f"{replica} of {job.name} has no pod.", code=404)
     return max(pods, key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))

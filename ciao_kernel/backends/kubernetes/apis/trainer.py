@@ -71,8 +71,8 @@ def runtime_name(item: Manifest) -> str:
 
 
 def _labels(job: str, replica: Replica) -> dict[str, str]:
-    # In a shared runtime all roles have one template; whoever asks compares the replicas too.
-    return {JOB_LABEL: job}
+    # In a shared runtime all roles have one replicatedJob, so nothing has these labels.
+    return {JOB_LABEL: job, ROLE_LABEL: replica.role, INDEX: str(replica.index)}
 
 
 def _replica(pod: Manifest) -> Replica | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import logs
-from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes import logs, replica_list
+from ciao_kernel.backends.kubernetes.apis import operator_v1, trainer
+from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock
@@ -38,21 +40,29 @@ class Server:
 
     def __init__(self, *pods: Any) -> None:
         self.pods = pods
+        self.selected: list[int] = []
         self.clock = ServerClock()
 
     async def get(self, path: str, **query: str) -> Any:
         assert path == "/api/v1/namespaces/team/pods"
         wanted = dict(word.split("=") for word in query["labelSelector"].split(","))
         items = [one for one in self.pods if wanted.items() <= one["metadata"]["labels"].items()]
+        self.selected.append(len(items))
         return {"items": items, "metadata": {}}
 
     async def text(self, path: str, **query: str) -> bytes:
         return path.split("/")[-2].encode()
 
 
-def read(server: Server, replica: Replica, kept: Path, options: LogOptions = WHOLE_LOG) -> str:
+def read(
+    server: Server,
+    replica: Replica,
+    kept: Path,
+    options: LogOptions = WHOLE_LOG,
+    job: Job = JOB,
+) -> str:
     client = cast(Client, server)
-    return asyncio.run(logs.read(client, JOB, replica, options, kept)).decode()
+    return asyncio.run(logs.read(client, job, replica, options, kept)).decode()
 
 
 def test_a_pod_is_found_by_its_labels(tmp_path: Path) -> None:
@@ -66,6 +76,27 @@ def test_a_pod_is_found_by_its_labels(tmp_path: Path) -> None:
     )
     found = [read(server, replica, tmp_path / "no") for replica in (ZERO, ONE, launcher)]
     assert found == ["mine-7f3a", "odd", "mine-launch"]
+
+
+def train_pod(index: int, *, shared: bool) -> Any:
+    """A worker of a TrainJob, with its own runtime or a shared one."""
+    role = trainer.STEP if shared else "worker"
+    number = {INDEX: str(index)}
+    labels = {trainer.JOB_LABEL: "mine", trainer.ROLE_LABEL: role, **number}
+    notes = {**number, **({replica_list.ANNOTATION: "worker=2"} if shared else {})}
+    meta = {"name": f"mine-{role}-0-{index}", "labels": labels, "annotations": notes}
+    return {"metadata": meta, "spec": {"containers": [{"name": "node"}]}}
+
+
+@pytest.mark.parametrize(("shared", "selected"), [(False, [1]), (True, [0, 2])])
+def test_of_a_train_job_the_pod_of_a_replica_alone_is_read(
+    shared: bool, selected: list[int], tmp_path: Path
+) -> None:
+    server = Server(*(train_pod(index, shared=shared) for index in range(2)))
+    job = replace(JOB, resource="trainjobs")
+    role = "node" if shared else "worker"
+    assert read(server, ONE, tmp_path / "no", job=job) == f"mine-{role}-0-1"
+    assert server.selected == selected
 
 
 def test_the_youngest_pod_of_this_job_counts(tmp_path: Path) -> None:
