@@ -16,6 +16,8 @@ from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import Console, Debugging
 from ciao_kernel.visible_text import visible_lines
 
+PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before each further try to reach a process: a pod may not be known to run yet."""
 _LARGEST = 4 << 20
 """Bytes of a message; foreign input."""
 _MOST = 200_000

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.plugins import Debugging
-from ciao_kernel.session.inspection.conversation import Conversation
+from ciao_kernel.session.inspection.conversation import PAUSES, Conversation
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -38,10 +38,17 @@ class Failures:
         job: The job.
         backend: The backend that runs it.
         show: Receives notices.
+        sleep: Waits some seconds.
     """
 
-    def __init__(self, job: Job, backend: Debugging, show: Callable[[Event], None]) -> None:
-        self._job, self._backend, self._show = job, backend, show
+    def __init__(
+        self,
+        job: Job,
+        backend: Debugging,
+        show: Callable[[Event], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._job, self._backend, self._show, self._sleep = job, backend, show, sleep
         self._first: _Process | None = None
         self._name_of_first = ""
         self._is_over = False
@@ -98,19 +105,33 @@ class Failures:
             self._ending[process] = start_background(self._answer(process))
 
     async def _answer(self, process: _Process) -> None:
-        """Answer the prompt of a process, so that it ends; its job may end first."""
-        replica, pid = process
+        """End a process, with further tries if nobody is there; its job may end first."""
         try:
-            async with self._room:
-                turn = asyncio.Lock()
-                talk = Conversation(self._backend, self._job, replica, pid, _Nobody(), turn)
-                try:
-                    with log.ignored(_log, "the prompt of a failed process"):
-                        await talk.run()
-                finally:
-                    await talk.close()
+            for pause in (*PAUSES, None):
+                with log.ignored(_log, "the prompt of a failed process"):
+                    if await self._talk(*process):
+                        return
+                if pause is None:
+                    return
+                await self._sleep(pause)
+                if process not in self._waiting:
+                    return  # it has ended meanwhile
         finally:
             self._ending.pop(process, None)
+
+    async def _talk(self, replica: Replica, pid: int) -> str:
+        """Answer the prompt of a process; return how that ended, "" if nobody was there.
+
+        Raises:
+            BackendError: There is no connection.
+        """
+        async with self._room:
+            turn = asyncio.Lock()
+            talk = Conversation(self._backend, self._job, replica, pid, _Nobody(), turn)
+            try:
+                return await talk.run()
+            finally:
+                await talk.close()
 
 
 class _Nobody:

@@ -21,14 +21,12 @@ from ciao_kernel.magics import on_error
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
-from ciao_kernel.session.inspection.conversation import Conversation
+from ciao_kernel.session.inspection.conversation import PAUSES, Conversation
 from ciao_kernel.session.inspection.failures import Failures
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
 
-_PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds before each further try to reach a process: a pod may not be known to run yet."""
 _TAKEN = 10.0
 """Seconds in which whoever has asked for a stop opens its prompt."""
 _MOST = 64
@@ -65,7 +63,7 @@ class Prompts:
         self._job, self._backend, self._console = job, backend, console
         self._show, self._deadline, self._sleep = show, deadline, sleep
         self._gpus = gpus
-        self._failures = Failures(job, backend, show)
+        self._failures = Failures(job, backend, show, sleep)
         self._turn = asyncio.Lock()
         self._standing: dict[_Process, Breakpoint] = {}
         """What each process has said last, unless it goes on."""
@@ -130,7 +128,7 @@ class Prompts:
         if found.asked:
             await self._sleep(_TAKEN)
         fault = ""
-        for pause in (*_PAUSES, None):
+        for pause in (*PAUSES, None):
             if self._standing.get(process) is not found:
                 return  # it goes on, or its newer marker is served next
             try:

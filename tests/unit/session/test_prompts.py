@@ -533,7 +533,30 @@ def test_a_failed_process_that_cannot_be_ended_is_left_to_its_time() -> None:
             cell.prompts.note(ONE, failed(7))
             cell.prompts.note(ONE, at(7, over=True))
             cell.prompts.note(ZERO, failed(9))
-            await until(lambda: cell.backend.connected == [(ZERO, 31)])
+            for tries in range(1, 5):
+                await until(lambda tries=tries: len(cell.sleeps) == tries)
+                cell.wakes.put_nowait(None)
+            await until(lambda: cell.backend.connected == [(ZERO, 31)] * 5)
+        assert cell.notices == ""
+
+    in_loop(test)
+
+
+def test_a_failed_process_that_cannot_be_reached_is_tried_again() -> None:
+    async def test() -> None:
+        cell = Cell()
+        cell.backend.fault = BackendError("the connection was cut.")
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            cell.prompts.note(ONE, at(7, over=True))
+            cell.prompts.note(ZERO, failed(9))
+            await until(lambda: len(cell.sleeps) == 1)
+            cell.backend.fault = None  # nobody is there yet
+            cell.wakes.put_nowait(None)
+            await until(lambda: len(cell.sleeps) == 2)
+            cell.backend.waiting.add(ZERO)
+            cell.wakes.put_nowait(None)
+            await until(lambda: (ZERO, "q\n") in cell.backend.heard)
         assert cell.notices == ""
 
     in_loop(test)
