@@ -209,9 +209,10 @@ def test_a_program_that_fails_is_kept_at_its_error(programs: Any, leave: str) ->
     assert program.ends() == (1, "over\n", "")
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
+@pytest.mark.slow
 def test_a_failed_program_ends_when_its_time_is_over(programs: Any) -> None:
-    program = programs(FAILS, kept_for=10)  # to connect, also on a busy machine
+    program = programs(FAILS, kept_for=30)  # to connect, also on a busy machine
     program.marker()
     front = program.front_end()
     front.hears()
@@ -322,9 +323,10 @@ print("over")
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
+@pytest.mark.slow
 def test_a_stopped_program_whose_asker_is_gone_goes_on(programs: Any) -> None:
-    program = programs(RUNS, wait=10)
+    program = programs(RUNS, wait=30)
     assert program.process.stdout.readline() == b"on\n"
     assert stack_reader.halt(program.mark, "", 60) == "stops"
     assert program.marker()["asked"]
@@ -336,7 +338,7 @@ def test_a_stopped_program_whose_asker_is_gone_goes_on(programs: Any) -> None:
 
     assert program.marker()["again"]
     line = program.process.stderr.readline().decode()
-    assert re.fullmatch(r"Nobody was at the prompt of line [56] for 10 s: it goes on\.\n", line)
+    assert re.fullmatch(r"Nobody was at the prompt of line [56] for 30 s: it goes on\.\n", line)
     assert program.marker()["over"]
     assert program.ends() == (0, "over\n", "")
 
@@ -386,9 +388,10 @@ def test_a_process_of_a_replica_is_chosen_by_its_number(programs: Any) -> None:
     assert program.ends()[0] == 0
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
+@pytest.mark.slow
 def test_a_prompt_in_which_nobody_types_counts_as_nobody(programs: Any) -> None:
-    program = programs(RUNS, wait=10)
+    program = programs(RUNS, wait=30)
     assert program.process.stdout.readline() == b"on\n"
     assert stack_reader.halt(program.mark, "", 60) == "stops"
     program.marker()
