@@ -148,7 +148,7 @@ def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
     """
     _end_of_program()
     if os.path.exists(os.path.join(marks, "stopped")):
-        return ""
+        return "it was stopped before its program had ended"
     files = importlib.import_module("ciao_replica_files")
     stream, fault = os.path.join(marks, "stream"), ""
     try:
@@ -157,7 +157,7 @@ def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
         if not address:
             return "there is no address in the bucket for this replica"
         with open(stream, "wb") as file:
-            files.write_stream(file.write, words, limit)
+            files.write_stream(file.write, words, limit, os.environ[files.POD_UID])
     except (OSError, KeyError, ValueError) as error:
         return "the files could not be packed: " + (getattr(error, "strerror", "") or repr(error))
     for number in range(_TRIES):

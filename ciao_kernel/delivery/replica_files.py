@@ -28,12 +28,16 @@ LIST, FILE, DATA, END, DONE, BEAT = b"L", b"F", b"D", b"E", b"Z", b"B"
 a sign of life."""
 FAULT, CHANGED = b"X", b"C"
 """Kinds of messages: a file that does not come, and why; the file before was written meanwhile."""
+POD = b"P"
+"""Kind of the first message of what is read later: the uid of the pod that wrote it."""
 HEADER = struct.Struct(">cI")
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
 RELEASE = b"release\n"
 HELD = "CIAO_HELD"
 """Variable of the container that keeps files after the program's end: the folder for its marks."""
+POD_UID = "CIAO_POD_UID"
+"""Variable of a container that writes files to a bucket: the uid of its pod."""
 CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 """Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
 size) files are not kept because they are too large."""
@@ -185,14 +189,18 @@ def _names(found: Found) -> int:
     return sum(len(json.dumps(name)) + _ABOUT_FILE for name in names)
 
 
-def write_stream(write: Callable[[bytes], object], words: list[str], limit: int) -> None:
+def write_stream(
+    write: Callable[[bytes], object], words: list[str], limit: int, pod: str
+) -> None:
     """Write what a connection would carry, for somebody who reads it later.
 
     Args:
         write: Takes the bytes.
         words: Paths of files.
         limit: Largest number of bytes of files.
+        pod: Uid of this pod.
     """
+    write(HEADER.pack(POD, len(pod.encode())) + pod.encode())
     request = {"base": ".", "words": words, "limit": limit, "after": "", "offset": 0}
     _Sender(write).send({**request, "waits": False, "waits_only": False})
 

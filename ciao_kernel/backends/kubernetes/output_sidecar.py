@@ -85,9 +85,11 @@ def add(
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     if way is OutputWay.S3:
         keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.kept_paths]
-    env = [{"name": replica_files.HELD, "value": _PLACE}]
+    env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if upload is not None:
         env.append({"name": output_store.ADDRESSES, "value": upload.addresses.replace("$", "$$")})
+        uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+        env.append({"name": replica_files.POD_UID, "valueFrom": uid})
     sidecar: Manifest = {
         "name": _NAMES[way],
         "image": program["image"],

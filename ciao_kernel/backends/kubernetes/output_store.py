@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
+from ciao_kernel.delivery.replica_files import HEADER, POD
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Manifest, Replica
@@ -102,6 +103,7 @@ class StoredOutput:
         end: Callable[[Object], Object | None],
     ) -> None:
         self._settings, self._replica, self._view, self._end = settings, replica, view, end
+        self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
         self._token = str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
@@ -124,5 +126,39 @@ class StoredOutput:
             )
         store = await asyncio.to_thread(bucket.find, self._settings.output_store)
         name, limit = _name(self._token, self._replica), int(self._settings.fetch_limit) + _ABOUT
-        await download.read(store, name, limit, streams.out)
+        await download.read(store, name, limit, _OfPod(self._uid, streams.out).take)
         return 0
+
+
+class _OfPod:
+    """Passes an object on if a pod wrote it: the pods of all tries have the same address.
+
+    Args:
+        uid: The uid of the pod.
+        out: Receives what follows the pod's uid.
+    """
+
+    def __init__(self, uid: str, out: Callable[[bytes], object]) -> None:
+        self._out = out
+        self._first = HEADER.pack(POD, len(uid.encode())) + uid.encode()
+        self._begin: bytearray | None = bytearray()
+
+    def take(self, data: bytes) -> None:
+        """Take the next bytes of the object.
+
+        Raises:
+            BackendError: Another pod wrote it.
+        """
+        if self._begin is None:
+            self._out(data)
+            return
+        self._begin += data
+        size = len(self._first)
+        if self._begin[:size] != self._first[: len(self._begin)]:
+            raise BackendError(
+                "it was stopped before it had written them, and the bucket has those of an "
+                "earlier pod."
+            )
+        if len(self._begin) >= size:
+            rest, self._begin = bytes(self._begin[size:]), None
+            self._out(rest)

@@ -26,8 +26,8 @@ from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.session import returned_values
-from tests.cluster.waiting import until
-from tests.integration.kube.test_output_log import catches, folder
+from tests.helpers.signals import wait_until_caught
+from tests.integration.kube.test_output_log import folder
 from tests.integration.kube.test_responses import serving
 
 __all__ = ["folder"]
@@ -88,14 +88,13 @@ async def wrote(folder: Path, addresses: str, *, stopped: bool = False) -> tuple
     keeper = folder / ".ciao" / results.KEEPER
     words = ["send", str(marks), "30", "0", "1000000000", "model/", "absent.txt"]
     command = [sys.executable, "-I", "-S", str(keeper), *words]
-    env = {**os.environ, output_store.ADDRESSES: addresses}
+    env = {**os.environ, output_store.ADDRESSES: addresses, replica_files.POD_UID: "one"}
 
     def work() -> tuple[int, str]:
         with subprocess.Popen(
             command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True
         ) as process:
-            status = Path(f"/proc/{process.pid}/status")
-            until(lambda: catches(status.read_text(), signal.SIGTERM), "the keeper to wait", 60)
+            wait_until_caught(process.pid, signal.SIGTERM)
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate()
             return process.returncode, err
@@ -227,8 +226,28 @@ def test_a_bucket_that_refuses_is_said_without_the_address(
 def test_a_stopped_program_sends_nothing(keys: None, folder: Path, tmp_path: Path) -> None:
     store = Store()
     said = bring(store, folder, tmp_path / "here", stopped=True)
-    assert store.objects == {}
+    assert store.asked == []
     assert "it was stopped before its program had ended." in said[0]
+
+
+def of_earlier_pod(store: Store) -> None:
+    """Let the bucket have what another pod wrote: the pods of all tries have one address."""
+    ((name, data),) = store.objects.items()
+    first = replica_files.HEADER.pack(replica_files.POD, 3) + b"one"
+    assert data.startswith(first)
+    store.objects[name] = first[:-3] + b"two" + data.removeprefix(first)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_files_of_an_earlier_pod_are_not_taken_for_those_of_this_one(
+    keys: None, folder: Path, tmp_path: Path, gone: bool
+) -> None:
+    said = bring(Store(), folder, tmp_path / "here", change=of_earlier_pod, gone=gone)
+    assert said[0] == (
+        "the files of worker-0 did not come back: it was stopped before it had written them, and "
+        "the bucket has those of an earlier pod."
+    )
+    assert not (tmp_path / "here/model").exists()
 
 
 @pytest.mark.parametrize("token", ["../other", "a" * 31, "A" * 32])

@@ -395,7 +395,9 @@ def test_addresses_in_a_bucket_are_in_the_sidecar_alone_and_never_shown() -> Non
     (program,), (*_, sidecar) = worker["spec"]["containers"], worker["spec"]["initContainers"]
     assert sidecar["name"] == "ciao-output-s3"
     assert sidecar["command"][4:] == ["send", "/ciao-output", "30", "2", "4900000000", "output/"]
-    told = {one["name"]: one["value"] for one in sidecar["env"]}
+    told = {one["name"]: one.get("value") for one in sidecar["env"]}
+    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert {"name": "CIAO_POD_UID", "valueFrom": uid} in sidecar["env"]
     assert told["CIAO_OUTPUT_ADDRESSES"] == upload.addresses.replace("$", "$$")
     assert worker["metadata"]["annotations"]["ciao-kernel/output-token"] == "a" * 32
     assert "Signature" not in json.dumps(program)
