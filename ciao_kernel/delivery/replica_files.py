@@ -189,9 +189,7 @@ def _names(found: Found) -> int:
     return sum(len(json.dumps(name)) + _ABOUT_FILE for name in names)
 
 
-def write_stream(
-    write: Callable[[bytes], object], words: list[str], limit: int, pod: str
-) -> None:
+def write_stream(write: Callable[[bytes], object], words: list[str], limit: int, pod: str) -> None:
     """Write what a connection would carry, for somebody who reads it later.
 
     Args:

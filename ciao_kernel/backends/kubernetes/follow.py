@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
     job_status,
+    output_sidecar,
     queues,
     spec_changes,
     status,
@@ -161,8 +162,13 @@ class _Follower:
                 over_since, hurries = over_since or time.monotonic(), True
                 if notice := self._report_finalizers():
                     yield notice
-                if self._gone(over_since) and self._pods_are_current():
-                    for event in self._members.output():
+                gone = self._gone(over_since)
+                self._returned.job_is_gone({} if gone else self._members.present())
+                for event in self._returned.events():
+                    yield event
+                if gone and not self._awaits_files(over_since) and self._pods_are_current():
+                    self._returned.give_up()
+                    for event in (*self._members.output(), *self._returned.events()):
                         yield event
                     yield job_status.settled(self._deleted())
                     return
@@ -312,6 +318,10 @@ class _Follower:
             return True
         pods = any(pod is not None for pod in self._members.present().values())
         return not pods and self._members.drained(lambda _: True)
+
+    def _awaits_files(self, since: float) -> bool:
+        """Return whether files of a deleted job still come: what a pod sends may outlast it."""
+        return self._returned.fetching and time.monotonic() - since < output_sidecar.LONGEST
 
     def _deleted(self) -> Status:
         """Return the status of a deleted job; it may have ended before, as with %ttl=1s."""

@@ -107,10 +107,8 @@ class OutputFetch:
         """
         if not self._words:
             return
+        self._look(pods)
         present = {replica: pod for replica, pod in pods.items() if pod}
-        by_uid = {str(pod["metadata"]["uid"]): pod for pod in present.values()}
-        for uid, view in self._views.items():
-            view.update(by_uid.get(uid))
         held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
         ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
@@ -128,6 +126,25 @@ class OutputFetch:
         sending = sorted(one for one, pod in present.items() if output_sidecar.sends(pod))
         mine += [self._start(one, present[one], held=False) for one in sending]
         self.busy = not all(one.settled for one in mine)
+
+    def job_is_gone(self, pods: Mapping[Replica, Object | None]) -> None:
+        """Let what is being fetched come: the job was deleted, and its pods end.
+
+        Args:
+            pods: Each replica's pod, as long as it may change.
+        """
+        self._look(pods)
+
+    def give_up(self) -> None:
+        """Say which files do not come any more: the follower ends."""
+        for one in self._tasks.values():
+            if not one.settled:
+                self._say_lost(one, "the job was deleted while they came")
+
+    def _look(self, pods: Mapping[Replica, Object | None]) -> None:
+        by_uid = {str(pod["metadata"]["uid"]): pod for pod in pods.values() if pod}
+        for uid, view in self._views.items():
+            view.update(by_uid.get(uid))
 
     async def close(self) -> None:
         """Stop fetching; what is not released stays for a while."""
@@ -220,15 +237,18 @@ class OutputFetch:
         except Exception as error:
             if one.arrived:
                 return
-            one.failed = True
             _log.info("fetching from %s failed", one.replica, exc_info=True)
             why, hint = repr(error), ""
             if isinstance(error, BackendError):
                 why, hint = error.message, error.hint
-            rest = one.rest()
-            what = "the other files" if rest else "the files"
-            text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
-            self._emit(Notice(text.rstrip()))
+            self._say_lost(one, why, hint)
+
+    def _say_lost(self, one: _Replica, why: str, hint: str = "") -> None:
+        one.failed = True
+        rest = one.rest()
+        what = "the other files" if rest else "the files"
+        text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
+        self._emit(Notice(text.rstrip()))
 
     def _special(self, way: OutputWay) -> dict[str, Any]:
         """Return what is different for files that do not come by exec."""

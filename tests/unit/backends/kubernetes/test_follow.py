@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
 import pytest
 
-from ciao_kernel.backends.kubernetes import current_status, job_metadata, sidecars
+from ciao_kernel.backends.kubernetes import (
+    current_status,
+    job_metadata,
+    output_sidecar,
+    sidecars,
+)
 from ciao_kernel.backends.kubernetes import follow as module
 from ciao_kernel.backends.kubernetes.apis import operator_v1
 from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object
@@ -78,6 +87,9 @@ class Server:
         self.job: Object = {"metadata": meta, "spec": spec, "status": {}}
         self._watches: dict[str, list[Answer]] = {"watch jobs": [], WATCH: []}
         self._streams: list[Answer] = []
+        self.files = Answer()
+        """The log of the sidecar for ``%output``."""
+        self.files_asked: Callable[[], object] = lambda: None
         self.events: list[Event] = []
         """What the last :meth:`follow` yielded."""
 
@@ -98,6 +110,9 @@ class Server:
             raise fault
         if fault:
             yield Answer(fault, b'{"message": "not now"}', None)
+        elif query.get("container") == output_sidecar.LOG_NAME:
+            self.files_asked()
+            yield self.files
         elif kind == LOG:
             yield self._log(path.split("/")[-2], "follow" in query)
         elif kind.startswith("watch"):
@@ -202,13 +217,18 @@ class Server:
             answer.put(event)
 
     def follow(
-        self, folder: Path, *then: tuple[str, Callable[[], object]], **settings: Any
+        self,
+        folder: Path,
+        *then: tuple[str, Callable[[], object]],
+        header: str = "",
+        **settings: Any,
     ) -> tuple[str, Status]:
         """Return what was written, and the last status.
 
         Args:
             folder: Of the logs.
             then: What happens next, once this word was written; "" at the first status.
+            header: Of the cell.
             settings: Other than the built-in ones.
         """
         left = list(then)
@@ -217,8 +237,9 @@ class Server:
         async def main() -> list[Event]:
             api = cast(Client, self)
             said = b""
+            job = replace(JOB, header=header)
             async with asyncio.timeout(20):
-                async for event in follow(api, JOB, PATH, folder, Settings(**settings)):
+                async for event in follow(api, job, PATH, folder, Settings(**settings)):
                     events.append(event)
                     said += event.data if isinstance(event, Output) else b""
                     while left and left[0][0].encode() in said:
@@ -594,6 +615,71 @@ def test_a_deleted_job_that_a_finalizer_keeps_ends_and_says_who_keeps_it(
     assert server.notices().count("the finalizer example.com/hold keeps its object") == 1
     states = [one for event in server.events if isinstance(event, Status) for one in event.replicas]
     assert State.PENDING not in {one.state for one in states}
+
+
+def sends_files(server: Server) -> None:
+    """Let the program have ended, and its sidecar write files into its log."""
+    server.has(0, "ended")
+    about = {"name": output_sidecar.LOG_NAME, "containerID": "c-files", "restartCount": 0}
+    status = {"phase": "Running", "initContainerStatuses": [{**about, "state": {"running": {}}}]}
+    server.pods["p0"]["status"] |= status
+    server.tells("p0")
+    server.breaks(LOG)
+
+
+def lines_of_files(path: str, data: bytes) -> list[bytes]:
+    """The log of a sidecar with one file."""
+    told = {"path": path, "size": len(data), "offset": 0, "runs": False}
+    listing = {"files": 1, "bytes": len(data), "missing": [], "left_out": []}
+    messages = [
+        (replica_files.LIST, json.dumps(listing).encode()),
+        (replica_files.FILE, json.dumps(told).encode()),
+        (replica_files.DATA, data),
+        (replica_files.END, hashlib.sha256(data).hexdigest().encode()),
+        (replica_files.DONE, b""),
+    ]
+    stream = b"".join(replica_files.HEADER.pack(kind, len(one)) + one for kind, one in messages)
+    end = f"{len(stream)} {hashlib.sha256(stream).hexdigest()}".encode()
+    texts = (replica_files.LOG_LINE + base64.b64encode(stream), replica_files.LOG_END + end)
+    stamp = b"2026-11-21T10:01:0%d.000000000Z %s\n"
+    return [stamp % (number, text) for number, text in enumerate(texts)]
+
+
+def test_files_that_are_coming_when_the_job_is_deleted_come(server: Server, tmp_path: Path) -> None:
+    def delete() -> None:
+        server.changes(deletionTimestamp="2026-11-21T11:00:00Z", finalizers=["a/b"])
+        # A follower that does not wait ends earlier.
+        for piece in (*lines_of_files("model/net", b"weights"), None):
+            asyncio.get_running_loop().call_later(0.5, server.files.put, piece)
+
+    server.files_asked = delete
+    _, status = server.follow(
+        tmp_path,
+        ("first", lambda: sends_files(server)),
+        header="%output=model/ by:log\n",
+        linger=0.0,
+        stop_grace=0.0,
+    )
+    assert status.settled
+    assert (tmp_path / "model/net").read_bytes() == b"weights"
+    assert "did not come back" not in server.notices()
+
+
+def test_files_that_do_not_come_in_time_after_the_deletion_are_said(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_sidecar, "LONGEST", 0)
+    deleted = {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["a/b"]}
+    server.files_asked = lambda: server.changes(**deleted)
+    server.follow(
+        tmp_path,
+        ("first", lambda: sends_files(server)),
+        header="%output=model/ by:log\n",
+        linger=0.0,
+        stop_grace=0.0,
+    )
+    lost = "the files of worker-0 did not come back: the job was deleted while they came."
+    assert server.notices().count(lost) == 1
 
 
 def test_a_job_that_is_kept_at_the_first_look_waits_for_nothing(tmp_path: Path) -> None:
