@@ -121,6 +121,8 @@ class Fetch:
         silent: Seconds without a byte after which the replica is given up.
         limit_name: What the limit is, for the error if the files are larger.
         hint: What helps then.
+        again: Whether a command that has ended too early may send more when it runs again; a log
+            or an object is the same each time.
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class Fetch:
         silent: float = _SILENT,
         limit_name: str = "fetchLimit is",
         hint: str = "`%ciao config fetchLimit=…` raises the limit.",
+        again: bool = True,
     ) -> None:
+        self._again = again
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._receiver, self._limit, self._base = receiver, limit, base
         self._waits, self._on_progress, self._pause = waits, on_progress, pause
@@ -161,6 +165,8 @@ class Fetch:
         """Bytes of files that are whole."""
         self.whole = 0
         """Files that are whole."""
+        self._placed = set[str]()
+        """Paths of the files that are whole."""
         self._begun = 0
         """Files that have begun, on all connections."""
         self._furthest = 0
@@ -222,6 +228,8 @@ class Fetch:
         if code:
             raise Damaged(failed(code, bytes(self._words_of_replica)))
         if not self.arrived.is_set():
+            if not self._again:
+                raise BackendError("what was sent ended too early.")
             raise ClusterFault("the connection ended before the files were here.")
 
     async def _end_of(self, work: Awaitable[int]) -> int:
@@ -339,6 +347,8 @@ class Fetch:
         # What it announces is checked too, but a replica may send something else.
         if self._done + int(told["size"]) > self._limit:
             raise self._too_large(self._done + int(told["size"]))
+        if path in self._placed:  # a replica could keep the fetch going with it
+            raise Damaged("the replica sent a file twice.")
         same = self._file is not None and self._told.get("path") == path
         if not same or offset != self._offset:
             self._close()
@@ -358,6 +368,7 @@ class Fetch:
         self._file.close()
         if digest and digest == self._digest.hexdigest():
             self._receiver.place(self._told["path"], self._part, digest)
+            self._placed.add(self._told["path"])
             self._done += self._offset
             self.whole += 1
             self._news = True

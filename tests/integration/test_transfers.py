@@ -324,6 +324,16 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_replica_that_sends_the_same_file_again_and_again_is_refused(tmp_path: Path) -> None:
+    listing = {"files": 1, "bytes": 4, "missing": [], "left_out": []}
+    execute = sends((LIST, listing), *whole("model/a", b"data"))  # and no last message
+    receiver = ReturnedFiles(tmp_path / "here").receiver(WORKER)
+    work = Fetch(execute, "python3", ["model/"], receiver, 1000, pause=0.0)
+    with pytest.raises(BackendError, match="the replica sent a file twice"):
+        asyncio.run(work.run())
+    assert (tmp_path / "here/model/a").read_bytes() == b"data"
+
+
 def test_the_limit_is_for_all_files_that_come_whatever_is_announced(tmp_path: Path) -> None:
     files = [message for number in range(3) for message in whole(f"model/{number}", b"1234")]
     into = fetching._Target(tmp_path / "here", "model")

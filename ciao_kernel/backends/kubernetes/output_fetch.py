@@ -252,7 +252,9 @@ class OutputFetch:
 
     def _special(self, way: OutputWay) -> dict[str, Any]:
         """Return what is different for files that do not come by exec."""
-        found: dict[str, Any] = {"silent": _SILENCE[way]} if way in _SILENCE else {}
+        found: dict[str, Any] = {}
+        if way in _SILENCE:
+            found = {"silent": _SILENCE[way], "again": False}
         if way is not OutputWay.LOG:
             return found
         if output_sidecar.limit(self._settings, OutputWay.LOG) == replica_files.LOG_MOST:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import os
 import signal
 import subprocess
@@ -205,6 +207,17 @@ def test_a_log_with_a_part_of_the_files_brings_none(
     said = bring(kubelet, tmp_path / "here")
     assert said[0].startswith(f"the files of worker-0 did not come back: {words}")
     assert not (tmp_path / "here/model").exists()
+
+
+def test_a_log_without_the_last_message_is_read_once(tmp_path: Path) -> None:
+    listing = b'{"files": 0, "bytes": 0, "missing": [], "left_out": []}'
+    stream = replica_files.HEADER.pack(replica_files.LIST, len(listing)) + listing
+    end = f"{len(stream)} {hashlib.sha256(stream).hexdigest()}\n".encode()
+    line = replica_files.LOG_LINE + base64.b64encode(stream) + b"\n"
+    kubelet = Kubelet(stamped(line + replica_files.LOG_END + end))
+    said = bring(kubelet, tmp_path / "here")
+    assert said[0] == "the files of worker-0 did not come back: what was sent ended too early."
+    assert len(kubelet.asked) == 1
 
 
 def test_files_that_are_too_large_for_the_log_are_not_written_and_said(

@@ -250,6 +250,22 @@ def test_files_of_an_earlier_pod_are_not_taken_for_those_of_this_one(
     assert not (tmp_path / "here/model").exists()
 
 
+def test_an_object_without_its_last_message_is_read_once(
+    keys: None, folder: Path, tmp_path: Path
+) -> None:
+    def shorten(store: Store) -> None:
+        ((name, data),) = store.objects.items()
+        store.objects[name] = data.removesuffix(replica_files.HEADER.pack(replica_files.DONE, 0))
+
+    store = Store()
+    said = bring(store, folder, tmp_path / "here", change=shorten)
+    assert said[0] == (
+        "the other files of worker-0 did not come back: what was sent ended too early. 3 of 3 files "
+        "are here."
+    )
+    assert [verb for verb, _ in store.asked] == ["PUT", "GET"]
+
+
 @pytest.mark.parametrize("token", ["../other", "a" * 31, "A" * 32])
 def test_a_token_that_leads_elsewhere_is_not_used(
     keys: None, folder: Path, tmp_path: Path, token: str
