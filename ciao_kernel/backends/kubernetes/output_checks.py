@@ -18,7 +18,6 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.object_store import bucket
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import Job, JobSpec
@@ -40,7 +39,7 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
     Raises:
         SpecError: The framework or the cluster cannot keep them.
         ClusterFault: The user may not fetch them; the error lists the missing rights.
-        BackendError: There are no credentials for the bucket.
+        BackendError: There are no credentials for the bucket, or too many addresses.
     """
     directive = _directive(plan)
     instead = _INSTEAD.format(directive)
@@ -78,20 +77,21 @@ async def _check_store(spec: JobSpec, settings: Settings) -> None:
             "Write %output=by:exec, or let the program write to a %volume.",
             directive="output",
         )
-    await asyncio.to_thread(bucket.find, settings.output_store)
+    await asyncio.to_thread(output_store.upload, settings, spec.replicas(), real=True)
 
 
 async def way(spec: JobSpec, target: Target, settings: Settings) -> OutputWay:
     """Return the way by which files of a cell come back.
 
-    It is the cell's; else the bucket, if there is one; else what the rights allow.
+    It is the cell's; else the bucket, if there is one for so many replicas; else what the rights
+    allow.
     """
     named = next(iter(spec.output_ways), OutputWay.AUTO)
     if named is not OutputWay.AUTO:
         return named
     if not spec.kept_paths:
         return OutputWay.EXEC
-    if settings.output_store:
+    if settings.output_store and len(spec.replicas()) <= output_store.MOST:
         return OutputWay.S3
     may = all(await rights.allowed(target.client, target.namespace, *RIGHTS))
     return OutputWay.EXEC if may else OutputWay.LOG

@@ -32,6 +32,8 @@ TOKEN = "ciao-kernel/output-token"
 _LOOK, _WORDS = 5.0, 200
 MOST = 100
 """Replicas of a job: each pod template has all addresses."""
+_LONGEST = 100_000
+"""Bytes of all addresses: Linux starts no process with a variable of 128 KiB."""
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _ABOUT = 1 << 28
 """Bytes that messages about files may have, besides the files."""
@@ -54,14 +56,20 @@ def upload(settings: Settings, replicas: Sequence[Replica], *, real: bool) -> Up
         real: False for a dry run, whose objects are shown.
 
     Raises:
-        BackendError: There are no credentials for the bucket.
+        BackendError: There are no credentials for the bucket, or too many addresses.
     """
     token = secrets.token_hex(16)
     store = bucket.find(settings.output_store)
     if not real:
         return Upload(token, "(signed addresses)")
     signed = {str(one): store.signed("PUT", _name(token, one)) for one in replicas}
-    return Upload(token, json.dumps(signed))
+    text = json.dumps(signed)
+    if len(text) > _LONGEST:
+        raise BackendError(
+            f"the addresses in the bucket for {len(signed)} replicas do not fit into a pod.",
+            "Write %output=by:exec, or let the program write to a %volume.",
+        )
+    return Upload(token, text)
 
 
 def hidden(item: Manifest) -> Manifest:

@@ -260,8 +260,8 @@ def test_an_object_without_its_last_message_is_read_once(
     store = Store()
     said = bring(store, folder, tmp_path / "here", change=shorten)
     assert said[0] == (
-        "the other files of worker-0 did not come back: what was sent ended too early. 3 of 3 files "
-        "are here."
+        "the other files of worker-0 did not come back: what was sent ended too early. 3 of 3 "
+        "files are here."
     )
     assert [verb for verb, _ in store.asked] == ["PUT", "GET"]
 

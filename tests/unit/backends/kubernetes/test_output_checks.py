@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_checks
+from ciao_kernel.backends.kubernetes import output_checks, output_store
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Job, JobSpec
+from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.model import Job, JobSpec, Replica, ReplicaGroup
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import planning
 from tests.unit.backends.kubernetes.test_checks import ALL, Server, target
@@ -110,3 +111,30 @@ def test_a_bucket_comes_before_the_rights_and_after_the_word() -> None:
     assert way("output/", "by:log") is OutputWay.LOG
     notice = output_checks.way_notice(spec("output/"), target(server(LOGS)), settings)
     assert asyncio.run(notice) == "files of %output come back by the bucket s3://data/x."
+
+
+def test_more_replicas_than_a_bucket_takes_have_the_other_ways() -> None:
+    settings = Settings(output_store="s3://data/x")
+
+    def way(count: int, *rules: dict[str, Any]) -> OutputWay:
+        many = replace(spec("output/"), groups=(ReplicaGroup("worker", count),))
+        return asyncio.run(output_checks.way(many, target(server(*rules)), settings))
+
+    assert way(output_store.MOST, ALL) is OutputWay.S3
+    assert way(output_store.MOST + 1, ALL) is OutputWay.EXEC
+    assert way(output_store.MOST + 1, LOGS) is OutputWay.LOG
+
+
+def test_addresses_that_no_process_could_get_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable of a process has at most 128 KiB, and temporary keys make addresses long."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "t" * 1500)
+    settings = Settings(output_store="s3://data/x")
+    replicas = [Replica("worker", number) for number in range(80)]
+    with pytest.raises(BackendError, match="the addresses in the bucket for 80 replicas do not"):
+        output_store.upload(settings, replicas, real=True)
+    assert len(output_store.upload(settings, replicas[:40], real=True).addresses) < 100_000
+    many = replace(spec("output/"), groups=(ReplicaGroup("worker", 80),))
+    with pytest.raises(BackendError, match="do not fit into a pod"):
+        asyncio.run(output_checks._check_store(many, settings))
