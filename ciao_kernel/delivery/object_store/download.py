@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _VALID = 600
 """Seconds for which an address is valid; each try has a new one."""
 _TRIES = 6
+"""Tries in a row that may bring nothing."""
 _PIECE = 1 << 18
 _PAUSE = 0.5
 
@@ -38,15 +39,16 @@ async def read(store: Bucket, name: str, limit: int, out: Callable[[bytes], obje
 
     taken = _Taken(limit, out)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
-    pause, fault = _PAUSE, ""
+    pause, fault, failed = _PAUSE, "", 0
     async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-        for _ in range(_TRIES):
+        while failed < _TRIES:
             before = taken.size
             fault = await _once(session, store.signed("GET", name, _VALID), taken)
             if not fault:
                 return
             _log.info("reading from a bucket failed: %s", fault)
-            pause = _PAUSE if taken.size > before else pause * 2
+            failed = 0 if taken.size > before else failed + 1
+            pause = pause * 2 if failed else _PAUSE
             await asyncio.sleep(pause)
     raise BackendError(f"{store.server} does not answer: {fault}.")
 
@@ -57,6 +59,8 @@ class _Taken:
     def __init__(self, limit: int, out: Callable[[bytes], object]) -> None:
         self._limit, self._out = limit, out
         self.size = 0
+        self.etag = ""
+        """Names the content of the object whose first bytes have come."""
 
     def take(self, data: bytes) -> None:
         self.size += len(data)
@@ -74,15 +78,21 @@ async def _once(session: aiohttp.ClientSession, address: str, taken: _Taken) -> 
     from yarl import URL
 
     headers = {"Range": f"bytes={taken.size}-"} if taken.size else {}
+    if taken.size and taken.etag.startswith('"'):  # a weak one matches nothing
+        headers["If-Match"] = taken.etag
     ask = session.get(URL(address, encoded=True), headers=headers, allow_redirects=False)
     try:
         async with ask as answer:
             if answer.status == 404:
                 raise BackendError("it was stopped before its program had ended.")
+            if answer.status == 412:
+                raise BackendError("the object was written again while it was read.")
             if answer.status >= 500:
                 return f"HTTP {answer.status}"
             if answer.status != (206 if taken.size else 200):
                 raise BackendError(f"the bucket does not give the files: HTTP {answer.status}.")
+            if not taken.size:
+                taken.etag = answer.headers.get("ETag", "")
             async for data in answer.content.iter_chunked(_PIECE):
                 taken.take(data)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

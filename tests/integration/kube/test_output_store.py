@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from ciao_kernel.backends.kubernetes import output_sidecar, output_store
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery.object_store import download
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.session import returned_values
@@ -42,6 +44,7 @@ class Store:
     asked: list[tuple[str, str]] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)
     cuts: list[int] = field(default_factory=list)
+    at_cut: Callable[[Store], object] = lambda _: None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Check what can be checked without the keys, and that one address is for one verb."""
@@ -60,13 +63,17 @@ class Store:
             return web.Response(status=404)
         data = self.objects[request.path]
         begin = int(request.headers.get("Range", "bytes=0-")[6:-1])
-        response = web.StreamResponse(status=206 if begin else 200)
+        etag = f'"{hashlib.md5(data).hexdigest()}"'
+        if request.headers.get("If-Match", etag) != etag:
+            return web.Response(status=412)
+        response = web.StreamResponse(status=206 if begin else 200, headers={"ETag": etag})
         response.content_length = len(data) - begin
         await response.prepare(request)
         if self.cuts:
             await response.write(data[begin : begin + self.cuts.pop(0)])
             assert request.transport
             request.transport.close()
+            self.at_cut(self)
             return response
         await response.write(data[begin:])
         return response
@@ -211,6 +218,27 @@ def test_a_read_that_is_cut_goes_on(keys: None, folder: Path, tmp_path: Path) ->
     assert ranges[0] == ""
     assert len(ranges) == 3
     assert same(folder, tmp_path / "here")
+
+
+def test_a_read_that_goes_on_after_each_cut_is_not_given_up(
+    keys: None, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_PAUSE", 0.0)
+    store = Store(cuts=[30_000] * 9)
+    bring(store, folder, tmp_path / "here")
+    assert len([verb for verb, _ in store.asked if verb == "GET"]) == 10
+    assert same(folder, tmp_path / "here")
+
+
+def test_an_object_that_is_written_again_while_it_is_read_brings_no_mixed_file(
+    keys: None, folder: Path, tmp_path: Path
+) -> None:
+    def again(store: Store) -> None:
+        ((name, data),) = store.objects.items()
+        store.objects[name] = data + b"more"
+
+    said = bring(Store(cuts=[100_000], at_cut=again), folder, tmp_path / "here")
+    assert "the object was written again while it was read." in said[0]
 
 
 def test_a_bucket_that_refuses_is_said_without_the_address(
