@@ -32,7 +32,7 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
     if any(word.isidentifier() for word in outputs.asked(job.header)):
         yield from _of_values(job, status)
     if folder := event_folder.asked(job.header):
-        yield from _of_events(job, folder)
+        yield from _of_events(job, folder, status.tries)
 
 
 def _of_values(job: Job, status: Status) -> Iterator[str]:
@@ -50,10 +50,10 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
             yield f"%output: {fault}"
 
 
-def _of_events(job: Job, folder: str) -> Iterator[str]:
+def _of_events(job: Job, folder: str, tries: int) -> Iterator[str]:
     """Yield why TensorBoard shows nothing, if the program wrote no event files."""
     if job.on_cluster:
-        returned = ReturnedFiles(Path(job.files))
+        returned = ReturnedFiles(Path(job.files), tries)
         found = not returned.known or event_files(folder) not in returned.missing()
     else:
         found = any(Path(job.workdir, folder).rglob("*tfevents*"))

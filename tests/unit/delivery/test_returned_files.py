@@ -9,7 +9,7 @@ import pytest
 
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Listing
-from ciao_kernel.model import Job, Replica
+from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import returned_values
 
@@ -116,3 +116,24 @@ def test_files_that_only_an_earlier_try_gave_are_named(tmp_path: Path) -> None:
         "model/old.pt (3 bytes, worker-0, worker-1), worker-1/model/net.pt (3 bytes, worker-1).",
     ]
     assert "brought back: " not in "".join(returned_values.of_pods(job, ReturnedFiles(tmp_path, 3)))
+
+
+def test_event_files_are_missed_in_the_last_try_alone(tmp_path: Path) -> None:
+    """A replica that was lost, and gave nothing in the last try, has the word of an earlier one."""
+    none = Listing(missing=("runs/**/*tfevents*",))
+    header = "%tensorboard=runs\n"
+    job = Job(
+        "job", "kubernetes", "tensorflow", (FIRST, SECOND), 1.0, place="team",
+        kind_of_place="namespace", header=header, folder=str(tmp_path),
+    )  # fmt: skip
+
+    def said(tries: int) -> str:
+        return "".join(returned_values.sentences(job, Status(State.SUCCEEDED, (), tries=tries)))
+
+    for replica in (FIRST, SECOND):
+        ReturnedFiles(tmp_path, 1).note(replica, none)
+    assert "wrote no event files into runs" in said(1)
+    ReturnedFiles(tmp_path, 2).note(FIRST, Listing(files=1))
+    assert said(2) == ""
+    ReturnedFiles(tmp_path, 2).note(FIRST, none)
+    assert "wrote no event files into runs" in said(2)
