@@ -81,7 +81,7 @@ def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> N
     """Copy the files to where the other container sees them, unless they are too large."""
     shutil.rmtree(copies, ignore_errors=True)
     os.makedirs(copies, exist_ok=True)
-    found = files.find(".", words)
+    found = files.fitting(files.find(".", words), words, limit)
     sizes, faults = found.sizes, dict(found.faults)
     if sum(sizes.values()) > limit:
         with open(os.path.join(marks, files.TOO_LARGE), "w") as file:

@@ -31,6 +31,8 @@ FAULT, CHANGED = b"X", b"C"
 POD = b"P"
 """Kind of the first message of what is read later: the uid of the pod that wrote it."""
 HEADER = struct.Struct(">cI")
+EVENT_FILES = "/**/*tfevents*"
+"""End of the word for the event files of ``%tensorboard``."""
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
 RELEASE = b"release\n"
@@ -117,6 +119,25 @@ def find(base: str, words: list[str]) -> Found:
         if not seen:
             missing.append(word)
     return Found(dict(sorted(sizes.items())), missing, sorted(set(left_out)), faults)
+
+
+def fitting(found: Found, words: list[str], limit: int) -> Found:
+    """Return the files without event files that come for TensorBoard, if all are too large.
+
+    Args:
+        found: All files.
+        words: The words that name them.
+        limit: Largest number of bytes.
+    """
+    others = [pattern(word) for word in words if not word.endswith(EVENT_FILES)]
+    if not others or sum(found.sizes.values()) <= limit:
+        return found
+    sizes, faults = dict(found.sizes), dict(found.faults)
+    for path in found.sizes:
+        if not any(one.fullmatch(path) for one in others):
+            del sizes[path]
+            faults[path] = "all files together are too large"
+    return found._replace(sizes=sizes, faults=faults)
 
 
 def _leads_to(word: str, path: str) -> bool:
@@ -259,7 +280,7 @@ class _Sender:
     def send(self, request: dict[str, Any]) -> None:
         base, after, limit = self._base(request["base"]), request["after"], request["limit"]
         if not request["waits_only"]:
-            found = find(base, request["words"])
+            found = fitting(find(base, request["words"]), request["words"], limit)
             total = sum(found.sizes.values())
             with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
                 with open(os.path.join(self._marks, TOO_LARGE)) as file:

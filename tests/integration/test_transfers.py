@@ -448,6 +448,24 @@ def test_the_program_keeps_its_exit_code_and_its_copies(
     assert subprocess.run(killed, cwd=pod.folder, check=False).returncode == 137
 
 
+def test_event_files_that_are_too_large_do_not_keep_the_copies_back(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks, events = tmp_path / "marks", pod.folder / "runs/a/x.tfevents.1"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(bytes(10_000_000))
+    command = program(keeper, marks, "pass", str(marks / "files"))
+    command.insert(command.index("--"), "runs/**/*tfevents*")
+    assert subprocess.run(command, cwd=pod.folder, check=False).returncode == 0
+    other = Pod(marks, env={HELD: str(marks)})
+    receiver = ReturnedFiles(tmp_path / "here").receiver(WORKER)
+    words = ["model/", "runs/**/*tfevents*"]
+    one = Fetch(other.execute, sys.executable, words, receiver, 10_000_000)
+    asyncio.run(one.run())
+    assert equal(pod, tmp_path / "here")
+    assert one.listing.faults == {"runs/a/x.tfevents.1": "all files together are too large"}
+
+
 def test_a_file_that_cannot_be_copied_for_the_other_container_is_named(
     keeper: list[str], pod: Pod, tmp_path: Path
 ) -> None:

@@ -59,14 +59,16 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def written(folder: Path, limit: int = replica_files.LOG_MOST, *, stopped: bool = False) -> bytes:
-    """What the sidecar writes at the program's end."""
+def written(
+    folder: Path, limit: int = replica_files.LOG_MOST, *more: str, stopped: bool = False
+) -> bytes:
+    """What the sidecar writes at the program's end; with more words than usual."""
     marks = folder.parent / "marks"
     marks.mkdir()
     if stopped:
         (marks / replica_files.STOPPED).touch()
     keeper = folder / ".ciao" / results.KEEPER
-    words = ["tell", str(marks), "30", "0", str(limit), "model/", "absent.txt"]
+    words = ["tell", str(marks), "30", "0", str(limit), "model/", "absent.txt", *more]
     command = [*ordinary_reader(), sys.executable, "-I", "-S", str(keeper), *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
         wait_until_caught(process.pid, signal.SIGTERM)
@@ -121,9 +123,9 @@ class Kubelet:
         return response
 
 
-def bring(kubelet: Kubelet, here: Path, **settings: float) -> list[str]:
-    """Follow a job whose only pod has ended, and return what is said."""
-    header = "%output=model/ absent.txt by:log\n"
+def bring(kubelet: Kubelet, here: Path, more: str = "", **settings: float) -> list[str]:
+    """Follow a job whose only pod has ended, and return what is said; with more directives."""
+    header = f"%output=model/ absent.txt by:log\n{more}"
     job = Job(
         "job",
         "kubernetes",
@@ -231,6 +233,22 @@ def test_files_that_are_too_large_for_the_log_are_not_written_and_said(
         "the files of worker-0 did not come back: its files have 4.6 MB, and the log carries at "
         "most 4.2 MB. More needs the right to create and get pods/exec"
     )
+
+
+def test_event_files_that_are_too_large_for_the_log_do_not_keep_the_others_back(
+    folder: Path, tmp_path: Path
+) -> None:
+    (folder / "runs/train").mkdir(parents=True)
+    (folder / "runs/train/events.out.tfevents.1").write_bytes(bytes(replica_files.LOG_MOST))
+    lines = written(folder, replica_files.LOG_MOST, "runs/**/*tfevents*")
+    said = bring(Kubelet(stamped(lines)), tmp_path / "here", "%tensorboard=runs\n")
+    assert (tmp_path / "here/model/net.bin").exists()
+    assert said[0].startswith("brought back by the log: model/leer")
+    assert said[1:] == [
+        "%output: no file matches absent.txt.",
+        "%output: these did not come back: runs/train/events.out.tfevents.1 (worker-0: all files "
+        "together are too large).",
+    ]
 
 
 def test_a_smaller_limit_of_the_user_is_named(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.replica_files import find
+from ciao_kernel.delivery.replica_files import EVENT_FILES, Found, find, fitting
+from ciao_kernel.model.spec import event_files
 from tests.helpers.rights import as_nobody
 
 
@@ -96,3 +97,25 @@ def test_links_out_of_the_folder_and_pipes_are_not_followed(folder: Path) -> Non
     assert list(found.sizes) == ["model/in", "model/net.pt", "model/sub/b.pt"]
     assert found.left_out == ["model/out", "model/pipe", "model/up"]
     assert found.missing == ["other/outside"]
+
+
+@pytest.mark.parametrize(
+    ("words", "limit", "kept"),
+    [
+        (["a/", "runs/**/*tfevents*"], 30, ["a/b", "runs/x.tfevents.1"]),
+        (["a/", "runs/**/*tfevents*"], 29, ["a/b"]),
+        (["a/", "runs/", "runs/**/*tfevents*"], 29, ["a/b", "runs/x.tfevents.1"]),
+        (["runs/**/*tfevents*"], 9, ["a/b", "runs/x.tfevents.1"]),
+    ],
+)
+def test_event_files_give_way_to_the_files_of_output(
+    words: list[str], limit: int, kept: list[str]
+) -> None:
+    found = fitting(Found({"a/b": 10, "runs/x.tfevents.1": 20}, [], [], {}), words, limit)
+    assert list(found.sizes) == kept
+    gone = [one for one in ("a/b", "runs/x.tfevents.1") if one not in kept]
+    assert list(found.faults) == gone
+
+
+def test_the_word_for_event_files_is_known_in_replicas() -> None:
+    assert event_files("runs/a") == f"runs/a{EVENT_FILES}"
