@@ -19,9 +19,10 @@ from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Event, Job, Replica, ReplicaStatus, State, Status, TensorBoard
 from ciao_kernel.model.queries import Streams, Where
+from ciao_kernel.session.tensorboard import copying as module
 from ciao_kernel.session.tensorboard.board import Board
 from ciao_kernel.session.tensorboard.copying import Copying
 from tests.helpers import tensorboard
@@ -295,3 +296,60 @@ def test_copying_ends_with_the_job_unless_a_cell_follows_its_tries(
         return not (await asyncio.gather(task, return_exceptions=True))[0]
 
     assert asyncio.run(main()) is not followed
+
+
+class Retried(Pod):
+    """A backend whose job fails, is gone for a moment, and is there again as its next try."""
+
+    job: Any = None
+    looks = 0
+
+    async def execute(self, job: Job, replica: Replica, *rest: Any) -> int:  # type: ignore[override]
+        if job.uid != "18":
+            raise BackendError("it has no pod.")
+        return await super().execute(*rest)
+
+    async def find(self, name: str, where: Where) -> tuple[Job, Status]:
+        self.looks += 1
+        if self.looks == 1:
+            return self.job, Status(State.FAILED, (ReplicaStatus(WORKER, State.FAILED),))
+        if self.looks == 2:
+            raise NoSuchJob("it is gone.")
+        again = replace(self.job, uid="18", first_uid="17", tries=2)
+        return again, Status(State.RUNNING, (ReplicaStatus(WORKER, State.RUNNING),))
+
+
+def test_copying_goes_on_with_the_next_try_of_a_job(
+    job: Job, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    cluster: Any = Retried(pod.folder)
+    cluster.job = job = replace(job, uid="17", place="team-a", retries=1)
+
+    async def main() -> None:
+        settings = Settings(cluster_python=sys.executable)
+        copying = Copying(cluster, job, WORKER, "logs", settings, followed=False)
+        task = asyncio.ensure_future(copying.run())
+        await wait(lambda: task.done() or has(job, b"one ")(), 60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    assert copy(job).read_bytes() == b"one "
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_copying_ends_if_no_other_try_comes(
+    job: Job, pod: Pod, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+
+    class Failed(Retried):
+        async def find(self, name: str, where: Where) -> tuple[Job, Status]:
+            self.looks += 1
+            return self.job, Status(State.FAILED, (ReplicaStatus(WORKER, State.FAILED),))
+
+    cluster: Any = Failed(pod.folder)
+    cluster.job = job = replace(job, uid="17", place="team-a", retries=retries)
+    asyncio.run(Copying(cluster, job, WORKER, "logs", Settings(), followed=False).run())
+    assert cluster.looks == (module._BETWEEN_TRIES if retries else 1)

@@ -12,7 +12,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.transfers import python_of
 from ciao_kernel.errors import BackendError, NoSuchJob
-from ciao_kernel.model import Job, Replica
+from ciao_kernel.model import Job, Replica, State
 from ciao_kernel.model.queries import Where
 from ciao_kernel.plugins import Backend
 
@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Seconds between two tries to enter a pod that has not begun, or has ended."""
+_BETWEEN_TRIES = 30
+"""Looks for the next try of a job that has failed (``%retries``)."""
 
 
 class Copying:
@@ -46,6 +48,8 @@ class Copying:
         followed: bool,
     ) -> None:
         self._followed = followed
+        self._failed = 0
+        """Looks since a try has failed after which another one may come."""
         self._backend, self._job, self._replica, self._folder = backend, job, replica, folder
         self._python = python_of(job, settings.cluster_python)
         self._copies = EventCopies(job, replica, folder, int(settings.fetch_limit))
@@ -75,14 +79,26 @@ class Copying:
         with contextlib.suppress(OSError, ValueError):
             await asyncio.to_thread(take_returned, self._job, self._folder)
 
+    def _is_last(self) -> bool:
+        """Return whether no next try follows one that has failed, or whose job is gone."""
+        self._failed += bool(self._failed)
+        return not 0 < self._failed <= _BETWEEN_TRIES
+
     async def _is_over(self) -> bool:
         where = Where(namespace=self._job.place, context=self._job.context)
         try:
             job, status = await self._backend.find(self._job.name, where)
         except NoSuchJob:
-            return True
+            return self._is_last()
         except BackendError:
             return False
+        if job.uid != self._job.uid:
+            if job.identity != self._job.identity:
+                return True
+            self._job, self._failed = job, 0  # its next try
+            return False
+        if status.state is State.FAILED and job.tries <= job.retries:
+            self._failed = self._failed or 1
+            return self._is_last()
         mine = next((one for one in status.replicas if one.replica == self._replica), None)
-        ended = status.state.over and (mine is None or mine.state.over)
-        return job.uid != self._job.uid or ended
+        return status.state.over and (mine is None or mine.state.over)
