@@ -218,22 +218,23 @@ class OutputFetch:
                         **self._special(one.way),
                     )
                     running = asyncio.ensure_future(fetch.run())
+                    arrived = asyncio.ensure_future(fetch.arrived.wait())
                     try:
-                        arrived = asyncio.ensure_future(fetch.arrived.wait())
                         await asyncio.wait({running, arrived}, return_when=asyncio.FIRST_COMPLETED)
-                        arrived.cancel()
                         if not fetch.arrived.is_set():
                             await running
                         self._files.note(one.replica, fetch.listing, one.way, one.uid)
                         one.arrived = True
                     except BaseException:
-                        running.cancel()
+                        await _ended(running)
                         raise
+                    finally:
+                        await _ended(arrived)
             self._wake()
             try:
                 await running
             finally:
-                running.cancel()
+                await _ended(running)
         except Exception as error:
             if one.arrived:
                 return
@@ -301,6 +302,12 @@ class _Replica:
         """Let its pod end."""
         if self.fetch is not None:
             self.fetch.release()
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """End a task, and wait until what it has opened is closed."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _runs(pod: Object) -> bool:

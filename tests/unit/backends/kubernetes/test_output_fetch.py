@@ -43,7 +43,13 @@ class FakeFetch:
 
     async def run(self) -> None:
         ends = [asyncio.ensure_future(one.wait()) for one in (self.arrived, self.fault)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in ends:
+                one.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+            await asyncio.sleep(0)  # it closes a connection
         if self.fault.is_set():
             raise ClusterFault("the connection was cut.")
         if self.waits:
@@ -210,3 +216,18 @@ def test_event_files_are_fetched_with_the_files_of_output(
         assert made[0].words == ("model/", "runs/**/*tfevents*")
 
     follow(tmp_path, work, "%output=model/ metrics\n%tensorboard=runs\n")
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_follower_that_ends_leaves_no_task_of_a_fetch(
+    tmp_path: Path, made: list[FakeFetch], arrived: bool
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True)
+        if arrived:
+            made[0].arrived.set()
+            await update(worker0=True)
+        await fetch.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    follow(tmp_path, work)
