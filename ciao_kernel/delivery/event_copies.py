@@ -102,7 +102,7 @@ class EventCopies:
                     self._write(body)
                 elif kind == DONE:
                     self.whole = True
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise Damaged(f"the replica sent something else than files: {error!r}.") from error
         except OSError as error:
             raise BackendError(f"event files cannot be saved: {error.strerror}.") from error
@@ -146,7 +146,7 @@ def take_returned(job: Job, folder: str) -> None:
         if replica is None or not transfers.is_asked(path, (pattern(folder),)):
             continue
         place = event_files.copies(job, replica) / path.removeprefix(f"{folder}/")
-        with contextlib.suppress(OSError):  # the user has removed it
+        with contextlib.suppress(OSError, ValueError):  # the user has removed it
             private_files.make_folders(place.parent, Path(job.files))
             known = place.stat().st_size if place.is_file() else 0
             with source.open("rb") as file:

@@ -261,7 +261,7 @@ class Fetch:
         try:
             for kind, body in messages(self._buffer):
                 self._take(kind, body)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise Damaged(f"the replica sent something else than files: {error!r}.") from error
         except (OSError, private_files.Untrusted) as error:
             words = getattr(error, "strerror", None) or error

@@ -169,6 +169,22 @@ def test_what_came_back_at_the_end_completes_the_copies(pod: Pod, job: Job) -> N
     assert [one.name for one in other.iterdir()] == [NAME]
 
 
+def test_a_copy_that_cannot_be_completed_keeps_no_other_one_back(job: Job) -> None:
+    for number, replica in enumerate(job.replicas):
+        files = ReturnedFiles(Path(job.files))
+        part = files.new_part()
+        part.write_bytes(b"all")
+        files.place(str(replica), f"logs/train/{NAME}", part, str(number))
+    record = Path(job.files, ".ciao/returned.json")
+    known = json.loads(record.read_text())
+    of_first = known["worker-0"]["files"]
+    of_first["logs/\0.tfevents"] = of_first.pop(f"logs/train/{NAME}")
+    record.write_text(json.dumps(known))
+    take_returned(job, "logs")
+    other = event_files.copies(job, job.replicas[1]) / "train" / NAME
+    assert other.read_bytes() == b"all"
+
+
 def message(kind: bytes, body: object = b"") -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return HEADER.pack(kind, len(data)) + data
@@ -184,6 +200,8 @@ def message(kind: bytes, body: object = b"") -> bytes:
         (message(FILE, {"path": f"logs/{NAME}", "offset": -1}), "at another place"),
         (message(FILE, {"offset": 0}), "something else than files"),
         (message(FILE, b"[" * 100), "something else than files"),
+        (message(FILE, b"[" * 100_000), "something else than files"),
+        (message(FILE, {"path": f"logs/{NAME}", "offset": 1e999}), "something else than files"),
         (message(DATA, b"data"), "a part of no file"),
         (HEADER.pack(DATA, 1 << 31), "."),
         (
