@@ -168,10 +168,13 @@ class Board:
                 raise EnvironmentFault(f"TensorBoard cannot show {job.name}: {error}.") from error
         for name, target in self._shown.items():  # all: the folder may be a new one
             link = logdir / name
-            if link.is_symlink() and link.readlink() != target:
-                link.unlink()
-            if not link.is_symlink():
-                link.symlink_to(target, target_is_directory=True)
+            try:
+                if link.is_symlink() and link.readlink() != target:
+                    link.unlink()
+                if not link.is_symlink():
+                    link.symlink_to(target, target_is_directory=True)
+            except OSError as error:
+                raise EnvironmentFault(f"TensorBoard cannot show {name}: {error}.") from error
 
     def _name(self, job: Job, target: Path) -> str:
         """Return the name of a job's link: its own, or with a number if another job has that."""

@@ -76,7 +76,12 @@ class Server:
         Raises:
             EnvironmentFault: It does not start.
         """
-        return await asyncio.to_thread(self._start)
+        try:
+            return await asyncio.to_thread(self._start)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"TensorBoard did not start: {error}.", "The job runs without it."
+            ) from error
 
     def close(self) -> None:
         """End the process, and remove the folder with its links."""

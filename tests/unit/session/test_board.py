@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
+from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
 from ciao_kernel.session.tensorboard.board import Board, Reach
 from ciao_kernel.session.tensorboard.server import Server
@@ -100,3 +101,29 @@ def test_behind_a_gateway_the_sentence_says_what_works(settings: Settings, tmp_p
     assert isinstance(event, Notice)
     assert "`ciao tensorboard mnist --namespace team-b` in a terminal" in event.text
     assert not links
+
+
+def test_a_link_that_cannot_be_made_is_an_error_of_its_job(
+    settings: Settings, tmp_path: Path
+) -> None:
+    class Occupied(Started):
+        async def start(self) -> str:
+            (self.place() / "mnist").mkdir()  # where the link would be
+            return await super().start()
+
+    async def main() -> None:
+        board = Board(lambda: settings, Reach, Occupied)
+        none: Any = None
+        await board.show([(none, job(tmp_path / "1"))], lambda _: None)
+
+    with pytest.raises(EnvironmentFault, match=r"TensorBoard cannot show mnist: .*File exists"):
+        asyncio.run(main())
+
+
+def test_a_python_that_is_gone_is_an_error_of_tensorboard(
+    settings: Settings, tmp_path: Path
+) -> None:
+    server = Server(settings.own_folder, str(tmp_path / "python"))
+    with pytest.raises(EnvironmentFault, match=r"TensorBoard did not start: .*No such file"):
+        asyncio.run(server.start())
+    server.close()
