@@ -51,8 +51,15 @@ def _serve(logdir: str) -> str:
     return str(board.launch())
 
 
+def words(logdir: Path) -> Path:
+    """Return the file beside the folder with what TensorBoard writes."""
+    return logdir.with_name(f"{logdir.name}.log")
+
+
 def remove(logdir: str) -> None:
-    """Remove the links and their folder, and nothing behind the links."""
+    """Remove the links and their folder, and nothing behind the links; and the file beside it."""
+    with contextlib.suppress(OSError):
+        words(Path(logdir)).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         for link in Path(logdir).iterdir():
             link.unlink()

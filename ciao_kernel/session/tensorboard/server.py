@@ -22,7 +22,6 @@ _log = logging.getLogger(__name__)
 
 FOLDER = "tensorboard"
 """Folder in the storage; each process has a folder of its own in it."""
-_WORDS = "tensorboard.log"
 _START = 120.0
 """Seconds in which TensorBoard has to begin."""
 _END = 2.0
@@ -103,7 +102,7 @@ class Server:
             if self.runs:
                 return self._address
             logdir = self.place()
-            words = self._storage.path / FOLDER / _WORDS
+            words = serve.words(logdir)
             command = [self._python, "-P", str(Path(serve.__file__)), str(logdir), str(os.getpid())]
             with words.open("wb") as log:
                 process = subprocess.Popen(

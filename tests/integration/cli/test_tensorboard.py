@@ -32,7 +32,7 @@ def test_it_shows_ended_jobs_until_an_interrupt(ciao: User) -> None:
     process.send_signal(signal.SIGINT)
     assert ciao.finish(process).code == 130
     ciao.nothing_left()
-    assert [one.name for one in (ciao.storage / "tensorboard").iterdir()] == ["tensorboard.log"]
+    assert not list((ciao.storage / "tensorboard").iterdir())
 
 
 def test_a_detached_job_is_named_for_later(ciao: User) -> None:

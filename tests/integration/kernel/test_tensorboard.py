@@ -85,7 +85,7 @@ def test_it_ends_with_its_kernel(
     end(kernel)
     board.wait(WAIT)
     folder = place.storage / "tensorboard"
-    assert [one.name for one in folder.iterdir()] == ["tensorboard.log"]
+    assert not list(folder.iterdir())
     assert (place.storage / "jobs/mnist/work/logs/worker-0").is_dir()  # behind a link
 
 

@@ -126,4 +126,6 @@ def test_a_python_that_is_gone_is_an_error_of_tensorboard(
     server = Server(settings.own_folder, str(tmp_path / "python"))
     with pytest.raises(EnvironmentFault, match=r"TensorBoard did not start: .*No such file"):
         asyncio.run(server.start())
+    assert {one.suffix for one in (settings.storage / "tensorboard").iterdir()} == {"", ".log"}
     server.close()
+    assert not list((settings.storage / "tensorboard").iterdir())
