@@ -40,6 +40,9 @@ HELD = "CIAO_HELD"
 """Variable of the container that keeps files after the program's end: the folder for its marks."""
 POD_UID = "CIAO_POD_UID"
 """Variable of a container that writes files to a bucket: the uid of its pod."""
+COPIED = "CIAO_COPIES"
+"""Variable of a container that does not see the program's folder: the folder for copies of files.
+There are none if the program was killed with its parent."""
 CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 """Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
 size) files are not kept because they are too large."""
@@ -338,8 +341,7 @@ class _Sender:
 
     def _base(self, base: str) -> str:
         """Return the folder with the files; where the program's cannot be seen, their copies."""
-        copies = os.path.join(self._marks, COPIES)
-        return copies if self._marks and base == "." and os.path.isdir(copies) else base
+        return os.environ.get(COPIED, base) if base == "." else base
 
     def _file(self, base: str, path: str, offset: int) -> None:
         with open(os.path.join(base, path), "rb", buffering=0) as file:

@@ -19,6 +19,8 @@ import pytest
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results, site_folder, transfers
 from ciao_kernel.delivery.replica_files import (
+    COPIED,
+    COPIES,
     DATA,
     DONE,
     END,
@@ -430,6 +432,11 @@ def keeper(pod: Pod, tmp_path: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(pod.folder / site_folder.FOLDER / results.KEEPER)]
 
 
+def beside(marks: Path) -> dict[str, str]:
+    """Variables of a container that sees copies of the files."""
+    return {HELD: str(marks), COPIED: str(marks / COPIES)}
+
+
 def program(keeper: list[str], marks: Path, text: str, copies: str = "") -> list[str]:
     words = ["run", str(marks), "0.5", copies, "10000000", "model/", "--"]
     return [*keeper, *words, sys.executable, "-c", text]
@@ -441,7 +448,7 @@ def test_the_program_keeps_its_exit_code_and_its_copies(
     marks = tmp_path / "marks"
     command = program(keeper, marks, "raise SystemExit(7)", str(marks / "files"))
     assert subprocess.run(command, cwd=pod.folder, check=False).returncode == 7
-    other = Pod(marks, env={HELD: str(marks)})
+    other = Pod(marks, env=beside(marks))
     asyncio.run(fetch(other, tmp_path / "here").run())
     assert equal(pod, tmp_path / "here")
     killed = program(keeper, marks, "import os; os.kill(os.getpid(), 9)")
@@ -457,13 +464,25 @@ def test_event_files_that_are_too_large_do_not_keep_the_copies_back(
     command = program(keeper, marks, "pass", str(marks / "files"))
     command.insert(command.index("--"), "runs/**/*tfevents*")
     assert subprocess.run(command, cwd=pod.folder, check=False).returncode == 0
-    other = Pod(marks, env={HELD: str(marks)})
+    other = Pod(marks, env=beside(marks))
     receiver = ReturnedFiles(tmp_path / "here").receiver(WORKER)
     words = ["model/", "runs/**/*tfevents*"]
     one = Fetch(other.execute, sys.executable, words, receiver, 10_000_000)
     asyncio.run(one.run())
     assert equal(pod, tmp_path / "here")
     assert one.listing.faults == {"runs/a/x.tfevents.1": "all files together are too large"}
+
+
+def test_marks_are_no_files_of_a_program_that_was_killed_with_its_parent(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    (marks / "replica").write_text("worker-0")
+    receiver = ReturnedFiles(tmp_path / "here").receiver(WORKER)
+    one = Fetch(Pod(marks, env=beside(marks)).execute, sys.executable, ["*"], receiver, 1000)
+    asyncio.run(one.run())
+    assert one.listing.files == 0
+    assert one.listing.missing == ("*",)
+    assert not (tmp_path / "here").exists()
 
 
 def test_a_file_that_cannot_be_copied_for_the_other_container_is_named(
@@ -473,7 +492,7 @@ def test_a_file_that_cannot_be_copied_for_the_other_container_is_named(
     text = "import os; os.chmod('model/run.sh', 0)"
     command = program(keeper, marks, text, str(marks / "files"))
     subprocess.run([*ordinary_reader(), *command], cwd=pod.folder, check=True)
-    one = fetch(Pod(marks, env={HELD: str(marks)}), tmp_path / "here")
+    one = fetch(Pod(marks, env=beside(marks)), tmp_path / "here")
     asyncio.run(one.run())
     assert one.listing.faults == {"model/run.sh": "Permission denied"}
     assert equal(pod, tmp_path / "here")

@@ -86,6 +86,8 @@ def add(
     if way is OutputWay.S3:
         keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.kept_paths]
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
+    if not shared:
+        env.append({"name": replica_files.COPIED, "value": _COPIES})
     if upload is not None:
         env.append({"name": output_store.ADDRESSES, "value": upload.addresses.replace("$", "$$")})
         uid = {"fieldRef": {"fieldPath": "metadata.uid"}}

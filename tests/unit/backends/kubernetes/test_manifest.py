@@ -363,6 +363,7 @@ def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program(
     assert sidecar["command"] == [*keeper, "keep", "/ciao-output", "30"]
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["workingDir"] == "/ciao"
+    assert sidecar["env"] == [{"name": "CIAO_HELD", "value": "/ciao-output"}]
     assert sidecar["resources"] == {
         "requests": {"cpu": "10m", "memory": "32Mi"},
         "limits": {"cpu": "500m", "memory": "256Mi"},
@@ -442,6 +443,7 @@ def test_where_the_folder_is_in_the_image_the_program_leaves_copies() -> None:
     spec = pod(objects("%framework=tensorflow\n%worker=1\n%output\n", artifact), "Worker")["spec"]
     (program,), (sidecar,) = spec["containers"], spec["initContainers"]
     assert program["command"][7:10] == ["/ciao-output/files", "10000000000", "output/"]
+    assert {"name": "CIAO_COPIES", "value": "/ciao-output/files"} in sidecar["env"]
     assert sidecar["workingDir"] == "/ciao-output"
     assert sidecar["image"] == "host/cells@sha256:1"
     told = {one["name"]: one["value"] for one in program["env"] if "value" in one}
