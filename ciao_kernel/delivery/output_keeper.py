@@ -135,7 +135,7 @@ def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
     time.sleep(linger)
 
 
-def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
+def send(marks: str, pause: float, linger: float, limit: int, words: list[str]) -> str:
     """Wait for the program's end, and write the files to a bucket; return why that failed.
 
     The address is a secret: it is in no text of this function.
@@ -143,6 +143,7 @@ def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
     Args:
         marks: Folder for marks, and for what is sent.
         pause: Seconds before the first new try.
+        linger: Seconds after that for which the pod stays, so that other replicas can end too.
         limit: Largest number of bytes.
         words: The paths of ``%output``.
     """
@@ -164,6 +165,7 @@ def send(marks: str, pause: float, limit: int, words: list[str]) -> str:
         time.sleep(pause * number)
         fault = _put(address, stream)
         if not fault:
+            time.sleep(linger)
             break
     return fault
 
@@ -200,7 +202,7 @@ if __name__ == "__main__":
     if kind == "keep":
         keep(place, float(seconds))
     elif kind == "send":
-        sys.exit(send(place, float(rest[0]), int(rest[1]), rest[2:]) or 0)
+        sys.exit(send(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)
     elif kind == "tell":
         tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:

@@ -78,13 +78,13 @@ def add(
     run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.kept_paths, "--"]
     keep = ["keep", _PLACE, f"{settings.fetch_wait:g}"]
     patience = LONGEST
+    # Others may be about to end too, and are deleted when the job is over.
+    linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
     if way is OutputWay.LOG:
-        # Others may be about to end too, and are deleted when the job is over.
-        linger = settings.linger if len(spec.replicas()) > 1 else 0.0
-        keep = ["tell", _PLACE, str(LONGEST_WRITING), f"{linger:g}", most, *spec.kept_paths]
+        keep = ["tell", _PLACE, str(LONGEST_WRITING), linger, most, *spec.kept_paths]
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     if way is OutputWay.S3:
-        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", most, *spec.kept_paths]
+        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})

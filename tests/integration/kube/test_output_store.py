@@ -93,7 +93,7 @@ async def wrote(folder: Path, addresses: str, *, stopped: bool = False) -> tuple
     if stopped:
         (marks / replica_files.STOPPED).touch()
     keeper = folder / ".ciao" / results.KEEPER
-    words = ["send", str(marks), "30", "0", "1000000000", "model/", "absent.txt"]
+    words = ["send", str(marks), "30", "0", "0", "1000000000", "model/", "absent.txt"]
     command = [sys.executable, "-I", "-S", str(keeper), *words]
     env = {**os.environ, output_store.ADDRESSES: addresses, replica_files.POD_UID: "one"}
 

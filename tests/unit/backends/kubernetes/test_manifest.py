@@ -395,7 +395,10 @@ def test_addresses_in_a_bucket_are_in_the_sidecar_alone_and_never_shown() -> Non
     worker = pod(made, "Worker")
     (program,), (*_, sidecar) = worker["spec"]["containers"], worker["spec"]["initContainers"]
     assert sidecar["name"] == "ciao-output-s3"
-    assert sidecar["command"][4:] == ["send", "/ciao-output", "30", "2", "4900000000", "output/"]
+    send = ["send", "/ciao-output", "30", "2", "0", "4900000000", "output/"]
+    assert sidecar["command"][4:] == send
+    several = pod(objects(text.replace("=1", "=2"), upload=upload, linger=3.0), "Worker")
+    assert several["spec"]["initContainers"][-1]["command"][8] == "3"
     told = {one["name"]: one.get("value") for one in sidecar["env"]}
     uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert {"name": "CIAO_POD_UID", "valueFrom": uid} in sidecar["env"]
