@@ -27,6 +27,16 @@ _PAUSE = 3.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_FILES = 10_000
 _WORDS = 2000
+_NO_COMMAND = (126, 127)
+"""Exit codes of a command that cannot be started, as by a shell."""
+
+
+class NotCopied(BackendError):
+    """Event files cannot be copied at all."""
+
+
+class TooLarge(NotCopied):
+    """The event files are larger than the limit."""
 
 
 class EventCopies:
@@ -62,7 +72,7 @@ class EventCopies:
             python: Its interpreter.
 
         Raises:
-            BackendError: The connection has ended, or the files cannot be copied.
+            BackendError: The connection has ended; NotCopied: the files cannot be copied.
         """
         self._sizes = self._known()
         del self._buffer[:], self._faults[:]
@@ -77,7 +87,8 @@ class EventCopies:
         command, streams = transfers.called(python, request, self._out, self._err)
         code = await execute(command, streams)
         if code:
-            raise BackendError(transfers.failed(code, bytes(self._faults)))
+            kind = NotCopied if code in _NO_COMMAND else BackendError
+            raise kind(transfers.failed(code, bytes(self._faults)))
         return self.whole
 
     def _known(self) -> dict[str, int]:
@@ -126,7 +137,7 @@ class EventCopies:
             raise Damaged("the replica sent a part of no file.")
         path, place = self._file
         if sum(self._sizes.values()) + len(data) > self._limit:
-            raise BackendError(
+            raise TooLarge(
                 f"its event files have more than fetchLimit, {size_text(self._limit)}.",
                 "`%ciao config fetchLimit=…` raises the limit.",
             )

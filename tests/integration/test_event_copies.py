@@ -19,8 +19,8 @@ from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Fetch
-from ciao_kernel.errors import BackendError, NoSuchJob
-from ciao_kernel.model import Event, Job, Replica, ReplicaStatus, State, Status, TensorBoard
+from ciao_kernel.errors import BackendError, NoSuchJob, Refused
+from ciao_kernel.model import Event, Job, Notice, Replica, ReplicaStatus, State, Status, TensorBoard
 from ciao_kernel.model.queries import Streams, Where
 from ciao_kernel.session.tensorboard import copying as module
 from ciao_kernel.session.tensorboard.board import Board
@@ -371,3 +371,47 @@ def test_copying_ends_if_no_other_try_comes(
     cluster.job = job = replace(job, uid="17", place="team-a", retries=retries)
     asyncio.run(Copying(cluster, job, WORKER, "logs", Settings(), followed=False).run())
     assert cluster.looks == (module._BETWEEN_TRIES if retries else 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "fault", "words"),
+    [
+        (3.0, None, "its event files have more than fetchLimit, 3 bytes. `%ciao config"),
+        (1e6, Refused("pods/exec is forbidden.", code=403), "pods/exec is forbidden."),
+        (1e6, 127, "its Python ended with exit code 127."),
+        (1e6, BackendError("it has no pod."), ""),
+        (1e6, Refused("not found.", code=404), ""),
+        (1e6, 137, ""),
+    ],
+)
+def test_why_nothing_can_be_copied_is_said_once(
+    job: Job,
+    pod: Pod,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: float,
+    fault: BackendError | int | None,
+    words: str,
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+
+    class Denied(Cluster):
+        asked = 0
+
+        async def execute(self, job: Job, replica: Replica, *rest: Any) -> int:  # type: ignore[override]
+            self.asked += 1
+            self.over = self.asked == 3
+            if isinstance(fault, BackendError):
+                raise fault
+            return fault if fault else await Pod.execute(self, *rest)
+
+    cluster: Any = Denied(pod.folder)
+    cluster.job = job = replace(job, uid="17", place="team-a")
+    said: list[Event] = []
+    settings = Settings(cluster_python=sys.executable, fetch_limit=limit)
+    copying = Copying(cluster, job, WORKER, "logs", settings, followed=False, emit=said.append)
+    asyncio.run(copying.run())
+    begin = f"event files of mnist (worker-0) are not copied: {words}"
+    texts = [one.text for one in said if isinstance(one, Notice)]
+    assert len(texts) == bool(words)
+    assert all(one.startswith(begin) for one in texts)
+    assert cluster.asked == (3 if fault else 1)

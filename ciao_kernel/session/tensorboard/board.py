@@ -109,7 +109,8 @@ class Board:
         address = await server.start()
         for backend, job in found:
             if job.on_cluster:
-                self._copy(backend, job, replicas or (event_files.writer(job),), followed=followed)
+                chosen = replicas or (event_files.writer(job),)
+                self._copy(backend, job, chosen, emit, followed=followed)
         await asyncio.to_thread(self._link, server.place(), jobs)
         port = address.removesuffix("/").rpartition(":")[2]
         page = (self._settings().tensorboard_url or self._reach().page).replace(PORT, port)
@@ -134,14 +135,21 @@ class Board:
             await asyncio.to_thread(server.close)
 
     def _copy(
-        self, backend: Backend, job: Job, replicas: Sequence[Replica], *, followed: bool
+        self,
+        backend: Backend,
+        job: Job,
+        replicas: Sequence[Replica],
+        emit: Callable[[Event], None],
+        *,
+        followed: bool,
     ) -> None:
         folder = event_folder.asked(job.header) or event_folder.DEFAULT
         for replica in replicas:
             known = self._copying.get((job.uid, replica))
             if known is None or known[1].done():
+                settings = self._settings()
                 copying = Copying(
-                    backend, job, replica, folder, self._settings(), followed=followed
+                    backend, job, replica, folder, settings, followed=followed, emit=emit
                 )
                 self._copying[job.uid, replica] = (
                     copying,

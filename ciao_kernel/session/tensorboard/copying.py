@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from ciao_kernel import log
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.event_copies import EventCopies, take_returned
+from ciao_kernel.delivery.event_copies import EventCopies, NotCopied, TooLarge, take_returned
 from ciao_kernel.delivery.transfers import python_of
-from ciao_kernel.errors import BackendError, NoSuchJob
-from ciao_kernel.model import Job, Replica, State
+from ciao_kernel.errors import BackendError, NoSuchJob, Refused
+from ciao_kernel.model import Event, Job, Notice, Replica, State
 from ciao_kernel.model.queries import Where
 from ciao_kernel.plugins import Backend
 
@@ -35,6 +36,7 @@ class Copying:
         settings: Interpreter and limit.
         followed: Whether a cell follows the job and calls :meth:`complete`: with ``%retries`` its
             end is not that of this job.
+        emit: Receives once why nothing can be copied.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Copying:
         settings: Settings,
         *,
         followed: bool,
+        emit: Callable[[Event], object] = lambda _: None,
     ) -> None:
-        self._followed = followed
+        self._followed, self._emit, self._said = followed, emit, False
         self._failed = 0
         """Looks since a try has failed after which another one may come."""
         self._backend, self._job, self._replica, self._folder = backend, job, replica, folder
@@ -68,11 +71,25 @@ class Copying:
                     break  # the program is over, and its pod kept the files for this
             except BackendError as error:
                 _log.debug("copying from %s of %s: %s", self._replica, self._job.name, error)
+                self._say_once(error)
+                if isinstance(error, TooLarge):
+                    break
             if not self._followed and await self._is_over():
                 break
             pause = _PAUSE if self._copies.whole else min(2 * pause, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
         await self.complete()
+
+    def _say_once(self, error: BackendError) -> None:
+        """Say why nothing is copied, if waiting for the replica does not help."""
+        forbidden = isinstance(error, Refused) and error.code == 403
+        if self._said or not (forbidden or isinstance(error, NotCopied)):
+            return
+        self._said = True
+        why = f"{error.message.rstrip('.')}. {error.hint}".rstrip()
+        self._emit(
+            Notice(f"event files of {self._job.name} ({self._replica}) are not copied: {why}")
+        )
 
     async def complete(self) -> None:
         """Take what came back at the job's end."""
