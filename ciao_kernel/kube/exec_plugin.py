@@ -103,40 +103,54 @@ async def _output(
     command: str, arguments: list[str], environment: Mapping[str, str], hint: str
 ) -> bytes:
     loop, program = asyncio.get_running_loop(), _Program()
-    try:
-        # Not in a new session: a plug-in that asks in the terminal (/dev/tty) needs this one.
-        transport, _ = await loop.subprocess_exec(
+    # Not in a new session: a plug-in that asks in the terminal (/dev/tty) needs this one.
+    starting = asyncio.ensure_future(
+        loop.subprocess_exec(
             lambda: program,
             command,
             *arguments,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,  # the plug-in must not read our input
         )
+    )
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            # A start that is cancelled kills the program, but none of its child processes.
+            transport, _ = await asyncio.shield(starting)
+            await program.end()
+    except TimeoutError:
+        raise _failed(command, f"it gave no answer for {_TIMEOUT:.0f} seconds") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClusterFault(
             f"the sign-in program {command} of the kubeconfig cannot be started: {why}.",
             hint or "Install it, or put it on the PATH of the kernel.",
         ) from None
-    try:
-        async with asyncio.timeout(_TIMEOUT):
-            await program.end()
-    except TimeoutError:
-        raise _failed(command, f"it gave no answer for {_TIMEOUT:.0f} seconds") from None
     finally:
-        try:
-            if transport.get_returncode() is None:
-                _kill(transport.get_pid())
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_KILLED):
-                        await program.ended.wait()
-        finally:
-            transport.close()  # do not wait for other processes that hold the pipes
+        await _end(starting, program)
     if code := transport.get_returncode():
         text = program.said[2].decode(errors="replace").strip()
         last = _SECRET.sub("…", mask(" ".join(text.split()[-60:])))[-_SHOWN:]
         raise _failed(command, f"exit code {code}" + (f": {last}" if last else ""))
     return bytes(program.said[1])
+
+
+async def _end(
+    starting: asyncio.Future[tuple[asyncio.SubprocessTransport, _Program]], program: _Program
+) -> None:
+    """End a program that still runs, and let go of it."""
+    try:
+        transport, _ = await starting
+    except (OSError, ValueError):
+        return  # it never ran
+    try:
+        if transport.get_returncode() is None:
+            _kill(transport.get_pid())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KILLED):
+                    await program.ended.wait()
+    finally:
+        transport.close()  # do not wait for other processes that hold the pipes
 
 
 class _Program(asyncio.SubprocessProtocol):

@@ -136,7 +136,7 @@ def test_a_question_mark_behind_ciao_lists_the_verbs(kernel: Kernel, python3: Ke
         reply = one.ask("execute_request", {"code": "%ciao?", "silent": False})
         (page,) = reply["payload"]
         lines = page["data"]["text/plain"].splitlines()
-        assert "  %ciao jobs       list all jobs, oldest first" in lines
+        assert "  %ciao jobs         list all jobs, oldest first" in lines
 
 
 def test_names_of_jobs_behind_a_verb(kernel: Kernel, python3: Kernel) -> None:

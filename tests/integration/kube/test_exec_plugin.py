@@ -97,6 +97,26 @@ def test_an_interrupt_does_not_wait_for_a_child_that_hangs(
     assert gone(int(child.read_text()))
 
 
+def test_an_interrupt_of_the_start_ends_the_child_too(
+    program: Any, tmp_path: Path, child: Path
+) -> None:
+    config = program(f"cd {tmp_path}; {HANGS}")
+
+    async def main() -> None:
+        task = asyncio.create_task(exec_plugin.run(config, {}, tmp_path))
+        for _ in range(600):
+            await asyncio.sleep(0)  # a step of the start, which waits for this loop
+            time.sleep(0.1)
+            if child.exists() and child.read_text().strip():
+                break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert gone(int(child.read_text()))
+
+
 def test_what_a_program_leaves_running_is_not_waited_for(
     program: Any, tmp_path: Path, child: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
