@@ -32,12 +32,22 @@ class LatestPod:
 
     async def changed(self, within: float) -> None:
         """Wait for the next state, at most the given seconds."""
-        event = asyncio.Event()
-        self._waiting.add(event)
-        try:
-            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    await event.wait()
-        finally:
-            self._waiting.discard(event)
+        await next_change(self._waiting, within)
+
+
+async def next_change(waiting: set[asyncio.Event], within: float) -> None:
+    """Wait for the next state of a pod.
+
+    Args:
+        waiting: Events that whoever takes the states sets at each of them.
+        within: Maximum number of seconds.
+    """
+    event = asyncio.Event()
+    waiting.add(event)
+    try:
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await event.wait()
+    finally:
+        waiting.discard(event)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.pod_view import next_change
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import WatchedList
@@ -267,12 +268,4 @@ class _View:
         self.pod, self._waiting = pod, waiting
 
     async def changed(self, within: float) -> None:
-        event = asyncio.Event()
-        self._waiting.add(event)
-        try:
-            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    await event.wait()
-        finally:
-            self._waiting.discard(event)
+        await next_change(self._waiting, within)
