@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ciao_kernel.display.held_tracebacks import report_stand_in, split_lines
+from ciao_kernel.display.held_tracebacks import folded_reports, split_lines
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Output, Replica
 
@@ -77,18 +77,15 @@ class HeldReports:
         return [output for replica in list(self._held) for output in self._release(replica)]
 
     def _release(self, replica: Replica) -> list[Output]:
-        lines = split_lines(self._held.pop(replica).data)
-        found = {one.last: one for one in torchrun_report.reports(lines)}
-        left_out = frozenset[int]().union(*(one.places for one in found.values()))
         shown: list[Output] = []
         run: list[bytes] = []
-        for number, line in enumerate(lines):
-            if number not in left_out:
+        for line, count in folded_reports(split_lines(self._held.pop(replica).data)):
+            if count == 1:
                 run.append(line)
-            elif report := found.get(number):
-                shown += [_output(replica, run)] if run else []
-                run = []
-                shown.append(Output(replica, report_stand_in(report) + b"\n", len(report.places)))
+                continue
+            shown += [_output(replica, run)] if run else []
+            run = []
+            shown.append(Output(replica, line + b"\n", count))
         return [*shown, _output(replica, run)] if run else shown
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.frameworks import torchrun_report
@@ -197,17 +197,24 @@ def _folded(replica: Replica, sections: Sequence[_Section]) -> list[Output]:
 
 def _without_reports(lines: list[bytes]) -> list[bytes]:
     """Return lines with one line in place of each report of torchrun."""
-    found = torchrun_report.reports(lines)
-    left_out = frozenset[int]().union(*(one.places for one in found))
-    stand_ins = {one.last: report_stand_in(one) for one in found}
-    return [
-        stand_ins.get(number, line)
-        for number, line in enumerate(lines)
-        if number not in left_out or number in stand_ins
-    ]
+    return [line for line, _ in folded_reports(lines)]
 
 
-def report_stand_in(report: torchrun_report.Report) -> bytes:
-    """Return the line that is shown for a report of torchrun."""
+def folded_reports(lines: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield the lines to show, each with the number of lines that it stands for.
+
+    Args:
+        lines: Lines of one replica; one line stands for each report of torchrun among them.
+    """
+    found = {one.last: one for one in torchrun_report.reports(lines)}
+    left_out = frozenset[int]().union(*(one.places for one in found.values()))
+    for number, line in enumerate(lines):
+        if report := found.get(number):
+            yield _report_stand_in(report), len(report.places)
+        elif number not in left_out:
+            yield line, 1
+
+
+def _report_stand_in(report: torchrun_report.Report) -> bytes:
     said = f": {report.summary}" if report.summary else ""
     return f"… {len(report.places)} lines of torchrun's own report{said} …".encode()
