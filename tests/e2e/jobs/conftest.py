@@ -47,6 +47,19 @@ def leftovers(team: Team, kinds: str) -> list[str]:
     return [name for name in names if not name.endswith("/kube-root-ca.crt")]
 
 
+def stop_at(team: Team, cell: str, text: str, replica: str) -> None:
+    """Press stop when a replica of a cell has said something; wait until all is cleaned up."""
+
+    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until(text, replica=replica, patience=60)
+        work.cancel()
+        await asyncio.wait({work})
+        await background.wait_until_idle(60)
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(cell, during=stop)
+
+
 def delete_only_job(team: Team, kinds: str) -> None:
     """Delete the only job as a user does; nothing of these kinds may be left then."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -10,16 +9,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ciao_kernel import background
 from ciao_kernel.errors import ClusterFault, JobFailed
 from ciao_kernel.model import Replica, State
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, Team, delete_only_job, leftovers, made, rules
+from tests.e2e.jobs.conftest import (
+    EXEC,
+    JOBS,
+    ROLE,
+    Team,
+    delete_only_job,
+    leftovers,
+    made,
+    rules,
+    stop_at,
+)
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import ciao
-from tests.helpers.jobs import Ended, Recorder
 
 TF = "%framework=tensorflow\n%api=job\n%ps=1\n%worker=2\n"
 TORCH = "%framework=pytorch\n%api=job\n%runner=python\n%worker=1\n"
@@ -133,14 +140,7 @@ def test_ranks_meet_at_the_master(team: Team) -> None:
 
 @pytest.mark.second("operators")
 def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
-    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("here", replica="worker-1", patience=60)
-        work.cancel()
-        await asyncio.wait({work})
-        await background.wait_until_idle(60)
-
-    with pytest.raises(asyncio.CancelledError):
-        team.run(TF + SLEEPS, during=stop)
+    stop_at(team, TF + SLEEPS, "here", "worker-1")
     until(lambda: left(team) == [], "everything to be gone", 60)
 
 

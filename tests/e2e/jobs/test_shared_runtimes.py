@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 from functools import partial
@@ -11,19 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ciao_kernel import background
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Replica, State
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs import test_surviving as surviving
-from tests.e2e.jobs.conftest import RBAC, Team, delete_only_job, leftovers, made, rules
+from tests.e2e.jobs.conftest import RBAC, Team, delete_only_job, leftovers, made, rules, stop_at
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_mpi import run
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
 from tests.helpers import digits
-from tests.helpers.jobs import Ended, Recorder
 from tests.integration.docs import blocks
 
 pytestmark = pytest.mark.second("operators")
@@ -120,14 +117,7 @@ def test_all_replicas_of_a_program_decide_and_its_files_are_there(team: Team) ->
 
 
 def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
-    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("here", replica="worker-1", patience=60)
-        work.cancel()
-        await asyncio.wait({work})
-        await background.wait_until_idle(60)
-
-    with pytest.raises(asyncio.CancelledError):
-        team.run(TF + SLEEPS, during=stop)
+    stop_at(team, TF + SLEEPS, "here", "worker-1")
     until(lambda: left(team) == [], "everything to be gone", 60)
 
 

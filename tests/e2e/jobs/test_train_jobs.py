@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel import background
 from ciao_kernel.errors import ClusterFault, DirectiveError, JobFailed
 from ciao_kernel.model import Owner, Replica, State
 from ciao_kernel.session.plugin_registry import Registry
@@ -19,11 +18,21 @@ from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs import test_surviving as surviving
-from tests.e2e.jobs.conftest import EXEC, ROLE, TRAIN, Team, delete_only_job, leftovers, made, rules
+from tests.e2e.jobs.conftest import (
+    EXEC,
+    ROLE,
+    TRAIN,
+    Team,
+    delete_only_job,
+    leftovers,
+    made,
+    rules,
+    stop_at,
+)
 from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import Recorder
 
 pytestmark = pytest.mark.second("operators")
 
@@ -102,14 +111,7 @@ def test_ranks_meet_at_the_master(team: Team) -> None:
 
 
 def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
-    async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("here", replica="worker-1", patience=60)
-        work.cancel()
-        await asyncio.wait({work})
-        await background.wait_until_idle(60)
-
-    with pytest.raises(asyncio.CancelledError):
-        team.run(TF + SLEEPS, during=stop)
+    stop_at(team, TF + SLEEPS, "here", "worker-1")
     until(lambda: left(team) == [], "everything to be gone", 60)
 
 
