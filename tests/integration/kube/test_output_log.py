@@ -24,7 +24,6 @@ from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.model import (
     Job,
     JobSpec,
-    Notice,
     Replica,
     ReplicaStatus,
     Source,
@@ -34,6 +33,7 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import returned_values
+from tests.helpers.output_fetch import notices_at_end
 from tests.helpers.pod_log import stamp
 from tests.helpers.rights import ordinary_reader
 from tests.helpers.signals import wait_until_caught
@@ -145,12 +145,7 @@ def bring(kubelet: Kubelet, here: Path, more: str = "", **settings: float) -> li
             fetch = OutputFetch(api, job, here, Settings(**settings), woken.set)
             now = Status(State.SUCCEEDED, (ReplicaStatus(WORKER, State.SUCCEEDED),))
             fetch.update({}, now, {WORKER: pod()})
-            async with asyncio.timeout(60):
-                while fetch.fetching:
-                    await woken.wait()
-                    woken.clear()
-            said.extend(one.text for one in fetch.events() if isinstance(one, Notice))
-            await fetch.close()
+            said.extend(await notices_at_end(fetch, woken, 60))
 
     asyncio.run(main())
     return [*said, *returned_values.of_pods(job, ReturnedFiles(here))]

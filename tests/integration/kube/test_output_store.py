@@ -26,8 +26,9 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.object_store import download
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.session import returned_values
+from tests.helpers.output_fetch import notices_at_end
 from tests.helpers.signals import wait_until_caught
 from tests.integration.kube.test_output_log import folder
 from tests.integration.kube.test_responses import serving
@@ -165,12 +166,7 @@ def bring(
             fetch.update({}, now, {WORKER: {**ended, "status": status}})
             assert fetch.fetching  # it waits for the sidecar's end
             fetch.update({}, now, {WORKER: None if gone else ended})
-            async with asyncio.timeout(120):
-                while fetch.fetching:
-                    await woken.wait()
-                    woken.clear()
-            said.extend(one.text for one in fetch.events() if isinstance(one, Notice))
-            await fetch.close()
+            said.extend(await notices_at_end(fetch, woken, 120))
 
     asyncio.run(main())
     return [*said, *returned_values.of_pods(job, ReturnedFiles(here))]
