@@ -178,7 +178,7 @@ class Lab:
 
     def text(self, number: int) -> str:
         """What a cell's output shows."""
-        return self.cell(number).locator(".jp-Cell-outputArea").inner_text()
+        return self.read(self.cell(number).locator(".jp-Cell-outputArea"))
 
     def outputs(self, number: int) -> list[dict[str, Any]]:
         """A cell's outputs, as the notebook's file would hold them."""
@@ -259,7 +259,26 @@ class Lab:
 
     def seen(self) -> str:
         """All that the page shows, and the faults of its code."""
-        return "\n".join((self.page.locator("body").inner_text(), *self.faults))
+        return "\n".join((self.read(self.page.locator("body")), *self.faults))
+
+    def read(self, element: Locator) -> str:
+        """The text of an element of a cell, also while the browser does not draw the cell.
+
+        JupyterLab 4.6 gives cells ``content-visibility: auto``: a browser leaves out the content
+        of a cell outside the window, and ``innerText`` of that content is empty. A cell that has
+        just been scrolled to is outside until the next frame.
+        """
+        return str(
+            element.evaluate(
+                """node => {
+                    const cells = [...document.querySelectorAll('.jp-Cell')];
+                    const before = cells.map(cell => cell.style.contentVisibility);
+                    const set = value => (cell, at) => cell.style.contentVisibility = value(at);
+                    cells.forEach(set(() => 'visible'));
+                    try { return node.innerText; } finally { cells.forEach(set(at => before[at])); }
+                }"""
+            )
+        )
 
     def _button(self, name: str) -> Locator:
         return self.page.locator(f'[data-jp-item-name="{name}"] jp-button:visible').first

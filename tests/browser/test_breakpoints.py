@@ -18,7 +18,7 @@ STOPS = f"%framework=python\n%worker=2\n%lines=all\n{prompts.STOPS}"
 def answer(lab: Lab, line: str) -> None:
     box = lab.cell(0).locator("input.jp-Stdin-input").element_handle(timeout=PATIENCE * 1000)
     assert box
-    assert "worker-1 (Pdb)" in lab.cell(0).locator(".jp-Stdin-prompt").last.inner_text()
+    assert "worker-1 (Pdb)" in lab.read(lab.cell(0).locator(".jp-Stdin-prompt").last)
     box.fill(line)
     box.press("Enter")
     box.wait_for_element_state("hidden")  # text takes its place

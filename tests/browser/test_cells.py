@@ -54,8 +54,8 @@ def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     # The table is one element of the page that is drawn anew, and one output of the notebook.
     table = lab.cell(0).locator(".jp-Cell-outputArea table")
     assert table.count() == 1
-    before = table.inner_text()
-    lab.wait(f"document.querySelector('.jp-Cell-outputArea table').innerText !== {before!r}")
+    before, drawn = lab.read(table), table.text_content()
+    lab.wait(f"document.querySelector('.jp-Cell-outputArea table').textContent !== {drawn!r}")
     assert (table.count(), len(tables(lab))) == (1, 1)
     assert re.search(r"worker-1\s+Running", before)
 
@@ -107,7 +107,7 @@ def test_failed_job(home: Server, open_lab: Open) -> None:
     assert "Cell, line 8, in <module>" in text
     error = lab.cell(0).locator("[data-mime-type='application/vnd.jupyter.stderr']")
     name = error.locator("span", has_text="JobFailed").first
-    assert name.inner_text() == "JobFailed"
+    assert lab.read(name) == "JobFailed"
     for red, green, blue in (lab.colors(name)[1], lab.colors(error)[1]):
         assert red > 150, "the error's name and the whole error stand on red"
         assert max(green, blue) < red - 20

@@ -73,7 +73,7 @@ def test_everything_can_be_read(
         )
         for name, element in parts.items():
             value = contrast(*lab.colors(element))
-            found[f"cell {number} {name} {element.inner_text()[:30]!r}"] = value
+            found[f"cell {number} {name} {lab.read(element)[:30]!r}"] = value
     # The page shows the picture as an image, whose parts have no style to ask for.
     picture = lab.cell(CURVES).locator(".jp-RenderedSVG img[src^='data:image/svg+xml']")
     _, ground = lab.colors(picture)
@@ -142,7 +142,7 @@ def test_the_table_does_not_move_while_a_job_runs(
         """cell => [...cell.querySelectorAll('td:nth-child(1), td:nth-child(3)')].every(
             one => one.scrollWidth <= one.clientWidth && one.clientHeight < 40)"""
     )
-    assert "took" in rows.first.inner_text()
+    assert "took" in lab.read(rows.first)
     # Other columns go where the cell is narrow, also beside the list of files.
     room = 150 if width == 1000 else 60
     assert rows.first.locator("code").evaluate("code => code.clientWidth") > room
