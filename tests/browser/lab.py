@@ -268,17 +268,14 @@ class Lab:
         of a cell outside the window, and ``innerText`` of that content is empty. A cell that has
         just been scrolled to is outside until the next frame.
         """
-        return str(
-            element.evaluate(
-                """node => {
-                    const cells = [...document.querySelectorAll('.jp-Cell')];
-                    const before = cells.map(cell => cell.style.contentVisibility);
-                    const set = value => (cell, at) => cell.style.contentVisibility = value(at);
-                    cells.forEach(set(() => 'visible'));
-                    try { return node.innerText; } finally { cells.forEach(set(at => before[at])); }
-                }"""
-            )
+        style = self.page.add_style_tag(
+            content=".jp-Cell { content-visibility: visible !important }"
         )
+        try:
+            # Finds and reads in one step: a live table is replaced several times a second.
+            return element.inner_text()
+        finally:
+            style.evaluate("style => style.remove()")
 
     def _button(self, name: str) -> Locator:
         return self.page.locator(f'[data-jp-item-name="{name}"] jp-button:visible').first
