@@ -15,7 +15,7 @@ from ciao_kernel.backends.kubernetes import (
     choice,
     debugging,
     details,
-    indexed_manifest,
+    indexed_start,
     job_metadata,
     kernel_pod,
     logs,
@@ -292,7 +292,7 @@ class KubernetesBackend:
         containers = status.many(pod, "spec", "containers")
         own = next((one for one in containers if one.get("name") == name), {})
         # The operator's variables are in the container; those of other APIs are in a file.
-        words = indexed_manifest.enter(own, command)
+        words = indexed_start.enter(own, command)
         return await exec.execute(target.client, path, name, words, streams)
 
     async def check_feeding(self, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ciao_kernel.backends.kubernetes import (
     checks,
     indexed_manifest,
+    indexed_rules,
     manifest,
     runtime_discovery,
     shared_runtime,
@@ -191,8 +192,8 @@ async def _by_ssh(plan: Plan, target: Target) -> Choice | None:
 
 def _idle_gpus(plan: Plan) -> str:
     """Return a sentence about the GPUs of a launcher, without its stop; "" if it has none."""
-    launcher = indexed_manifest.launcher_role(plan)
-    gpu = plan.spec.asks(indexed_manifest.template_role(plan)).gpu
+    launcher = indexed_rules.launcher_role(plan)
+    gpu = plan.spec.asks(indexed_rules.template_role(plan)).gpu
     if not launcher or not gpu or not gpu.count:
         return ""
     return (

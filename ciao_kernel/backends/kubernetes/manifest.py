@@ -11,8 +11,10 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import (
     apis,
     indexed_manifest,
+    indexed_rules,
     job_metadata,
     queue_request,
+    replica_variables,
     shared_runtime,
     template_holder,
     trainer_manifest,
@@ -175,7 +177,7 @@ def objects(
     shared: Shared | None = None
     if api is TRAINER and fields:
         variables = shared_runtime.config_map(plan, job.name, pods)
-        pod = pods[indexed_manifest.template_role(plan)]
+        pod = pods[indexed_rules.template_role(plan)]
         sketch = shared_runtime.sketch(plan, job, pod, variables, artifact.python, run)
         shared = Shared(sketch, plan.framework, fields)
         spec = shared.spec()
@@ -186,8 +188,8 @@ def objects(
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
-        variables = indexed_manifest.config_map(plan, job.name, pods)
-        pod = pods[indexed_manifest.template_role(plan)]
+        variables = replica_variables.config_map(plan, job.name, pods)
+        pod = pods[indexed_rules.template_role(plan)]
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))
     else:

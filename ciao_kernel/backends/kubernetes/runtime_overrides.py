@@ -13,7 +13,7 @@ import copy
 import shlex
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import indexed_manifest
+from ciao_kernel.backends.kubernetes import indexed_start
 from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import (
     CONTAINER,
@@ -201,7 +201,7 @@ def _command(command: list[str], init: list[Manifest]) -> list[str]:
     if not init:
         return command
     first = " && ".join(shlex.join(one["command"]) for one in init)
-    return ["sh", "-c", f'{first} && exec "$@"', indexed_manifest.BEFORE, *command]
+    return ["sh", "-c", f'{first} && exec "$@"', indexed_start.BEFORE, *command]
 
 
 def _is_prefix(init: Manifest, template: Manifest) -> bool:

@@ -14,13 +14,17 @@ from collections.abc import Iterable, Mapping
 
 from ciao_kernel.backends.kubernetes import (
     indexed_manifest,
+    indexed_rules,
+    indexed_start,
     job_metadata,
     replica_list,
+    replica_variables,
     runtime_overrides,
 )
 from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
-from ciao_kernel.backends.kubernetes.indexed_manifest import LONGEST_LABEL, PORT, never
+from ciao_kernel.backends.kubernetes.indexed_rules import never
+from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Address, CleanPolicy, Job, JobSpec, Manifest, Replica
@@ -80,7 +84,7 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
     ends = endless_roles(plan.framework, spec.serve) & {one.role for one in spec.groups}
     decider = plan.framework.decider(spec)
     several = len(spec.replicas()) > 1
-    by_all = several and (indexed_manifest.needs_all_workers(plan) or (decider is None and ends))
+    by_all = several and (indexed_rules.needs_all_workers(plan) or (decider is None and ends))
     base = _template()["spec"]["terminationGracePeriodSeconds"]
     found = {
         "an elastic job": spec.elastic,
@@ -112,7 +116,7 @@ def check(plan: Plan) -> None:
     Raises:
         SpecError: They are too large.
     """
-    indexed_manifest.check_size(plan, addresses(f"{plan.name or 'x' * 20}-999", order(plan)))
+    replica_variables.check_size(plan, addresses(f"{plan.name or 'x' * 20}-999", order(plan)))
 
 
 def order(plan: Plan) -> tuple[Replica, ...]:
@@ -148,9 +152,9 @@ def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
         SpecError: They are too large.
     """
     replicas = order(plan)
-    apart = indexed_manifest.commands_apart(plan, replicas, pods)
+    apart = replica_variables.commands_apart(plan, replicas, pods)
     known = addresses(job, replicas)
-    return indexed_manifest.variables(job, indexed_manifest.files(plan, replicas, known, apart))
+    return replica_variables.variables(job, replica_variables.files(plan, replicas, known, apart))
 
 
 def sketch(
@@ -175,7 +179,7 @@ def sketch(
         run: Unique identifier of the submission.
     """
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
-    template = indexed_manifest.program_template(plan, pod, source, python, CONTAINER)
+    template = indexed_start.program_template(plan, pod, source, python, CONTAINER)
     template["metadata"]["annotations"] |= {
         # By it and its index anybody can tell which replica a pod is.
         replica_list.ANNOTATION: replica_list.render(order(plan)),

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ciao_kernel.backends.kubernetes import indexed_manifest, job_metadata
+from ciao_kernel.backends.kubernetes import (
+    indexed_rules,
+    indexed_start,
+    job_metadata,
+    replica_variables,
+)
 from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import (
     ALL_WORKERS,
@@ -18,7 +23,8 @@ from ciao_kernel.backends.kubernetes.apis.trainer import (
     RULES,
     RUNTIME,
 )
-from ciao_kernel.backends.kubernetes.indexed_manifest import LONGEST_LABEL, PORT, never
+from ciao_kernel.backends.kubernetes.indexed_rules import never
+from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
@@ -75,7 +81,7 @@ def check(plan: Plan, settings: Settings) -> None:
             f"Choose a %name with at most {most} characters.",
             directive="name",
         )
-    indexed_manifest.check_size(plan, addresses(f"{name}-999", plan.spec.replicas()))
+    replica_variables.check_size(plan, addresses(f"{name}-999", plan.spec.replicas()))
 
 
 def spec(runtime: Manifest) -> Manifest:
@@ -91,7 +97,7 @@ def spec(runtime: Manifest) -> Manifest:
 def rules(plan: Plan) -> dict[str, str]:
     """Return the annotation of the TrainJob with the rules that only its runtime has."""
     words = [] if never(plan) else [RESTARTS]
-    words += [ALL_WORKERS] if indexed_manifest.needs_all_workers(plan) else []
+    words += [ALL_WORKERS] if indexed_rules.needs_all_workers(plan) else []
     return {RULES: " ".join(words)} if words else {}
 
 
@@ -106,7 +112,7 @@ def config_map(plan: Plan, job: str) -> Manifest:
         for role in (group.role for group in _groups(plan))
         for file, text in _files(plan, job, role).items()
     }
-    return indexed_manifest.variables(job, data)
+    return replica_variables.variables(job, data)
 
 
 def runtime(
@@ -181,10 +187,10 @@ def _rules_of(plan: Plan, role: str, count: int) -> Manifest:
     """Return the rules of the Job of a role."""
     decider = plan.framework.decider(plan.spec)
     # The failure of a Job is the failure of its JobSet.
-    found = indexed_manifest.job_rules(plan, count, KIND.container)
+    found = indexed_rules.job_rules(plan, count, KIND.container)
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
-    all_workers = indexed_manifest.needs_all_workers(plan) and role == "worker"
+    all_workers = indexed_rules.needs_all_workers(plan) and role == "worker"
     if decider is not None and decider.role == role and count > 1 and not all_workers:
         found["successPolicy"] = {"rules": [{"succeededIndexes": str(decider.index)}]}
     return found
@@ -198,7 +204,7 @@ def _key(role: str, file: str) -> str:
 def _files(plan: Plan, job: str, role: str) -> dict[str, str]:
     replicas = plan.spec.replicas()
     own = [one for one in replicas if one.role == role]
-    return indexed_manifest.files(plan, own, addresses(job, replicas))
+    return replica_variables.files(plan, own, addresses(job, replicas))
 
 
 def _template(
@@ -216,7 +222,7 @@ def _template(
         if key.startswith(prefix)
     ]
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"], "items": items}}
-    found = indexed_manifest.program_template(plan, pods[role], source, python, KIND.container)
+    found = indexed_start.program_template(plan, pods[role], source, python, KIND.container)
     # The pod's owner is a Job of a JobSet: it does not tell whose pod it is.
     found["metadata"]["annotations"][job_metadata.RUN] = run
     return found

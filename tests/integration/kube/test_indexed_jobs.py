@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import indexed_manifest, shell_start
+from ciao_kernel.backends.kubernetes import indexed_start, shell_start
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed, NoSuchJob
 from ciao_kernel.model import Job, Notice, Replica, State
@@ -310,7 +310,7 @@ def start(folder: Path, index: int, told: dict[str, Any], *command: str) -> str:
     """Run the program that stands before a replica's own; return what the latter writes."""
     file = folder / "replicas.json"
     file.write_text(json.dumps(told))
-    code = indexed_manifest.START.replace("/ciao-replicas/replicas.json", str(file))
+    code = indexed_start.START.replace("/ciao-replicas/replicas.json", str(file))
     env = {**os.environ, "JOB_COMPLETION_INDEX": str(index), "RANK": "of the image"}
     argv = [sys.executable, "-I", "-S", "-c", code, *command]
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import indexed_manifest, job_metadata, manifest, quotas
+from ciao_kernel.backends.kubernetes import (
+    indexed_manifest,
+    indexed_rules,
+    indexed_start,
+    job_metadata,
+    manifest,
+    quotas,
+)
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, of_item
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
@@ -144,7 +151,7 @@ def test_a_command_in_a_running_replica_has_its_variables(tmp_path: Path, text: 
             (tmp_path / name).write_text(content)
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
-        words = indexed_manifest.enter(container, command)
+        words = indexed_start.enter(container, command)
         here = [word.replace("/ciao-replicas", str(tmp_path)) for word in words]
         env = {"JOB_COMPLETION_INDEX": "2", "PATH": os.environ["PATH"]}
         return subprocess.run(here, env=env, capture_output=True, text=True, check=False)
@@ -161,8 +168,8 @@ def test_a_command_in_a_running_replica_has_its_variables(tmp_path: Path, text: 
 
 def test_a_command_in_another_pod_is_left_as_it_is() -> None:
     container = {"command": ["python3", "-I", "-S", "-c", "x"], "volumeMounts": [{"name": "a"}]}
-    assert indexed_manifest.enter(container, ["ls", "$x"]) == ("ls", "$x")
-    assert indexed_manifest.enter({}, ["ls"]) == ("ls",)
+    assert indexed_start.enter(container, ["ls", "$x"]) == ("ls", "$x")
+    assert indexed_start.enter({}, ["ls"]) == ("ls",)
 
 
 def test_replicas_that_serve_have_a_command_of_their_own() -> None:
@@ -242,7 +249,7 @@ def test_a_replica_of_an_elastic_job_that_was_ended_is_started_again() -> None:
     plan = plan_of("%framework=pytorch\n%worker=2\n%min=1\n")
     plan = replace(plan, spec=plan.framework.complete(plan.spec))
     indexed_manifest.check(plan, Settings())
-    rules = indexed_manifest.job_rules(plan, 2, "program")
+    rules = indexed_rules.job_rules(plan, 2, "program")
     assert rules["backoffLimit"] > 1000
     lost, failed = rules["podFailurePolicy"]["rules"]
     assert lost["action"] == "Ignore"

@@ -11,7 +11,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import (
     details,
-    indexed_manifest,
+    indexed_start,
     job_metadata,
     manifest,
     pod_program,
@@ -214,8 +214,8 @@ def test_files_are_unpacked_before_the_program() -> None:
     assert command[4:] == objects(PLAIN + IMAGE).job["spec"]["trainer"]["command"]
     (container,) = template(job)["spec"]["containers"]
     running = {**container, "command": command}
-    entered = indexed_manifest.enter(running, ("bash",))
-    assert entered == indexed_manifest.enter({**running, "command": command[4:]}, ("bash",))
+    entered = indexed_start.enter(running, ("bash",))
+    assert entered == indexed_start.enter({**running, "command": command[4:]}, ("bash",))
     assert mount["mountPath"] in [one["mountPath"] for one in container["volumeMounts"]]
     other = replace(made, init_containers=({**first, "env": [{"name": "A", "value": "b"}]},))
     with pytest.raises(SpecError, match="cannot set the container unpack of"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import choice, manifest, pod_template
+from ciao_kernel.backends.kubernetes import choice, manifest, pod_template, replica_variables
 from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
@@ -120,4 +120,4 @@ def test_the_variables_of_all_replicas_have_a_limit() -> None:
     groups = (replace(plan.spec.groups[0], count=1000),)
     large = replace(plan, spec=replace(plan.spec, groups=groups))
     with pytest.raises(SpecError, match="which holds 1 MiB"):
-        manifest.indexed_manifest.config_map(large, "mine", build(source()))
+        replica_variables.config_map(large, "mine", build(source()))
