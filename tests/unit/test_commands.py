@@ -331,7 +331,7 @@ def test_two_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
     together = threading.Barrier(8)
 
     def save(number: int) -> None:
-        together.wait(10)
+        together.wait(60)
         settings_file.save(file, {f"key{number}": number})
 
     for _ in range(5):

@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_steps_run_after_those_they_need_and_side_by_side_otherwise() -> None:
     done: list[str] = []
-    meeting = threading.Barrier(2, timeout=10)  # breaks unless both are there at once
+    meeting = threading.Barrier(2, timeout=60)  # breaks unless both are there at once
 
     def step(name: str, meets: bool = False) -> Task:
         def work() -> None:
