@@ -189,11 +189,12 @@ def test_the_next_look_ends_replicas_that_ignore_sigterm(jobs: Place) -> None:
 
 def test_a_process_with_the_mark_of_another_job_is_not_ended(jobs: Place) -> None:
     """A replica that runs ``ciao run --detach`` starts a job of its own."""
+    mark = f"another-{jobs.mark}"  # this test may run twice at a time
     ended = jobs.run(
         """
         %framework=tensorflow
         import os, subprocess
-        other = {**os.environ, "CIAO_JOB_ID": "another"}
+        other = {**os.environ, "CIAO_JOB_ID": "another-" + os.environ["CIAO_TEST_PLACE"]}
         for env in (other, {"CIAO_TEST_PLACE": os.environ["CIAO_TEST_PLACE"]}):
             process = subprocess.Popen(
                 ["sleep", "600"], env=env, start_new_session=True, stdout=subprocess.DEVNULL
@@ -205,5 +206,5 @@ def test_a_process_with_the_mark_of_another_job_is_not_ended(jobs: Place) -> Non
     other, own = map(int, ended.log("worker-0").split())
     assert processes.birth(own) is None
     assert processes.birth(other) is not None
-    assert processes.marked("another") == [other]
+    assert processes.marked(mark) == [other]
     os.kill(other, signal.SIGKILL)
