@@ -80,20 +80,30 @@ def test_a_child_of_a_replica_writes_into_the_same_log(jobs: Place) -> None:
 
 
 def test_a_progress_bar_is_one_line_with_a_live_tail(jobs: Place) -> None:
-    ended = jobs.run(
-        """
+    text = """
         %framework=tensorflow
-        import sys, time
-        for step in range(20):
-            sys.stdout.write(f"\\r{step * 5}%")
+        import itertools, os, sys, time
+        for step in itertools.count():
+            sys.stdout.write(f"\\r{step % 100}%")
             sys.stdout.flush()
             time.sleep(0.01)
+            if os.path.exists("seen"):
+                break
         sys.stdout.write("\\r100%\\n")
         """
-    )
-    assert ended.display.lines("worker-0") == 1
-    assert len(ended.display.tails["worker-0"]) > 3
-    assert ended.display.data("worker-0").endswith(b"\r100%\n")
+
+    async def main() -> Recorder:
+        display = Recorder()
+        work = asyncio.ensure_future(jobs.ended(text, jobs.session(), display))
+        await wait(lambda: len(display.tails["worker-0"]) > 3)
+        assert display.job is not None
+        (Path(display.job.place) / "seen").touch()
+        assert (await work).error is None
+        return display
+
+    display = asyncio.run(main())
+    assert display.lines("worker-0") == 1
+    assert display.data("worker-0").endswith(b"\r100%\n")
 
 
 def test_a_bar_of_twenty_megabytes_stays_small(jobs: Place) -> None:

@@ -162,8 +162,14 @@ thing = Thing()
 file = open("open.txt", "w")
 file.write("kept")
 atexit.register(print, "at exit")
-threading.Timer(0.1, print, ["thread"]).start()
+ends = threading.Event()
+def late():
+    ends.wait()
+    time.sleep(0.1)
+    print("thread")
+threading.Thread(target=late).start()
 print("end of the program")
+ends.set()
 """
     end, text = replica.run(program)
     assert end["code"] == 0
