@@ -71,7 +71,8 @@ def test_a_stop_ends_a_job_whose_replicas_are_being_ended(jobs: Place) -> None:
     stays = "import signal\nsignal.signal(15, lambda *_: 0)" + TRAINS
 
     async def main() -> None:
-        session, display = jobs.session(stop_grace=2.0), Recorder()
+        # So long the other one stays: the stop must come before the next try.
+        session, display = jobs.session(stop_grace=8.0), Recorder()
         head = "%framework=tensorflow\n%worker=2\n%checkpoint\n%retries=2\n"
         cell = asyncio.ensure_future(jobs.ended(head + stays, session, display))
         await display.until("life 0")
