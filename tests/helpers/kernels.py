@@ -87,19 +87,17 @@ class Place:
     def supervisors(self) -> list[psutil.Process]:
         """The supervisors of this place's jobs, without their guards."""
         found = _living(self._supervises)
-        parents = {one.ppid() for one in found}
+        parents = set()
+        for one in found:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                parents.add(one.ppid())
         return [one for one in found if one.pid not in parents]
 
     def judged(self) -> dict[str, str]:
         """The states of the jobs by name, once each supervisor has looked whether to end its."""
         for one in self.supervisors():
-            for _ in range(2):
-                slept = one.num_ctx_switches().voluntary
-                until = time.monotonic() + WAIT
-                one.send_signal(signal.SIGCHLD)  # as at the end of a replica
-                while one.is_running() and one.num_ctx_switches().voluntary == slept:
-                    assert time.monotonic() < until, "a supervisor does nothing"
-                    time.sleep(0.01)
+            with contextlib.suppress(psutil.NoSuchProcess):  # that of a job that has just ended
+                _woken(one)
         files = [folder / "status.json" for folder in self.job_folders()]
         return {file.parent.name: json.loads(file.read_text())["state"] for file in files}
 
@@ -150,6 +148,17 @@ def _living(wanted: Callable[[str], bool]) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             living.append(psutil.Process(int(pid)))
     return living
+
+
+def _woken(supervisor: psutil.Process) -> None:
+    """Let a supervisor look twice; raises NoSuchProcess if it ends meanwhile."""
+    for _ in range(2):
+        slept = supervisor.num_ctx_switches().voluntary
+        until = time.monotonic() + WAIT
+        supervisor.send_signal(signal.SIGCHLD)  # as at the end of a replica
+        while supervisor.is_running() and supervisor.num_ctx_switches().voluntary == slept:
+            assert time.monotonic() < until, "a supervisor does nothing"
+            time.sleep(0.01)
 
 
 def _read(path: str) -> bytes:
@@ -277,9 +286,10 @@ class Client:
         self.wait(lambda: text in request.text, f"{text!r} in {request.code!r}", within)
 
     def wait_running(self, request: Request, place: Place, count: int = 2) -> None:
-        """Wait until a cell's job has so many replicas that have said ``ready``."""
+        """Wait until a cell's job has so many replicas, which have said ``ready`` so often."""
         self.wait(lambda: request.text.count("ready") >= count, "running replicas")
-        assert len(place.replicas()) >= count
+        # One that becomes another program has no variables for a moment.
+        self.wait(lambda: len(place.replicas()) >= count, "processes of replicas")
 
     def wait(self, condition: Callable[[], bool], what: str, within: float = WAIT) -> None:
         """Take messages until a condition holds."""
