@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ciao_kernel.backends.local import stacks
 from ciao_kernel.model import Job
-from ciao_kernel.session.inspection import picture, query
+from ciao_kernel.session.inspection import picture, query, silence
 from ciao_kernel.session.session import Session
 from tests.helpers import hangs
 from tests.helpers.jobs import Place, Recorder, cell, interrupted, wait
@@ -57,19 +58,37 @@ def hang(
     return display
 
 
+MEET = """
+import os, time
+open(os.environ["CIAO_REPLICA"], "w").close()
+while not (os.path.exists("worker-0") and os.path.exists("worker-1")):
+    time.sleep(0.01)
+"""
+"""Two replicas that go on together: a silence begins with the first line of either."""
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a busy machine have the time to answer, and the others to wait for it."""
+    monkeypatch.setattr(stacks, "_PATIENCE", 10.0)
+    monkeypatch.setattr(silence, "_BEFORE_STOP", 60.0)
+    monkeypatch.setattr(silence, "_BEFORE_DEADLINE", 4.0)
+
+
 @pytest.mark.stands_for("operators")
+@pytest.mark.usefixtures("patient")
 def test_two_threads_that_wait_for_each_others_lock(jobs: Place) -> None:
-    header = "%framework=python\n%worker=2\n"
-    join = hangs.line(hangs.LOCKS, "one.join()", header)
-    lend = hangs.line(hangs.LOCKS, "        with second:", header)
-    borrow = hangs.line(hangs.LOCKS, "        with first:", header)
+    header, program = "%framework=python\n%worker=2\n", MEET + hangs.LOCKS
+    join = hangs.line(program, "one.join()", header)
+    lend = hangs.line(program, "        with second:", header)
+    borrow = hangs.line(program, "        with first:", header)
     wanted = (
         rf"worker-0, worker-1  +line {join} → join +one\.join\(\)\n"
         rf"    thread borrow +line {borrow} in borrow +with first:\n"
         rf"    thread lend +line {lend} in lend +with second:"
     )
     shown = hang(
-        jobs, header + hangs.LOCKS, "worker-0", "worker-1", wanted=wanted, told=True, silence=0.5
+        jobs, header + program, "worker-0", "worker-1", wanted=wanted, told=True, silence=0.5
     )
     # The silence, and the stop of a silent job.
     pictures = [text for text in shown.notices.split("no line for ") if "where" in text]
@@ -174,9 +193,12 @@ def test_a_job_without_the_handler_says_so(jobs: Place) -> None:
     assert "no line for" not in shown.notices
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient")
 def test_the_deadline_of_a_silent_job_shows_where_it_stood(jobs: Place) -> None:
     program = "import time\nprint(1)\ntime.sleep(1000)\n"
-    header = "%framework=python\n%worker=1\n%deadline=6\n"
+    # On a busy machine the program may begin seconds after the job.
+    header = "%framework=python\n%worker=1\n%deadline=15\n"
     ended = jobs.run(header + program, silence=1.5)
     assert ended.error is not None
     assert "deadline" in ended.error.message
