@@ -30,12 +30,12 @@ def with_password(index: Index, word: str = PASSWORD) -> str:
     return index.url.replace("://", f"://jane:{word}@")
 
 
-def commands() -> str:
-    """The command lines of all processes."""
+def commands(place: Place) -> str:
+    """The command lines of all processes that were started from here."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for pid in place.alive():
         try:
-            found.append(path.read_text(errors="replace"))
+            found.append(Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
         except OSError:  # it has ended
             continue
     return "\n".join(found)
@@ -80,7 +80,7 @@ def test_a_password_in_a_file_stays_with_pip(
         text = CELL.format("%requirements=requirements.txt")
         work = asyncio.ensure_future(jobs.ended(text, jobs.session(), display))
         await wait(guarded.stalled.is_set)
-        assert "pip" in (running := commands())
+        assert "pip" in (running := commands(jobs))
         assert PASSWORD not in running
         guarded.stall.set()
         return await work
