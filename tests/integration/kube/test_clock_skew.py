@@ -28,7 +28,7 @@ from tests.helpers.api_user import OWNER, Here, run
 from tests.helpers.jobs import Recorder
 
 MINUTE = 60
-NEAR = 30
+NEAR = 600
 """Seconds from which on a time is another; the hour of the clocks is more."""
 JOB = "%framework=tensorflow\n%name=mine\n%worker=2\n"
 WORKER = Replica("worker", 0)
@@ -89,7 +89,7 @@ async def started(session: Session, display: Recorder, folder: Path) -> asyncio.
 async def detached(session: Session, folder: Path) -> None:
     """Start a job that no cell follows, and wait until it runs."""
     assert await run(session, JOB + "%detach\npass", Recorder(), folder) is None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await session.jobs())[-1][1].state is not State.RUNNING:
             await asyncio.sleep(0.05)
 
@@ -112,7 +112,7 @@ def test_who_deleted_a_pod_whose_end_nobody_saw(here: Here, tmp_path: Path) -> N
     async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
         display = Recorder()
         cell = await started(session, display, tmp_path)
-        here.server.reaction = 2.5  # times of the operator have whole seconds
+        here.server.reaction = 5.0  # times of the operator have whole seconds
         await asyncio.to_thread(here.server.lose, "mine-worker-0")
         return await cell
 
