@@ -379,16 +379,16 @@ class Meeting:
     async def create(self, *args: Any) -> Any:
         if self.first.is_set():
             self.both.set()
-            await asyncio.to_thread(self.made.wait, 20)
+            await asyncio.to_thread(self.made.wait, 60)
             try:
                 return await self._create(*args)
             finally:
                 self.done.set()
         self.first.set()
-        await asyncio.to_thread(self.both.wait, 20)
+        await asyncio.to_thread(self.both.wait, 60)
         made = await self._create(*args)
         self.made.set()
-        await asyncio.to_thread(self.done.wait, 20)
+        await asyncio.to_thread(self.done.wait, 60)
         return made
 
 
@@ -410,7 +410,7 @@ def test_a_second_follower_spoils_no_try_that_the_first_has_just_created(
             await display.until("life 1 begins", replica=f"worker-{number}")
         monkeypatch.setattr(creation, "create", meeting.create)
         await evict(program, display)
-        await asyncio.to_thread((meeting.first if second == "creates" else meeting.made).wait, 20)
+        await asyncio.to_thread((meeting.first if second == "creates" else meeting.made).wait, 60)
         server: ApiServer = program.server  # type: ignore[attr-defined]
         beside = asyncio.ensure_future(
             asyncio.to_thread(Here(server, tmp_path / "other").do, follow)
