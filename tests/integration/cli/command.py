@@ -115,9 +115,9 @@ class User:
         """Run a command in a pipe to its end."""
         return self.finish(self.start(*words, env=env or {}))
 
-    def finish(self, process: subprocess.Popen[str]) -> Done:
+    def finish(self, process: subprocess.Popen[str], wait: float = WAIT) -> Done:
         """Wait for a command that was started."""
-        out, err = process.communicate(timeout=WAIT)
+        out, err = process.communicate(timeout=wait)
         assert "ciao_kernel/" not in err, err  # a traceback of our own
         return Done(process.returncode, out or "", err or "")
 

@@ -256,7 +256,8 @@ def test_a_program_in_a_package_runs_as_with_python_m(ciao: User, words: list[st
 def test_torchrun_starts_the_module_of_a_package(ciao: User) -> None:
     package(ciao)
     words = ["run", "-m", "pkg.train", "--framework", "pytorch", "--worker", "1"]
-    done = ciao(*words, "--files", "data.txt", "--", "--lr", "0.1")
+    # Four processes import torch.
+    done = ciao.finish(ciao.start(*words, "--files", "data.txt", "--", "--lr", "0.1"), 240)
     assert done.code == 0, done.err
     expected = [
         "__main__",
@@ -288,7 +289,7 @@ def test_xgboost_connects_the_module_of_a_package(ciao: User) -> None:
     package(ciao)
     ciao.file("pkg/train.py", JOINED)
     words = ["run", "-m", "pkg.train", "--framework", "xgboost", "--worker", "1"]
-    done = ciao(*words, "--files", "data.txt", "--", "--lr", "0.1")
+    done = ciao.finish(ciao.start(*words, "--files", "data.txt", "--", "--lr", "0.1"), 240)
     assert done.code == 0, done.err
     for rank, replica in enumerate(("master-0", "worker-0")):
         own = [line for line in lines(done.out, replica) if line.startswith(f"[{rank},")]

@@ -70,7 +70,7 @@ def test_of_several_processes_of_torchrun_the_first_gives_its_values(kernel: Any
     done = kernel.run(
         "%framework=pytorch\n%master=1\n%nprocPerNode=2\n%output=folder processes index\n"
         "import os\nfolder = processes = index = 'of rank ' + os.environ['RANK']\nprint('hello')\n",
-        60,
+        240,
     )
     assert done.status == "ok", done.text
     assert sorted(re.findall(r"\[(\d)\] hello", done.text)) == ["0", "1"]

@@ -28,6 +28,8 @@ while not os.path.exists("go"):
 events.scalar("loss", 0.25, 2)
 """
 ADDRESS = re.compile(r"TensorBoard of (.*): (http://127\.0\.0\.1:\d+/)")
+START = 240.0
+"""Seconds for a cell that starts TensorBoard, which imports TensorFlow if there is one."""
 
 
 pytestmark = tensorboard.needs_tensorboard
@@ -59,14 +61,14 @@ def test_jobs_that_run_and_have_ended_are_runs_of_one_tensorboard(
     start_kernel: Start, place: Place
 ) -> None:
     kernel = start_kernel()
-    first = kernel.run(job("first", WRITES, workers=2))
+    first = kernel.run(job("first", WRITES, workers=2), START)
     assert first.status == "ok", first.text
     names, address = shown(first)
     assert names == "first"
     tensorboard.scalars(address, "first/worker-0", "first/worker-1", step=1)
 
     second = kernel.execute(job("second", WAITS))
-    kernel.wait(lambda: any(map(ADDRESS.fullmatch, second.tables)), "the address")
+    kernel.wait(lambda: any(map(ADDRESS.fullmatch, second.tables)), "the address", START)
     assert shown(second) == ("second, first", address)
     tensorboard.scalars(address, "second/worker-0", "first/worker-0", step=1)
     (place.storage / "jobs/second/work/go").touch()
@@ -80,7 +82,7 @@ def test_it_ends_with_its_kernel(
     start_kernel: Start, place: Place, end: Callable[[Kernel], None]
 ) -> None:
     kernel = start_kernel()
-    assert kernel.run(job("mnist", WRITES)).status == "ok"
+    assert kernel.run(job("mnist", WRITES), START).status == "ok"
     (board,) = boards(place)
     end(kernel)
     board.wait(WAIT)
@@ -91,13 +93,13 @@ def test_it_ends_with_its_kernel(
 
 def test_a_later_kernel_shows_jobs_of_an_earlier_one(start_kernel: Start, place: Place) -> None:
     earlier = start_kernel()
-    assert earlier.run(job("one", WRITES)).status == "ok"
+    assert earlier.run(job("one", WRITES), START).status == "ok"
     plain = job("two", WRITES.replace('os.environ["CIAO_LOGDIR"]', '"logs"'))
     assert earlier.run(plain.replace("%tensorboard\n", "")).status == "ok"
     earlier.shutdown()
 
     kernel = start_kernel()
-    names, address = shown(kernel.run("%ciao tensorboard"))
+    names, address = shown(kernel.run("%ciao tensorboard", START))
     assert names == "one"
     assert shown(kernel.run("%ciao tensorboard two")) == ("two, one", address)
     tensorboard.scalars(address, "one/worker-0", "two", step=1)
@@ -107,7 +109,7 @@ def test_a_later_kernel_shows_jobs_of_an_earlier_one(start_kernel: Start, place:
 
 def test_a_detached_job_is_shown(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel()
-    request = kernel.run("%detach\n" + job("far", WAITS))
+    request = kernel.run("%detach\n" + job("far", WAITS), START)
     _, address = shown(request)
     tensorboard.scalars(address, "far/worker-0", step=1)
     (place.storage / "jobs/far/work/go").touch()
@@ -138,7 +140,7 @@ def test_a_tensorboard_that_does_not_start_leaves_the_job_alone(
 def test_a_page_behind_a_proxy_gets_a_frame(start_kernel: Start, place: Place) -> None:
     proxy = {"TENSORBOARD_PROXY_URL": '/user/"ada"/proxy/%PORT%/'}
     kernel = start_kernel(env=proxy)
-    request = kernel.run(job("mnist", WRITES))
+    request = kernel.run(job("mnist", WRITES), START)
     _, address = shown(request)
     port = address.removesuffix("/").rpartition(":")[2]
     (html,) = (
@@ -166,7 +168,7 @@ def test_the_magic_of_tensorboard_stays_its_own(start_kernel: Start) -> None:
 
 
 def test_a_program_without_event_files_is_told_where_they_belong(start_kernel: Start) -> None:
-    request = start_kernel().run(job("mnist", "\nprint('done')\n"))
+    request = start_kernel().run(job("mnist", "\nprint('done')\n"), START)
     assert "the program wrote no event files into logs." in request.text
 
 

@@ -95,7 +95,7 @@ def test_a_stopped_program_has_the_time_of_the_grace_to_save(
         display = Recorder()
         cell = asyncio.ensure_future(jobs.ended(text, session, display))
         replica = "master-0" if "pytorch" in header and "min" not in header else "worker-0"
-        await wait(lambda: display.data(replica).count(b"training") == ranks)
+        await wait(lambda: display.data(replica).count(b"training") == ranks, 240)
         ((job, _),) = await session.jobs()
         await session.backend("local").stop(job, "test")
         await cell

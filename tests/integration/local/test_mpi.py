@@ -55,7 +55,7 @@ class TestReal:
             display = Recorder()
             work = asyncio.ensure_future(jobs.ended(HEADER + STOPS, jobs.session(), display))
             for replica in ("worker-0", "worker-1"):
-                await display.until("up 4\nup 4\n", replica=replica)
+                await display.until("up 4\nup 4\n", replica=replica, patience=240)
             work.cancel()
             await asyncio.wait({work})
 
