@@ -18,7 +18,12 @@ from tests.helpers.kernels import Kernel
 HEAD = "%framework=tensorflow\n%cleanPolicy=all\n%worker=2\n"
 SHORT = HEAD + "print('ready', flush=True)\n"
 LONG = HEAD + "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
-_TASKS = "import asyncio, gc; gc.collect(); print('tasks', len(asyncio.all_tasks()))"
+_COUNT = """
+import asyncio, gc, threading
+gc.collect()
+pool = sum(one.name.startswith("asyncio_") for one in threading.enumerate())
+print("tasks", len(asyncio.all_tasks()), "pool", pool)
+"""
 _WARM = 5
 """Jobs before the first measurement: caches fill, modules are imported."""
 _MEMORY = 100_000
@@ -45,9 +50,11 @@ class Use:
 
 def use(kernel: Kernel) -> Use:
     """Return what a kernel holds now."""
-    (tasks,) = re.findall(r"tasks (\d+)", kernel.run(_TASKS).text)
+    ((tasks, pool),) = re.findall(r"tasks (\d+) pool (\d+)", kernel.run(_COUNT).text)
     process = kernel.process
-    return Use(process.memory_info().rss, process.num_fds(), process.num_threads(), int(tasks))
+    # asyncio's own pool has a bound, and as many threads as were at work at one moment so far.
+    threads = process.num_threads() - int(pool)
+    return Use(process.memory_info().rss, process.num_fds(), threads, int(tasks))
 
 
 def soak(kernel: Kernel, count: int, left: Callable[[], Collection[object]]) -> str:
