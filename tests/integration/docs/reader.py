@@ -19,12 +19,13 @@ from ciao_kernel.config import Settings
 from ciao_kernel.magics import parse
 from ciao_kernel.magics.scanned_cell import scan_job
 from ciao_kernel.session.plugin_registry import Registry
-from tests.helpers.kernels import WAIT
 from tests.integration.docs import blocks, checkout, commands, manifests
 from tests.integration.docs.blocks import ROOT, Block
 
 PLAIN = ("%load_ext ciao_kernel", "%%ciao")
 """How cells begin that belong into a kernel which is not ciao's."""
+_WAIT = 240.0
+"""Seconds for a cell or a command: several replicas may import TensorFlow."""
 SAMPLES = {"//GATEWAY": "//127.0.0.1", "=TOKEN": "=a-token"}
 """What stands for the words in capitals of commands."""
 
@@ -75,7 +76,7 @@ class Reader:
         else:
             self.cell(block, block.text)
 
-    def cell(self, block: Block, text: str, within: float = WAIT) -> str:
+    def cell(self, block: Block, text: str, within: float = _WAIT) -> str:
         """Run a cell in the page's kernel and return what it showed."""
         name = "python3" if text.startswith(PLAIN) else "ciao"
         if name not in self.kernels:
@@ -131,7 +132,7 @@ class Reader:
         """Run a command in a folder, by the shell, and return what it wrote."""
         done = subprocess.run(
             ["bash", "-c", line], cwd=folder, env=self.place.env | (env or {}),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_WAIT,
         )  # fmt: skip
         self.output += done.stdout + done.stderr
         wanted = block.word if block.kind == "fails" else "0"

@@ -52,7 +52,7 @@ def _with_marks(page: Path) -> Any:
     texts = "".join(one.text for one in BLOCKS if (one.page, one.kind) == (name, "run"))
     marks = [pytest.mark.slow] if "pip install" in texts else []
     if any(words in texts for words in ("import tensorflow", "import xgboost", "make demo")):
-        marks += [pytest.mark.slow, pytest.mark.frameworks]
+        marks += [pytest.mark.slow, pytest.mark.frameworks, pytest.mark.timeout(900)]
     if name == STANDS_FOR_THE_OTHERS:
         marks += [pytest.mark.stands_for("docs")]
     if name in LONG:
