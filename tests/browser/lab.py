@@ -61,8 +61,8 @@ class Lab:
         """Open the notebook on a new page; the one before is to be closed."""
         width, height = self._size
         self.context = self._browser.new_context(viewport={"width": width, "height": height})
+        self.context.set_default_timeout(PATIENCE * 1000)  # also of pages that this one opens
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE * 1000)
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.goto(self.server.address(self.notebook), wait_until="domcontentloaded")
 
