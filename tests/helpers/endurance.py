@@ -16,7 +16,8 @@ from pathlib import Path
 from tests.helpers.kernels import Kernel
 
 HEAD = "%framework=tensorflow\n%cleanPolicy=all\n%worker=2\n"
-SHORT = HEAD + "print('ready', flush=True)\n"
+SHORT = HEAD + "%successPolicy=allWorkers\nprint('ready', flush=True)\n"
+"""Both workers decide: else a real operator ends one with the other, however late it began."""
 LONG = HEAD + "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 _COUNT = """
 import asyncio, gc, threading

@@ -16,11 +16,23 @@ pytestmark = pytest.mark.stands_for("docs")
 CELL = """# %framework=lightgbm
 # %worker=2
 # %name=ours
-import os
+import os, socket, time
 
 names = ("MACHINES", "WORLD_SIZE", "RANK")
-print(*[os.environ[name] for name in names])
+print(*[os.environ[name] for name in names], flush=True)
+host, port = os.environ["MACHINES"].split(",")[0].split(":")
+if os.environ["RANK"] == "0":
+    server = socket.create_server(("", int(port)))
+    for _ in range(2):
+        server.accept()
+while os.environ["RANK"] != "0":
+    try:
+        socket.create_connection((host, int(port)), 5)
+        break
+    except OSError:
+        time.sleep(0.1)
 """
+"""The master, whose success is the job's, waits until both workers have said what they are."""
 SETUP = """[metadata]
 name = my-package
 version = 1

@@ -55,11 +55,12 @@ SAID = {
     "docs/cluster.md": ("apiserver", "COMMIT"),
     "docs/coming-from.md": ("[worker-0] the same file",),
     "docs/commands.md": ("mnist", "0 GPUs", "[worker-0] training", "Succeeded"),
-    "docs/first-steps.md": ("jobs run on Kubernetes", "[worker-1] I am worker 1"),
+    "docs/first-steps.md": ("jobs run on Kubernetes", "[worker-0] I am worker 0"),
     "docs/packages.md": ("[build] ", "Succeeded"),
     "docs/tutorial.md": ("kind: TFJob", "slope offset\n"),
 }
-"""What a page's blocks have to have written when all is done."""
+"""What a page's blocks have to have written when all is done; of replicas, those that decide:
+others are ended with them, perhaps before they have begun."""
 
 
 @contextlib.contextmanager

@@ -11,10 +11,12 @@ from tests.e2e.jobs.conftest import Team
 CELL = """\
 %framework=tensorflow
 %worker=2
+%successPolicy=allWorkers
 %plot=loss,losss
 for step in range(50):
     print(f"step {step} loss {1 / (step + 1)}")
 """
+"""Both workers decide: else the operator ends worker-1 with worker-0, however late it began."""
 
 
 class Cell:

@@ -33,7 +33,8 @@ def test_what_a_job_writes_to_a_claim_the_next_one_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     team = made(namespace, tmp_path, monkeypatch, rules(ROLE if api == "v1" else JOBS))
-    header = f"%framework=tensorflow\n%api={api}\n%worker=2\n"
+    # Both decide: else worker-1 is ended with worker-0, perhaps before it has written anything.
+    header = f"%framework=tensorflow\n%api={api}\n%worker=2\n%successPolicy=allWorkers\n"
     scratch = "%volume=tmp:10Mi:/scratch memory:1Mi:/fast\n"
 
     wrote = team.run(f"{header}%volume={claim}/runs:data\n{scratch}{WRITES}")

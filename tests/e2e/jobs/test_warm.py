@@ -219,7 +219,7 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
 @pytest.mark.second("faults")
 def test_a_run_that_is_killed_for_its_memory_says_so_and_the_replicas_stay(warm_team: Team) -> None:
     team = warm_team
-    head = "%framework=tensorflow\n%memory=96Mi\n%worker=2\n%warm\n"
+    head = "%framework=tensorflow\n%memory=96Mi\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
     fills = "import os, time\nif os.environ['CIAO_REPLICA'] == 'worker-1':\n"
     fills += "    x = bytearray(500_000_000)\ntime.sleep(1000)\n"
     where = "import os\nprint('agent', os.environ['HOSTNAME'], os.getppid())\n"

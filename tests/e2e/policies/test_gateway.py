@@ -25,6 +25,7 @@ MEETS = """\
 %framework=tensorflow
 %ps=1
 %worker=2
+%successPolicy=allWorkers
 import json, os, socket, time
 config = json.loads(os.environ["TF_CONFIG"])
 host, _, port = config["cluster"]["ps"][0].partition(":")

@@ -72,7 +72,9 @@ def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("api", ["operator", "job"])
 def test_a_ps_and_its_workers_meet(team: Team, api: str) -> None:
     choice = "%api=job\n" if api == "job" else ""
-    ended = team.run(f"%framework=tensorflow\n{choice}%ps=1\n%worker=2\n{MEETS}")
+    # Both workers decide: else one is ended with the other, perhaps before it has met the PS.
+    header = f"%framework=tensorflow\n{choice}%ps=1\n%worker=2\n%successPolicy=allWorkers\n"
+    ended = team.run(header + MEETS)
     assert ended.error is None, ended.error
     for number in range(2):
         name = f"worker-{number}"
