@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
-from ciao_kernel.model import Replica
 from ciao_kernel.session import fetching
 from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
@@ -35,13 +34,33 @@ pathlib.Path("log.csv").write_text(me)
 pathlib.Path("same.txt").write_text("the same")
 os.symlink("/etc/passwd", "model/passwd")
 metrics = {"loss": 0.25}
+import json, socket, time
+host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][1].split(":")
+if me == "worker-1":
+    socket.create_server(("", int(port))).accept()
+while me == "worker-0":
+    try:
+        socket.create_connection((host, int(port)), 5)
+        break
+    except OSError:
+        time.sleep(0.2)
 """
+"""worker-0, whose end is the job's, waits until worker-1 has written its files."""
 FAILS = """
-import os, pathlib, time
+import os, pathlib, socket, time
 pathlib.Path(os.environ["CIAO_OUTPUT"], os.environ["RANK"]).write_text("x" * 1000)
-time.sleep(600 if os.environ["RANK"] == "1" else 3)
+if os.environ["WORLD_SIZE"] == "2":
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    while os.environ["RANK"] == "1":
+        try:
+            socket.create_connection(place, 5)
+            time.sleep(600)
+        except OSError:
+            time.sleep(0.2)
+    socket.create_server(("", place[1])).accept()
 raise ValueError("boom")
 """
+"""The master fails when the worker, if there is one, has written its file."""
 LARGE = """
 import hashlib, os
 data = os.urandom(40_000_000)
@@ -55,9 +74,10 @@ while not os.path.exists("go"):
     time.sleep(0.2)
 open("output/step", "w").write("2")
 """
-WORKER = Replica("worker", 0)
+BOTH = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n"
+"""Else worker-1 is ended with worker-0, perhaps before it has written anything."""
 DETAILS = """
-import hashlib, os, pathlib, time
+import hashlib, os, pathlib
 me = os.environ["CIAO_REPLICA"]
 pathlib.Path("model").mkdir()
 if me == "worker-0":
@@ -182,24 +202,23 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
 
     async def work(session: Session) -> tuple[Path, list[str]]:
         display = Recorder()
-        await session.run(
-            f"%framework=tensorflow\n%worker=2\n%detach\n%output\n{WAITS}", display, team.folder
-        )
+        await session.run(f"{BOTH}%detach\n%output\n{WAITS}", display, team.folder)
         assert "`%ciao attach" in display.notices.partition("files of %output come back if")[2]
         ((job, _),) = await session.jobs()
         backend, job, _ = await session.find(job.name)
-        while True:  # until its pods run
-            try:
-                await fetching.take(
-                    backend, job, WORKER, "output/step", team.folder, session.settings
-                )
-                break
-            except BackendError as error:
-                shown.append(error.message)
-                await asyncio.sleep(1)
-        assert (team.folder / "step").read_text() == "1"
+        for replica in job.replicas:
+            while True:  # until its pod runs
+                try:
+                    await fetching.take(
+                        backend, job, replica, "output/step", team.folder, session.settings
+                    )
+                    break
+                except BackendError as error:
+                    shown.append(error.message)
+                    await asyncio.sleep(1)
+            assert (team.folder / "step").read_text() == "1"
         lines = await fetching.fetch(
-            backend, job, (WORKER,), ["output/"], session.settings, display.show
+            backend, job, job.replicas[:1], ["output/"], session.settings, display.show
         )
         assert "output/step (1 bytes, worker-0)" in lines[0]
         (team.folder / "go").write_text("on")
@@ -233,9 +252,7 @@ def plain(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_the_right_files_come_back_by_the_log(plain: Team) -> None:
-    ended = plain.run(
-        f"%framework=tensorflow\n%worker=2\n%output=model/ loss\n{DETAILS}loss = 0.5\n"
-    )
+    ended = plain.run(f"{BOTH}%output=model/ loss\n{DETAILS}loss = 0.5\n")
     assert ended.error is None, ended.error
     folder = folder_of(ended)
     digest = ended.display.data("worker-0").decode().strip()
@@ -330,7 +347,7 @@ def test_files_come_back_through_a_bucket(
         try:
             host, port = server.server_address[:2]
             ended = plain.run(
-                f"%framework=tensorflow\n%worker=2\n%api={api}\n%output=model/\n{DETAILS}",
+                f"{BOTH}%api={api}\n%output=model/\n{DETAILS}",
                 output_store=f"http://{host}:{port}/data/{plain.namespace.name}",
             )
         finally:

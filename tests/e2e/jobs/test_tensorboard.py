@@ -30,6 +30,7 @@ print("ready", flush=True)
 while not os.path.exists("go"):
     time.sleep(0.1)
 events.scalar("loss", 0.25, 2)
+print("done", flush=True)
 """
 )
 
@@ -55,10 +56,13 @@ def test_event_files_of_pods_are_shown_while_they_grow_and_afterwards(team: Team
             await asyncio.to_thread(tensorboard.scalars, address(display), "mnist/worker-0", step=1)
             (team.folder / "go").write_text("on")
             backend, job, _ = await session.find("mnist")
-            for replica in job.replicas:
+            # worker-0 last: its end is the job's, and others are ended with it.
+            for replica in reversed(job.replicas):
+                await display.until("ready", replica=str(replica), patience=120)
                 await fetching.give(
                     backend, job, replica, team.folder / "go", "./", session.settings
                 )
+                await display.until("done", replica=str(replica))
             await running
             # The last step comes with the files that the pods keep: of all replicas.
             await asyncio.to_thread(
@@ -97,10 +101,8 @@ def test_the_last_lines_of_a_detached_job_come_from_the_pod_that_is_held(
             show = partial(asyncio.to_thread, tensorboard.scalars, address(display))
             await show("mnist/worker-0", step=1)
             (team.folder / "go").write_text("on")
-            for replica in job.replicas:
-                await fetching.give(
-                    backend, job, replica, team.folder / "go", "./", session.settings
-                )
+            (writer, _) = job.replicas  # its end is the job's, and the other one's
+            await fetching.give(backend, job, writer, team.folder / "go", "./", session.settings)
             await show("mnist/worker-0", step=2)
         finally:
             await board.close()
