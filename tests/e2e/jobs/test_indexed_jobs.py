@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -27,17 +28,21 @@ from tests.e2e.jobs.conftest import (
 )
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import ciao
+from tests.helpers.jobs import Ended, Recorder
 
 TF = "%framework=tensorflow\n%api=job\n%ps=1\n%worker=2\n"
 TORCH = "%framework=pytorch\n%api=job\n%runner=python\n%worker=1\n"
 
 MEETS = """\
 import json, os, socket, sys, time
+opened = ""
 config = json.loads(os.environ["TF_CONFIG"])
 if config["task"]["type"] == "ps":
     port = int(config["cluster"]["ps"][0].partition(":")[2])
     server = socket.create_server(("", port))
     print("listening", flush=True)
+    while opened and not os.path.exists(opened):
+        time.sleep(0.1)
     while True:
         connection, _ = server.accept()
         connection.sendall(b"from the ps")
@@ -52,6 +57,24 @@ while True:
         time.sleep(0.2)
 """
 """Both workers ask the PS, which never ends by itself."""
+
+
+def meet(team: Team, header: str) -> Ended:
+    """Run MEETS; the PS answers nobody before the cell has shown its line.
+
+    Else a worker that is faster than the first read of the PS' log would end the job before it, and
+    the last words of a PS are not waited for.
+    """
+    opened = "/tmp/opened"
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("listening", replica="ps-0", patience=120)
+        pod = (await asyncio.to_thread(team.details)).pods[Replica("ps", 0)]
+        await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", opened)
+
+    program = MEETS.replace('opened = ""', f"opened = {opened!r}")
+    return team.run(header + program, during=during)
+
 
 RANKS = """\
 import os, socket, time
@@ -96,7 +119,7 @@ def test_the_role_has_the_rights_that_a_cell_asks_for_and_the_optional_ones() ->
 
 @pytest.mark.stands_for("operators")
 def test_workers_meet_their_ps_which_ends_with_the_job(team: Team) -> None:
-    ended = team.run(TF + MEETS)
+    ended = meet(team, TF)
     assert ended.error is None, ended.error
     assert ended.result
     assert ended.result.state is State.SUCCEEDED
@@ -148,11 +171,14 @@ def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
 def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
     ended = team.run("%name=mine\n%detach\n" + TF + SLEEPS)
     assert ended.error is None, ended.error
-    until(lambda: team.jobs()[0][1].state is State.RUNNING, "the job to run", 60)
+    until(lambda: team.jobs()[0][1].state is State.RUNNING, "the job to run", 120)
+    # It runs as soon as one of its pods does.
+    until(lambda: Replica("worker", 1) in team.details().pods, "the pod of worker-1", 60)
     details = team.details()
     assert dict(details.facts)["kind"] == "Job"
     assert {group.role: group.replicas for group in details.groups} == {"ps": 1, "worker": 2}
     assert details.pods[Replica("worker", 1)].startswith("mine-2-")
+    team.namespace.wait_for_pod(details.pods[Replica("worker", 1)], "Running")
     team.user.allow(*rules(JOBS), *rules(EXEC))
     words = ("sh", "-c", "echo $CIAO_REPLICA $TF_CONFIG")
     said = ciao(team, "exec", "mine/worker-1", "--", *words).split()

@@ -17,7 +17,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs import test_surviving as surviving
 from tests.e2e.jobs.conftest import RBAC, Team, delete_only_job, leftovers, made, rules, stop_at
-from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
+from tests.e2e.jobs.test_indexed_jobs import RANKS, SLEEPS, meet
 from tests.e2e.jobs.test_mpi import run
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
 from tests.helpers import digits
@@ -60,7 +60,7 @@ def runtime(team: Team) -> str:
 
 
 def test_workers_meet_their_ps_which_ends_with_the_job(team: Team) -> None:
-    ended = team.run(TF + MEETS)
+    ended = meet(team, TF)
     assert ended.error is None, ended.error
     assert ended.result
     assert ended.display.data("worker-0") == b"worker-0 got from the ps\n"
@@ -84,7 +84,7 @@ def test_a_failed_replica_ends_the_job_at_once_and_only_once(team: Team) -> None
     assert "ps-0" in ended.error.message
     assert "exit code 3" in ended.error.message
     assert ended.display.data("ps-0") == b"here\n"
-    until(lambda: team.jobs()[0][1].state is State.FAILED, "Trainer to see the failure", 60)
+    until(lambda: team.jobs()[0][1].state is State.FAILED, "Trainer to see the failure", 120)
     (jobset,) = team.namespace.get("jobsets")["items"]
     assert jobset["status"].get("restarts", 0) == 0
     pods = team.namespace.get("pods")["items"]

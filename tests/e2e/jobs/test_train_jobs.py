@@ -29,7 +29,7 @@ from tests.e2e.jobs.conftest import (
     rules,
     stop_at,
 )
-from tests.e2e.jobs.test_indexed_jobs import MEETS, RANKS, SLEEPS
+from tests.e2e.jobs.test_indexed_jobs import RANKS, SLEEPS, meet
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
 from tests.helpers.jobs import Recorder
@@ -58,7 +58,7 @@ delete = partial(delete_only_job, kinds=KINDS)
 
 
 def test_workers_meet_their_ps_which_ends_with_the_job(team: Team) -> None:
-    ended = team.run("%worker=2;%memory=300Mi\n" + TF.replace("%worker=2\n", "") + MEETS)
+    ended = meet(team, "%worker=2;%memory=300Mi\n" + TF.replace("%worker=2\n", ""))
     assert ended.error is None, ended.error
     assert ended.result
     assert ended.result.state is State.SUCCEEDED
@@ -87,7 +87,7 @@ def test_a_failed_replica_ends_the_job_at_once_and_only_once(team: Team) -> None
         return [pod["status"]["phase"] for pod in pods] == ["Failed"]
 
     until(others_are_gone, "the other pods to be stopped", 60)
-    until(lambda: team.jobs()[0][1].state is State.FAILED, "Trainer to see the failure", 60)
+    until(lambda: team.jobs()[0][1].state is State.FAILED, "Trainer to see the failure", 120)
     (jobset,) = team.namespace.get("jobsets")["items"]
     assert jobset["status"].get("restarts", 0) == 0
     delete(team)
@@ -118,7 +118,9 @@ def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
 def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
     ended = team.run("%name=mine\n%detach\n" + TF + SLEEPS)
     assert ended.error is None, ended.error
-    until(lambda: team.jobs()[0][1].state is State.RUNNING, "the job to run", 60)
+    until(lambda: team.jobs()[0][1].state is State.RUNNING, "the job to run", 120)
+    # It runs as soon as one of its pods does.
+    until(lambda: Replica("worker", 1) in team.details().pods, "the pod of worker-1", 60)
     details = team.details()
     assert dict(details.facts)["kind"] == "TrainJob"
     assert {group.role: group.replicas for group in details.groups} == {"ps": 1, "worker": 2}
@@ -274,7 +276,7 @@ def test_a_running_job_is_attached_to_read_and_entered(team: Team) -> None:
 
     async def look(display: Recorder, work: asyncio.Task[Any]) -> None:
         for replica in ("worker-0", "worker-1"):
-            await display.until(f"first of {replica}\nsecond\n", replica=replica, patience=60)
+            await display.until(f"first of {replica}\nsecond\n", replica=replica)
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
