@@ -411,6 +411,10 @@ class Kernel(Client):
         self.close()
         super().__init__(self.manager)
 
+    def be_patient(self) -> None:
+        """Let a shutdown wait for the kernel's end; by default Jupyter kills it after 5 seconds."""
+        self.manager.shutdown_wait_time = WAIT
+
     def shutdown(self, *, now: bool = False) -> None:
         """End the kernel, if it still lives; in order where coverage is measured, to be counted."""
         self.close()

@@ -22,7 +22,7 @@ WAIT = "import time\nprint('here', flush=True)\ntime.sleep(300)\n"
 
 
 async def _wait_for(display: Recorder, replica: str, text: bytes) -> None:
-    await wait(lambda: text in display.data(replica), 60)
+    await wait(lambda: text in display.data(replica))
 
 
 def test_a_replica_that_raises_fails_the_cell_with_its_traceback(team: Team) -> None:
@@ -51,7 +51,7 @@ def test_a_replica_that_is_killed_for_its_memory_is_said_to_be(team: Team) -> No
 def test_an_interrupt_leaves_nothing(team: Team, moment: str) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         if moment == "created":
-            await wait(lambda: display.begun, 60)
+            await wait(lambda: display.begun)
         elif moment == "running":
             await _wait_for(display, "worker-0", b"here")
         else:
@@ -88,7 +88,7 @@ def test_an_image_that_does_not_exist_fails_the_cell_with_the_nodes_words(team: 
     assert "cannot start" in ended.error.message
     assert "no-such" in ended.error.message
     assert ended.error.hint.startswith("Correct %image, or make the image available")
-    until(lambda: not team.left(), "the job to be deleted", 30)
+    until(lambda: not team.left(), "the job to be deleted", 90)
 
 
 def test_why_a_replica_waits_is_said(team: Team) -> None:
@@ -100,7 +100,7 @@ def test_why_a_replica_waits_is_said(team: Team) -> None:
                 seen.append(display.status.replicas[0].reason)
             return "unschedulable" in "".join(seen[-1:])
 
-        await wait(said, 60)
+        await wait(said)
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -134,7 +134,7 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
     def pods() -> Any:
         return [p["metadata"]["name"] for p in team.namespace.get("pods")["items"]]
 
-    until(lambda: len(pods()) == 1, "the PS to be gone", 30)
+    until(lambda: len(pods()) == 1, "the PS to be gone", 90)
     assert pods()[0].endswith("worker-0")
     ((_, status),) = team.jobs()
     assert status.over  # though the PS has no pod that would say so
@@ -143,11 +143,15 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
 
 PATIENT = {"stop_grace": 60.0}
 """A cell reads on for `linger` and this after a job's end; a busy operator stops pods late."""
-# The others wait until the straggler runs: else it never would.
+MEET, GO_ON = "/tmp/meet", "/tmp/go-on"
+UNTIL_TOLD = f"while not os.path.exists({GO_ON!r}): time.sleep(0.1)"
+"""Instead of so many seconds, as last words of a straggler: until the test lets it say them."""
+# The others wait until the straggler runs: else it never would. Where it is held, they wait until
+# the test lets it meet them.
 STRAGGLER = """
 import json, os, signal, socket, time
 def end(*_):
-    time.sleep({more})
+    {waits}
     print('at last', flush=True)
     os._exit({code})
 role, _, index = '{late}'.rpartition('-')
@@ -155,6 +159,7 @@ host, port = json.loads(os.environ['TF_CONFIG'])['cluster'][role][int(index)].sp
 if os.environ['CIAO_REPLICA'] == '{late}':
     signal.signal(signal.SIGTERM, end)
     print('here', flush=True)
+    while {held} and not os.path.exists({meet!r}): time.sleep(0.1)
     with socket.create_server(('', int(port))):
         time.sleep(300)
 while True:
@@ -166,13 +171,25 @@ while True:
 """
 
 
+def straggler(late: str, waits: str = "time.sleep(1)", *, code: int, held: bool = False) -> str:
+    """Return the program in which a replica has last words, and takes its time for them."""
+    return STRAGGLER.format(late=late, waits=waits, code=code, held=held, meet=MEET)
+
+
+async def touch(team: Team, display: Recorder, replica: str, file: str) -> None:
+    """Make a file in the pod of a replica."""
+    assert display.job
+    argv = ("exec", f"{display.job.name}-{replica}", "--", "touch", file)
+    await asyncio.to_thread(team.namespace.kubectl, *argv)
+
+
 @pytest.mark.second("faults", only="Stopped")
 @pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (1, State.STOPPED)])
 def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
     team: Team, code: int, state: State
 ) -> None:
     """It has a second after worker-0's end, then SIGTERM; it writes a second after that."""
-    ended = team.run(HEAD + STRAGGLER.format(late="worker-1", more=1, code=code), **PATIENT)
+    ended = team.run(HEAD + straggler("worker-1", code=code), **PATIENT)
     assert ended.error is None, ended.error
     assert ended.display.data("worker-1") == b"here\nat last\n"
     assert ended.display.state("worker-1") is state
@@ -180,7 +197,7 @@ def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
 
 def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team) -> None:
     """As one that writes a checkpoint when it is asked to end."""
-    program = STRAGGLER.format(late="worker-1", more=1, code=1)
+    program = straggler("worker-1", code=1)
     ended = team.run(HEAD + program + "raise ValueError('a bad batch')\n", **PATIENT)
     assert isinstance(ended.error, JobFailed)
     assert ended.error.message == "worker-0 ended with exit code 1: ValueError: a bad batch"
@@ -190,10 +207,17 @@ def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team)
 
 
 def test_in_a_kernel_the_cell_ends_with_the_replica_that_failed(team: Team) -> None:
-    """The other has a second, then SIGTERM, and writes two seconds after that."""
-    program = STRAGGLER.format(late="worker-1", more=2, code=1)
+    """The other has a second, then SIGTERM, and writes after the cell's end."""
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await _wait_for(display, "worker-1", b"here")
+        await touch(team, display, "worker-1", MEET)
+        await asyncio.wait({work})
+        await touch(team, display, "worker-1", GO_ON)
+
+    program = straggler("worker-1", UNTIL_TOLD, code=1, held=True)
     text = HEAD + program + "print('going', flush=True)\nraise ValueError('a bad batch')\n"
-    ended = team.run(text, lifetime=Lifetime(), **PATIENT)
+    ended = team.run(text, during=during, lifetime=Lifetime(), **PATIENT)
     assert isinstance(ended.error, JobFailed)
     assert ended.error.message == "worker-0 ended with exit code 1: ValueError: a bad batch"
     assert b"at last" not in ended.shown["worker-1"]
@@ -283,8 +307,13 @@ def test_a_stop_that_a_finalizer_holds_up_says_so(team: Team) -> None:
 
 @pytest.mark.second("faults")
 def test_a_parameter_server_that_does_not_end_is_not_waited_for(team: Team) -> None:
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await _wait_for(display, "ps-0", b"here")
+        await touch(team, display, "ps-0", MEET)
+
+    program = straggler("ps-0", UNTIL_TOLD, code=0, held=True)  # which nobody does
     head = "%framework=tensorflow\n%ps=1\n%worker=1\n"
-    ended = team.run(head + STRAGGLER.format(late="ps-0", more=20, code=0), stop_grace=30.0)
+    ended = team.run(head + program, during=during, **PATIENT)
     assert ended.error is None, ended.error
     assert ended.display.data("ps-0") == b"here\n"
     assert ended.display.job

@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import CPU_REQUEST, Team
-from tests.e2e.jobs.test_endings import HEAD, STRAGGLER
+from tests.e2e.jobs.test_endings import GO_ON, HEAD, UNTIL_TOLD, straggler
 from tests.helpers.kernels import IN_PODS
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -100,14 +100,14 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     kernel = start_kernel(env=environment(team))
     client = kernel
     running = client.execute(CELL)
-    client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
+    client.wait(lambda: running.text.count("here\n") == 2, "both replicas")
     kernel.interrupt()
-    client.finish(running, 60)
+    client.finish(running)
     assert running.status == "error"
     until(lambda: not team.left(), "everything to be gone", 60)
 
     again = client.execute(CELL)
-    client.wait(lambda: again.text.count("here\n") == 2, "both replicas", 60)
+    client.wait(lambda: again.text.count("here\n") == 2, "both replicas")
     process = kernel.process
     kernel.shutdown()
     process.wait(60)
@@ -127,14 +127,17 @@ def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
 ) -> None:
     """The kernel runs another cell meanwhile; each line is in its own cell, once."""
     client = start_kernel(env={**environment(team), "CIAO_STOP_GRACE": "60"})
-    program = STRAGGLER.format(late="worker-1", more=3, code=1)
-    failed = client.run(HEAD + program + "raise ValueError('a bad batch')\n", 90)
+    program = straggler("worker-1", UNTIL_TOLD, code=1)
+    failed = client.run(HEAD + program + "raise ValueError('a bad batch')\n")
     assert failed.error == "JobFailed"
     assert "at last" not in failed.text
     assert client.run("print('meanwhile')").text == "meanwhile\n"
-    client.wait(lambda: "at last" in failed.text, "the last line of worker-1", 60)
+    pods = [pod["metadata"]["name"] for pod in team.namespace.get("pods")["items"]]
+    (late,) = [name for name in pods if name.endswith("-worker-1")]
+    team.namespace.kubectl("exec", late, "--", "touch", GO_ON)
+    client.wait(lambda: "at last" in failed.text, "the last line of worker-1")
     assert failed.text.count("at last\n") == failed.text.count("here\n") == 1
-    client.wait(lambda: "Stopped" in failed.tables[-1], "the last table", 60)
+    client.wait(lambda: "Stopped" in failed.tables[-1], "the last table")
 
 
 def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
@@ -153,9 +156,9 @@ def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     other = start_kernel(env=environment(team))
     client = other
     attached = client.execute("%ciao attach mine")
-    client.wait(lambda: attached.text.count("here\n") == 2, "both replicas", 60)
+    client.wait(lambda: attached.text.count("here\n") == 2, "both replicas")
     other.interrupt()
-    client.finish(attached, 60)
+    client.finish(attached)
     assert "TFJob/mine" in team.left()
 
 
@@ -165,23 +168,23 @@ def test_the_next_kernel_says_once_what_runs_from_before(
 ) -> None:
     short = "%framework=tensorflow\n%worker=1\nprint('new')\n"
     first, other = (start_kernel(env=environment(team)) for _ in range(2))
-    assert "from before" not in first.run(CELL.replace("%worker=2", "%worker=1\n%detach"), 60).text
-    assert "from before" not in first.run(short, 60).text
+    assert "from before" not in first.run(CELL.replace("%worker=2", "%worker=1\n%detach")).text
+    assert "from before" not in first.run(short).text
     # Another kernel's job is no news while that kernel lives.
-    assert "from before" not in other.run(short, 60).text
+    assert "from before" not in other.run(short).text
     first.shutdown()
 
     last = start_kernel(env=environment(team))
     assert "from before" not in last.run("%ciao config").text
     for _ in range(3):  # a cell that is faster than the question leaves it to the next
-        told = last.run(short, 60)
+        told = last.run(short)
         if "from before" in told.text:
             break
     assert re.search(r"^still running from before: mine \(\d+[sm], `%ciao attach mine`\)$",
                      told.text, re.M)  # fmt: skip
     kinds = [event for event in told.events if event in ("stream", "display_data")]
     assert kinds[0] == "stream"  # before the job's table
-    assert "from before" not in last.run(short, 60).text
+    assert "from before" not in last.run(short).text
 
     listed = start_kernel(env=environment(team))
     assert "mine" in listed.run("%ciao jobs").text
@@ -190,8 +193,9 @@ def test_the_next_kernel_says_once_what_runs_from_before(
 
 def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) -> None:
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
+    kernel.be_patient()
     client = kernel
     running = client.execute(CELL)
-    client.wait(lambda: running.text.count("here\n") == 2, "both replicas", 60)
+    client.wait(lambda: running.text.count("here\n") == 2, "both replicas")
     kernel.shutdown()
     until(lambda: not team.left(), "everything to be gone", 60)

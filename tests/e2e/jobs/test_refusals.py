@@ -14,6 +14,7 @@ from ciao_kernel.errors import CiaoError, ClusterFault, UsageError
 from ciao_kernel.model import State
 from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
+from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
 from tests.helpers.jobs import Ended, Recorder
 
@@ -50,7 +51,9 @@ def test_without_the_right_to_see_quotas_the_pods_are_tried_by_those_who_may(tea
 
 
 def test_a_quota_of_what_is_beside_the_job_leaves_no_job_behind(team: Team) -> None:
-    policies.put_quota(team.namespace, **{"count/configmaps": "1"})  # kube-root-ca.crt is one
+    authority = "configmap/kube-root-ca.crt"
+    until(lambda: team.namespace.find(authority), "the one that every namespace gets", 60)
+    policies.put_quota(team.namespace, **{"count/configmaps": "1"})
     kept = [rule for rule in rules() if "resourcequotas" not in rule.resources]
     team.user.allow(*kept)
     error = refused(team, CELL, ClusterFault)

@@ -39,7 +39,7 @@ def cell(name: str) -> str:
 def running(kernel: Kernel, name: str) -> None:
     """Start a job and see it run; its cell goes on."""
     request = kernel.execute(cell(name))
-    kernel.wait_text(request, "here", 90)
+    kernel.wait_text(request, "here")
 
 
 def ended(kernel: Kernel) -> bool:
@@ -203,9 +203,10 @@ def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
 ) -> None:
     """The process ends after the API server has taken the order, however slow that is."""
     kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
+    kernel.be_patient()
     running(kernel, "mine")
     proxy.delay(0.2)
     ENDS[end](kernel)
     assert ended(kernel)
     proxy.refuse()
-    until(lambda: not team.left(), "everything to be gone", 30)
+    until(lambda: not team.left(), "everything to be gone", 60)
