@@ -189,12 +189,12 @@ def test_credentials_that_end_are_read_again(
         accepted = proxy.traffic.accepted
         await asyncio.to_thread(proxy.reset)
         await asyncio.to_thread(proxy.pass_on)
-        await wait(lambda: proxy.traffic.accepted > accepted, 60)
+        await wait(lambda: proxy.traffic.accepted > accepted)
         fresh = await asyncio.to_thread(team.user.token)
         new = fresh.kubeconfig(tmp_path / "new", like)
         new.replace(file)
         before = len(display.data("worker-1"))
-        await wait(lambda: len(display.data("worker-1")) > before, 60)
+        await wait(lambda: len(display.data("worker-1")) > before)
         await end(team, display, "worker-0", "worker-1")
 
     ended = team.run(BOTH + ENDLESS, during=during)
@@ -268,19 +268,25 @@ def test_a_pod_that_is_deleted_under_its_job(team: Team, figure: Figure) -> None
 
     async def during(display: Recorder, work: Work) -> None:
         await delete_worker(team, display, "worker-0")
+        again = b"last words\n000000\n"
+        await wait(lambda: b"\n000020\n" in display.data("worker-0").partition(again)[2], 120)
+        await end(team, display, "worker-0", "master-0")
 
     text = (
         "%framework=pytorch\n%cleanPolicy=all\n%restartPolicy=OnFailure\n%runner=python\n"
         f"%master=1\n%worker=1\n{LAST_WORDS}"
     )
-    ended = team.run(text + numbered(600) + LAST_MASTER, during=during)
+    ended = team.run(text + ENDLESS + LAST_MASTER, during=during)
     well(team, ended)
     got = ended.display.data("worker-0").decode().split("\n")
     first = got[: got.index("last words")]
     assert len(first) > 20
     assert first == [f"{n:06d}" for n in range(len(first))]
-    assert got[len(first) + 1 :] == [*(f"{n:06d}" for n in range(600)), ""]
-    figure(f"{len(got) - 1} lines, 0 lost, 0 doubled; " + complete(ended.display, 600, "master-0"))
+    *second, last, nothing = got[len(first) + 1 :]
+    assert second == [f"{n:06d}" for n in range(len(second))]
+    assert (last, nothing) == ("the end", "")
+    lines = f"{len(first) + len(second)} lines, 0 lost, 0 doubled"
+    figure(f"{lines}; the master: {whole(ended.display, 'master-0')}")
 
 
 def test_a_pod_that_is_deleted_under_a_job_without_restarts(team: Team, figure: Figure) -> None:
@@ -289,7 +295,7 @@ def test_a_pod_that_is_deleted_under_a_job_without_restarts(team: Team, figure: 
     async def during(display: Recorder, work: Work) -> None:
         await delete_worker(team, display, "worker-1")
 
-    ended = team.run(BOTH + numbered(1000), during=during)
+    ended = team.run(BOTH + ENDLESS, during=during)
     assert isinstance(ended.error, JobFailed)
     got = ended.display.data("worker-1").decode().split()
     assert len(got) > 20
@@ -374,7 +380,7 @@ def test_an_operator_that_is_away_when_a_job_is_submitted(
     said_of: set[str] = set()
 
     async def during(display: Recorder, work: Work) -> None:
-        await wait(lambda: bool(display.begun), 60)
+        await wait(lambda: bool(display.begun))
         async with asyncio.timeout(60):
             while "no pod yet: the training operator does not answer" not in said_of:
                 await asyncio.sleep(0.2)
