@@ -218,9 +218,9 @@ class Cluster:
     def trainer(self) -> None:
         """Have Kubeflow Trainer and JobSet in the running cluster, raised by whoever is first."""
         self.bring("trainer")
-        if not trainer.raised(self.kubectl):
+        if not trainer.raised(self.at):
             with lock():
-                if not trainer.raised(self.kubectl):
+                if not trainer.raised(self.at):
                     trainer.put(self.at, self.kubectl)
 
     @property

@@ -119,7 +119,7 @@ class Namespace:
 
         until(over, f"{job} to be {kind}", seconds)
 
-    def wait_for_pod(self, pod: str, phase: str, seconds: float = 60) -> None:
+    def wait_for_pod(self, pod: str, phase: str, seconds: float = 120) -> None:
         """Wait until a pod is in a phase, such as `Running`."""
         until(
             lambda: (found := self.find(f"pod/{pod}")) and found["status"].get("phase") == phase,

@@ -26,13 +26,9 @@ _REFUSED = "must be created before the TrainJob"
 """What the webhook answers to a TrainJob whose runtime does not exist."""
 
 
-def raised(kubectl: Kubectl) -> bool:
-    """Tell whether both answer."""
-    try:
-        _probe(kubectl)
-    except ClusterError:
-        return False
-    return True
+def raised(at: Layout) -> bool:
+    """Tell whether both were put into the cluster; one that is slow to answer is there too."""
+    return _mark(at).exists()
 
 
 def put(at: Layout, kubectl: Kubectl) -> None:
@@ -55,13 +51,20 @@ def put(at: Layout, kubectl: Kubectl) -> None:
         # again, up to a minute later. A pod that starts after the Secret is filled has it at once.
         while not kubectl("get", "secret", secret, "-n", namespace, "-o", "jsonpath={.data}"):
             _within(deadline, f"{name} makes no certificate")
-        kubectl("delete", "pods", "--all", "-n", namespace, "--wait=false")
+        # Gone when this returns: what answers from now on stays.
+        kubectl("delete", "pods", "--all", "-n", namespace)
     for namespace, name, _ in _MANAGERS:
         kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=120s")
     while True:
         with contextlib.suppress(ClusterError):
-            return _probe(kubectl)
+            _probe(kubectl)
+            break
         _within(deadline, "the webhooks of JobSet and Trainer do not answer")
+    _mark(at).touch()
+
+
+def _mark(at: Layout) -> Path:
+    return at.folder / "trainer" / "raised"
 
 
 def _within(deadline: float, why: str) -> None:
