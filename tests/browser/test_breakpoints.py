@@ -32,6 +32,7 @@ def test_a_prompt_of_a_replica_is_a_box_in_the_cell(
     lab.run(0)
     lab.cell(0).locator("input.jp-Stdin-input").wait_for(timeout=PATIENCE * 1000)
     shown = time.time()
+    lab.wait_text(0, "hit ")  # lines and prompts come by two channels, in any order
     hit = re.search(r"hit ([\d.]+)", lab.text(0))
     assert hit
     figure(f"{shown - float(hit[1]):.2f} s from breakpoint() to the box in the page")

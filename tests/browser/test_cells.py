@@ -49,11 +49,12 @@ def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     lab.wait_text(0, "[worker-1] step 3")
     figure(f"{time.monotonic() - started:.2f} s to the fourth line")
     assert lab.status == "busy", "lines are shown while the job runs"
-    assert ": Running" in lab.text(0)
+    lab.wait_text(0, ": Running")  # the table is drawn more rarely than lines come
 
     # The table is one element of the page that is drawn anew, and one output of the notebook.
     table = lab.cell(0).locator(".jp-Cell-outputArea table")
     assert table.count() == 1
+    table.locator("tr", has_text=re.compile(r"worker-1\s*Running")).wait_for()
     before, drawn = lab.read(table), table.text_content()
     lab.wait(f"document.querySelector('.jp-Cell-outputArea table').textContent !== {drawn!r}")
     assert (table.count(), len(tables(lab))) == (1, 1)
@@ -65,6 +66,7 @@ def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     figure(f"{time.monotonic() - pressed:.2f} s from the stop button to the cell's end")
     home.place.wait_empty()
     assert "KeyboardInterrupt" in lab.text(0)
+    lab.wait_text(0, "Stopped")  # a slow stop is shown behind the cell's end
     assert re.search(r"worker-1\s+Stopped", tables(lab)[0])
     kinds = [one["output_type"] for one in lab.outputs(0)]
     assert kinds[:3] == ["display_data", "stream", "error"]  # how a slow stop went comes behind

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.lab import Lab
+from tests.browser.lab import PATIENCE, Lab
 from tests.browser.server import Server
 
 
 @pytest.fixture
 def page(browser: Browser) -> Page:
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE * 1000)
     yield context.new_page()
     context.close()
 

@@ -47,6 +47,7 @@ def test_a_breakpoint_in_a_pod_prompts_in_the_cell(team: Team, tmp_path: Path) -
         person = Person(one, cell)
         assert person.prompt(300) == "worker-1 (Pdb) "
         shown = time.time()
+        one.wait_text(cell, "hit ")  # lines and prompts come by two channels, in any order
         hit = next(line for line in cell.text.splitlines() if "hit " in line)
         print(f"hit to prompt {shown - float(hit.split()[-1]):.2f} s")
         before = lines(cell, "step")

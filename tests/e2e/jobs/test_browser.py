@@ -47,7 +47,7 @@ def test_page_on_the_cluster(
         lab.wait_text(0, "[worker-1] step 3", 120)
         figure(f"{time.monotonic() - started:.1f} s to the fourth line")
         lab.reload()
-        lab.wait_status("busy", 60)
+        lab.wait_status("busy")
         pressed = time.monotonic()
         lab.stop()
         lab.wait_idle()
@@ -60,6 +60,7 @@ def test_page_on_the_cluster(
         lab.wait_text(0, "[worker-1] step 3", 120)
         lab.stop()
         lab.wait_done(0)
+        lab.wait_text(0, "Stopped")  # a slow stop is shown behind the cell's end
         table = lab.outputs(0)[0]["data"]["text/plain"]
         assert re.search(r"worker-1\s+Stopped", table)
         until(lambda: team.left() == [], "nothing left", 60)
