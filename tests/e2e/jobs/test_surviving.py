@@ -30,7 +30,7 @@ PER_ROUND = 40
 
 TRAINS = """
 import json, os, signal, sys, time
-steps, interval, peer = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+steps, interval, peer, losses = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 folder, me = os.environ["CIAO_CHECKPOINT"], os.environ["CIAO_REPLICA"]
 peer = folder + "/" + next(one for one in peer.split(",") if one != me)
 own, told = folder + "/" + me, []
@@ -43,17 +43,21 @@ def saved(path):
     except OSError:
         return [0, 0]
 
-def wait(least):
-    while saved(peer)[0] < least:
+def wait(true):
+    while not true():
         if told:
             sys.exit(143)
         time.sleep(0.1)
+
+def lost():
+    return len([one for one in os.listdir(folder) if ".life" in one]) - 2
 
 step, total = saved(own)
 life = len([one for one in os.listdir(folder) if one.startswith(me + ".life")])
 written = open(f"{own}.life{life}", "w")
 while step < steps:
-    wait(step - 2 * interval)
+    wait(lambda: saved(peer)[0] >= step - 2 * interval)
+    wait(lambda: lost() >= min(losses, step // (steps // (losses + 1))))
     step += 1
     total = (total * 31 + step) % 1000003
     line = f"life {life} step {step}"
@@ -68,12 +72,13 @@ while step < steps:
         sys.exit(143)
     time.sleep(0.1)
 print("total", total, flush=True)
-wait(steps)
-time.sleep(1)
+open(own + ".done", "w").close()
+wait(lambda: os.path.exists(peer + ".done"))
 """
 """Two replicas that wait for each other, and keep a copy of what they print on the claim.
 
-`told` ends them at the end of a step and not at once, so the copies are what was printed."""
+Each loss that the test brings has its part of the steps, at whose end they wait for it. `told` ends
+them at the end of a step and not at once, so the copies are what was printed."""
 
 
 def expected(steps: int) -> int:
@@ -175,7 +180,7 @@ def survives(team: Team, claim: str, kind: str, peers: str) -> str:
 
     image = f"%image={team.namespace.cluster.image('python')}\n"
     header = f"{kind}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
-    asked = f"%retries={ROUNDS}\n%args={steps} {INTERVAL} {peers}\n"
+    asked = f"%retries={ROUNDS}\n%args={steps} {INTERVAL} {peers} {ROUNDS}\n"
     ended = team.run(f"{header}{asked}{TRAINS}", during=during)
     assert ended.error is None, (seed, lost, ended.error, ended.display.notices)
     assert len(lost) == ROUNDS
@@ -206,7 +211,7 @@ def test_a_rerun_has_the_objects_of_the_job_and_goes_on_from_its_checkpoint(
     peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
     image = f"%image={namespace.cluster.image('python')}\n"
     header = f"{HEADERS[kind]}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
-    ended = team.run(f"{header}%args=10 {INTERVAL} {peers}\n{TRAINS}")
+    ended = team.run(f"{header}%args=10 {INTERVAL} {peers} 0\n{TRAINS}")
     assert ended.error is None
 
     again = Recorder()
