@@ -76,13 +76,13 @@ async def go_on(team: Team, name: str) -> None:
 
 async def said(display: Recorder, text: str) -> None:
     """Wait until the cell has said something, be it after its end."""
-    await wait(lambda: text in display.notices, 60)
+    await wait(lambda: text in display.notices)
 
 
 async def wrote(display: Recorder, text: str, *replicas: str) -> None:
     """Wait until replicas have written something; a busy cluster starts pods slowly."""
     data = text.encode()
-    await wait(lambda: all(data in display.data(replica) for replica in replicas), 60)
+    await wait(lambda: all(data in display.data(replica) for replica in replicas))
 
 
 @pytest.mark.alone
@@ -99,7 +99,7 @@ def test_at_any_moment(team: Team, figure: Figure) -> None:
             text = SHORT if ends else WAIT
             work = asyncio.ensure_future(session.run(text, display, team.folder))
             if ends:  # press about when it ends by itself
-                await wait(lambda: work.done() or b"here" in display.data("worker-0"), 60)
+                await wait(lambda: work.done() or b"here" in display.data("worker-0"))
             await asyncio.wait({work}, timeout=moments[number] / 2 if ends else moments[number])
             took.append(await interrupted(work))
 
@@ -294,6 +294,8 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
     with subprocess.Popen(
         command, cwd=team.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
+        until(lambda: any(one.startswith("ConfigMap/") for one in team.left()), "the source", 60)
+        proxy.delay(5)  # time to see the job, which comes next, before the answer
         until(lambda: any(one.startswith("TFJob/") for one in team.left()), "the job", 60)
         proxy.stall()  # so that the answer never comes
         process.send_signal(signal.SIGINT)

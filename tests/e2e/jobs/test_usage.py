@@ -26,9 +26,10 @@ kept = []
 for step in range(1000):
     kept.append(bytearray(2 << 20))
     print("step", step, flush=True)
-    time.sleep(0.25)
+    time.sleep(0.5)
 """
-"""It is killed at about step 55, after 14 seconds: there are some readings, two seconds apart."""
+"""It is killed at about step 55, after 28 seconds: there are enough readings, two seconds apart,
+also where a busy machine begins with them some seconds later."""
 
 
 def test_a_replica_that_eats_its_memory_is_told_how_fast(team: Team) -> None:
@@ -66,17 +67,21 @@ TRAINS = """\
 %framework=pytorch
 %worker=2;%memory=4Gi
 %master=1;%memory=4Gi
-import time
+import itertools, os, time
 import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
-value = torch.ones(1000)
-for step in range(120):
-    dist.all_reduce(value)
+over = torch.zeros(1000)
+for step in itertools.count():
+    over.fill_(os.path.exists("/tmp/end"))
+    dist.all_reduce(over)
+    if over[0] and step > 120:
+        break
     print("step", step, flush=True)
     time.sleep(0.2)
 """
+"""It trains until there is a file in a pod, and long enough for some readings."""
 
 
 @pytest.mark.second("operators")
@@ -105,6 +110,8 @@ def test_a_pytorchjob_is_measured_and_told_that_it_asks_too_much(team: Team) -> 
             with pytest.raises(BackendError, match=f"get pods/exec, and {sentence}"):
                 await query.usage(backend, display.job)
             await backend.close()
+        end = ("exec", f"{display.job.name}-master-0", "--", "touch", "/tmp/end")
+        await asyncio.to_thread(team.namespace.kubectl, *end)
 
     images = {"pytorch": team.namespace.cluster.image("pytorch")}
     ended = team.run(TRAINS, during=look, images=images)
