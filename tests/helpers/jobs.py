@@ -24,7 +24,8 @@ from ciao_kernel.session.session import Session
 from ciao_kernel.session.stopping import Lifetime
 
 MARK = "CIAO_TEST_PLACE"
-PATIENCE = 60.0
+PATIENCE = 120.0
+"""Seconds that any single thing may take: on a busy node a pod needs 40 to start."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from jupyter_server.services.kernels.connection import base
 
 from tests.helpers.kernels import Request
 
-WAIT = 60.0
+WAIT = 120.0
 """Seconds that any single thing may take; a test that waits so long has failed."""
 
 

@@ -171,7 +171,7 @@ class Gateway:
         service = self.namespace.get(f"service/{self.kind.name}")
         port = service["spec"]["ports"][0]["nodePort"]
         api = Api(f"http://{self.cluster.at.address}:{port}", self.token)
-        until(api.answers, "the server to answer", 60, every=0.2)
+        until(api.answers, "the server to answer", 120, every=0.2)
         return api
 
     def down(self) -> None:

@@ -117,7 +117,7 @@ def test_the_stop_button_stops_the_job(
     kernel.finish(request)
     figure(f"stop to the end of the cell {time.monotonic() - began:.1f} s")
     assert request.error == "KeyboardInterrupt"
-    until(lambda: not gateway.team.jobs(), "the job to go", 30)
+    until(lambda: not gateway.team.jobs(), "the job to go", 90)
     assert kernel.value("print('alive')") == "alive"
 
 
@@ -162,7 +162,7 @@ def test_a_kernel_whose_pod_is_killed_leaves_its_job_to_another_kernel(
     assert gateway.team.jobs() == {"orphan"}
     deleted = other.run("%ciao delete orphan")
     assert deleted.status == "ok"
-    until(lambda: not gateway.team.jobs(), "the job to go", 30)
+    until(lambda: not gateway.team.jobs(), "the job to go", 90)
 
 
 @second
@@ -244,7 +244,7 @@ def test_network_policies_fit_the_pods_that_there_are(
     request = kernel.execute(two)
     kernel.wait_text(request, "here")
     both = ["Running", "Running"]
-    until(lambda: gateway.team.phases("two") == both, "both replicas to run", 60)
+    until(lambda: gateway.team.phases("two") == both, "both replicas to run", 120)
     found = ends(gateway, kernel, "two")
     policies = [
         one
@@ -340,7 +340,7 @@ def test_a_fresh_kernel_of_the_gateway_is_idle_in_the_browser(
     page.stop()
     page.wait_done(0)
     figure(f"{time.monotonic() - pressed:.1f} s from the stop button to the cell's end")
-    until(lambda: "seen" not in gateway.team.jobs(), "the job to go", 30)
+    until(lambda: "seen" not in gateway.team.jobs(), "the job to go", 90)
     page.reload()
     page.wait_idle()
     page.run(1)
@@ -421,7 +421,7 @@ def test_a_namespace_that_goes_with_its_kernel_is_told_before_the_job_exists(
             return True
         return found["status"]["phase"] == "Terminating"
 
-    until(ending, "the kernel's namespace to go", 30)
+    until(ending, "the kernel's namespace to go", 90)
 
 
 @second
@@ -447,7 +447,7 @@ def test_a_gateway_that_hangs_is_started_again(
     rollout = ("rollout", "status", f"deployment/{name}", "--timeout=140s")
     gateway.namespace.kubectl(*rollout)
     api = rolled_out[0]
-    until(api.answers, "the gateway to answer", 60)
+    until(api.answers, "the gateway to answer", 120)
     gateway.freeze()
     until(lambda: gateway.restarts() > 0, "the gateway to be started again", 120)
-    until(api.answers, "the gateway to answer again", 60)
+    until(api.answers, "the gateway to answer again", 120)

@@ -51,7 +51,7 @@ def test_kernels_run_in_pods_and_leave_their_jobs(server: Gateway, api: Api) -> 
     kernel.wait_text(request, "here")
     kernel.interrupt()
     kernel.finish(request)
-    until(lambda: "stopped" not in server.team.jobs(), "the job to go", 30)
+    until(lambda: "stopped" not in server.team.jobs(), "the job to go", 90)
 
     detached(kernel, "detached")
     running(kernel, "followed")

@@ -116,14 +116,14 @@ def test_a_gateway_that_is_killed_leaves_kernels_and_jobs(
     running(kernel, "followed")
     before = gateway.team.kernels()[kernel.id]["metadata"]["uid"]
     gateway.kill()
-    until(api.answers, "the gateway to come back", 60)
+    until(api.answers, "the gateway to come back", 120)
     assert not api.kernels()
     pod = gateway.team.kernels()[kernel.id]
     assert (pod["metadata"]["uid"], pod["status"]["phase"]) == (before, "Running")
     died(gateway, kernel)
     until(
         lambda: gateway.team.kernels()[kernel.id]["status"]["phase"] != "Running",
-        "the kernel to be dead", 30,
+        "the kernel to be dead", 90,
     )  # fmt: skip
     other = start()
     told = ""

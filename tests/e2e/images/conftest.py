@@ -91,7 +91,7 @@ class Maker:
     def left(self) -> list[str]:
         """Those that do not go: a pod has a moment to end, and its context goes after it."""
         with contextlib.suppress(TimeoutError, ClusterError):
-            until(lambda: not self.builds(), "all builds to be gone", 30, every=0.3)
+            until(lambda: not self.builds(), "all builds to be gone", 90, every=0.3)
         return self.builds()
 
 

@@ -99,7 +99,7 @@ def test_deleting_a_job_removes_builds_that_were_left_and_nothing_else(
     monkeypatch.setenv("CIAO_FOLLOW_PATIENCE", "1")
     assert "was deleted" in ciao(maker.team, "delete", "done")
 
-    until(lambda: not maker.team.namespace.find("pod/left"), "what was left to be gone", 30)
+    until(lambda: not maker.team.namespace.find("pod/left"), "what was left to be gone", 90)
     for name in ("builds", "replica", "somebody"):
         found = maker.team.namespace.get(f"pod/{name}")
         assert "deletionTimestamp" not in found["metadata"], name
@@ -124,7 +124,7 @@ def test_a_pod_that_is_evicted_is_said_with_the_last_lines(maker: Maker) -> None
     namespace = maker.team.namespace
 
     async def evict(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await wait(lambda: "[build] line 30" in display.notices, 60)
+        await wait(lambda: "[build] line 30" in display.notices)
         name = build_pod(maker)["metadata"]["name"]
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
@@ -175,7 +175,7 @@ def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
 def test_a_build_that_takes_longer_than_it_may(maker: Maker) -> None:
     maker.dockerfile("RUN sleep 600")
 
-    ended = maker.run(CELL, "%dockerfile=Dockerfile", build_deadline=25.0)
+    ended = maker.run(CELL, "%dockerfile=Dockerfile", build_deadline=60.0)
 
     assert isinstance(ended.error, ClusterFault)
     assert ended.error.message == "the build took longer than allowed."

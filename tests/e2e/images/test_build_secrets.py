@@ -77,7 +77,7 @@ def test_passwords_stay_in_their_secrets(
     seen: list[bytes] = []
 
     async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await wait(lambda: "[build] " in display.notices or work.done(), 60)
+        await wait(lambda: "[build] " in display.notices or work.done())
         seen.append(objects(maker))
 
     with serving(host) as index, Registry(maker.cluster, kind) as registry:

@@ -118,7 +118,7 @@ def test_an_interrupt_takes_the_pod_along(maker: Maker, figure: Callable[[str], 
     maker.dockerfile("RUN echo begun && sleep 600")
 
     async def interrupt(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await wait(lambda: "[build] begun" in display.notices, 60)
+        await wait(lambda: "[build] begun" in display.notices)
         assert len(maker.builds()) == 2  # the pod, and its context
         began.append(time.monotonic())
         work.cancel()

@@ -25,7 +25,7 @@ from tests.cluster.faults.proxy import Proxy
 from tests.cluster.faults.users import Rule, User
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import PATIENCE, Ended, Recorder
 
 T = TypeVar("T")
 CLAIM = "team-data"
@@ -51,10 +51,10 @@ def stop_at(team: Team, cell: str, text: str, replica: str) -> None:
     """Press stop when a replica of a cell has said something; wait until all is cleaned up."""
 
     async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until(text, replica=replica, patience=60)
+        await display.until(text, replica=replica)
         work.cancel()
         await asyncio.wait({work})
-        await background.wait_until_idle(60)
+        await background.wait_until_idle(PATIENCE)
 
     with pytest.raises(asyncio.CancelledError):
         team.run(cell, during=stop)
@@ -68,7 +68,7 @@ def delete_only_job(team: Team, kinds: str) -> None:
         await session.backend("kubernetes").delete(job)
 
     team._ask(work)
-    until(lambda: leftovers(team, kinds) == [], "everything to be gone", 60)
+    until(lambda: leftovers(team, kinds) == [], "everything to be gone", PATIENCE)
 
 
 def rules(file: Path = ROLE) -> list[Rule]:
@@ -120,7 +120,7 @@ class Team:
                 if during:
                     await during(display, work)
                 ended = await work
-                await background.wait_until_idle(60)
+                await background.wait_until_idle(PATIENCE)
                 return ended
             finally:
                 await registry.close()

@@ -17,9 +17,8 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
 from tests.e2e.jobs.conftest import Team, made, rules
-from tests.helpers.jobs import Ended, Recorder, wait
+from tests.helpers.jobs import PATIENCE, Ended, Recorder, wait
 
-PATIENCE = 60.0
 CELL = (
     "%framework=tensorflow\n%name=mine\n%worker=1\n"
     "import os, pathlib, time\nprint('here', os.environ['CIAO_REPLICA'], flush=True)\n"

@@ -36,7 +36,7 @@ def test_a_job_survives_a_killed_process_and_a_deleted_pod(
     """Also of worker-0, which holds the store of the rendezvous."""
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("step 10", replica=lost)
+        await display.until("step 10", replica=lost, patience=180)
         assert display.job
         pod = f"pod/{display.job.name}-{lost}"
         await asyncio.to_thread(team.namespace.kubectl, "delete", pod, "--wait=false")
@@ -81,7 +81,7 @@ def test_the_same_without_the_operator(
     team = made(namespace, tmp_path, monkeypatch, rules(JOBS if api == "job" else TRAIN))
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("step 10", replica="worker-1")
+        await display.until("step 10", replica="worker-1", patience=180)
         start = f"{display.job.name}-{'1' if api == 'job' else 'worker-0-1'}-"
         names = [pod["metadata"]["name"] for pod in namespace.get("pods")["items"]]
         (pod,) = [name for name in names if name.startswith(start)]

@@ -124,7 +124,7 @@ def test_a_drained_node(team: Team, broken: Cluster, figure: Figure) -> None:
         await wrote(display, "000020", "worker-0", "worker-1")
         await asyncio.to_thread(broken.kubectl, "cordon", node)
         await evict(team, display, "worker-1")
-        await wait(lambda: "unschedulable" in waits(display), 60)
+        await wait(lambda: "unschedulable" in waits(display))
         await asyncio.to_thread(broken.kubectl, "uncordon", node)
 
     try:

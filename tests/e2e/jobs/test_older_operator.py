@@ -113,7 +113,7 @@ def test_fields_and_conditions_that_nobody_knows_are_ignored(team: Team) -> None
         team.namespace.kubectl("exec", pod, "--", "touch", "/tmp/seen")
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await wait(lambda: b"here" in display.data("worker-0"), 60)
+        await wait(lambda: b"here" in display.data("worker-0"))
         await asyncio.to_thread(change, display)
 
     ended = team.run(

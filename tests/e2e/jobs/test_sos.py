@@ -68,14 +68,14 @@ def test_the_example_runs_on_the_cluster_as_it_stands(team: Team, place: Any) ->
 def test_stop_deletes_the_job_and_the_end_of_sos_leaves_it(team: Team, sos: Any) -> None:
     sos.ok("%use Ciao")
     running = sos.execute(CELL)
-    sos.wait(lambda: running.text.count("here\n") == 2, "both replicas", 90)
+    sos.wait(lambda: running.text.count("here\n") == 2, "both replicas")
     sos.interrupt()
-    sos.finish(running, 30)
+    sos.finish(running)
     assert running.error == "KeyboardInterrupt"
-    until(lambda: not team.left(), "everything to be gone", 30)
+    until(lambda: not team.left(), "everything to be gone", 90)
 
     again = sos.execute(CELL)
-    sos.wait(lambda: again.text.count("here\n") == 2, "both replicas", 90)
+    sos.wait(lambda: again.text.count("here\n") == 2, "both replicas")
     sos.shutdown()
     assert "TFJob/mine" in team.left()
 
@@ -84,16 +84,16 @@ def test_stop_deletes_the_job_and_the_end_of_sos_leaves_it(team: Team, sos: Any)
 def test_a_job_outlives_a_killed_kernel_and_is_attached(team: Team, sos: Any) -> None:
     sos.ok("%use Ciao")
     running = sos.execute(CELL)
-    sos.wait(lambda: running.text.count("here\n") == 2, "both replicas", 90)
+    sos.wait(lambda: running.text.count("here\n") == 2, "both replicas")
     sos.kill_ciao()
-    sos.finish(running, 30)
+    sos.finish(running)
     assert running.error == "KernelDied"
     assert "TFJob/mine" in team.left()
 
     attached = sos.execute("%ciao attach mine")
-    sos.wait(lambda: attached.text.count("here\n") == 2, "lines from before", 60)
+    sos.wait(lambda: attached.text.count("here\n") == 2, "lines from before")
     sos.interrupt()
-    sos.finish(attached, 30)
+    sos.finish(attached)
     assert "TFJob/mine" in team.left()
 
 

@@ -63,7 +63,7 @@ def namespace(
     (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
     try:
         queues.kubectl("apply", "--server-side", "-k", str(tmp_path))
-        until(lambda: _active(own), "the queue to be active", 30)
+        until(lambda: _active(own), "the queue to be active", 90)
         yield own
     finally:
         own.delete()
