@@ -48,7 +48,9 @@ def test_a_breakpoint_prompts_in_the_cell(kernel: Kernel) -> None:
 
     assert person.prompt() == "worker-1 (Pdb) "
     shown = time.time()
-    kernel.wait_text(cell, "\n-> ")  # text and prompts have different channels
+    # Lines, texts and prompts have different channels.
+    kernel.wait_text(cell, "\n-> ")
+    kernel.wait_text(cell, "hit ")
     hit = next(line for line in cell.text.splitlines() if "hit " in line)
     print(f"hit to prompt {shown - float(hit.split()[-1]):.2f} s")
     # Python 3.13 stops at breakpoint() itself.
