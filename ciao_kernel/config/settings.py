@@ -212,6 +212,12 @@ class Settings:
         LineCount(),
         "First and last lines of each replica that a notebook keeps, for cells without %lines.",
     )
+    usage: str = _setting(
+        "off",
+        one_of("on", "off"),
+        "Whether the table shows the processors, memory and GPUs that replicas use, for cells "
+        "without %usage.",
+    )
     output_rate: float = _setting(
         800_000.0,
         Number(1000, "bytes"),

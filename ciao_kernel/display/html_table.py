@@ -51,7 +51,10 @@ _STYLE = (
     ".ciao>table{min-width:var(--c)}}"
     "</style>"
 )
-_WIDTHS = {"state": 16, "time": 11, "node": 16, "restarts": 7, "lines/s": 6}
+_WIDTHS = {
+    "state": 16, "time": 11, "node": 16, "restarts": 7,
+    "cpu": 5, "memory": 7, "peak": 15, "gpu": 20, "lines/s": 6,
+}  # fmt: skip
 """Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
 _WIDE = ("node", "lines/s")
 """Columns that a narrow cell does not show."""

@@ -24,6 +24,7 @@ from ciao_kernel.display.progress_bars import NotebookBars
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Table, columns
 from ciao_kernel.errors import JobFailed
+from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import (
     Event,
     Job,
@@ -36,6 +37,7 @@ from ciao_kernel.model import (
     Status,
     TensorBoard,
 )
+from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import visible_lines
 
 _log = logging.getLogger(__name__)
@@ -90,7 +92,8 @@ class NotebookDisplay:
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
-        self._table, self._ended, self._follow = Table(job), None, follow
+        usage = usage_columns.asked(job.header, self._settings.usage)
+        self._table, self._ended, self._follow = Table(job, usage=usage), None, follow
         self._batcher = self._new_batcher()
         self._display_id = f"ciao-{secrets.token_hex(8)}"
         self._draw(update=False)
@@ -142,6 +145,8 @@ class NotebookDisplay:
                 self._add([event] if self._concluded else self._tracebacks.add(event))
                 if time.monotonic() - self._sent > _TICK:
                     self._safely(self._send)
+        elif isinstance(event, UsageReport):
+            self._table.use(event)
         elif isinstance(event, Status):
             ends = event.state.over and not (self._table.status and self._table.status.state.over)
             self._table.status = event

@@ -10,12 +10,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from ciao_kernel.display import usage_cells
 from ciao_kernel.display.lines import plain
 from ciao_kernel.display.plotting import progress_of
+from ciao_kernel.display.usage_cells import UsageCells
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.model.progress import Done
 from ciao_kernel.model.times import clock_time, span
+from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import short, visible
 
 _COLUMNS = {
@@ -24,6 +27,10 @@ _COLUMNS = {
     "time": "time",
     "node": "node",
     "restarts": "restarts",
+    "cpu": "cpu",
+    "memory": "memory",
+    "peak": "peak",
+    "gpu": "gpu",
     "lines/s": "rate",
     "log": "log",
     "last line": "last_line",
@@ -63,6 +70,11 @@ class Row:
     """Date of the last change of the state, ``Running since Nov 21 14:02:11``; "" if unknown."""
     node: str = ""
     restarts: str = ""
+    cpu: str = ""
+    memory: str = ""
+    peak: str = ""
+    """The highest memory so far, with its limit: ``95Mi of 256Mi``."""
+    gpu: str = ""
     last_line: str = ""
     full_line: str = ""
     """The last line at its full length, up to a limit."""
@@ -85,6 +97,7 @@ class Table:
         job: The job.
         clock: Seconds, monotonic.
         now: Seconds since the epoch.
+        usage: Whether there are columns for what the replicas use.
     """
 
     def __init__(
@@ -92,6 +105,8 @@ class Table:
         job: Job,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        *,
+        usage: bool = False,
     ) -> None:
         self.job = job
         self.status: Status | None = None
@@ -99,6 +114,7 @@ class Table:
         self._now = now
         self._progress = progress_of(job, clock)
         self._last: dict[Replica, bytes] = {}
+        self._usage = UsageCells(job, wanted=usage)
         self._rates: dict[Replica, _Rate] = {}
         self._drawn: list[_Rate] = []
         """Rates of the rows that were drawn last."""
@@ -115,6 +131,10 @@ class Table:
         end = event.tail if event.tail.strip() else data[-4096:].rstrip()
         if end:
             self._last[event.replica] = end[-4096:]
+
+    def use(self, report: UsageReport) -> None:
+        """Note what replicas use."""
+        self._usage.note(report)
 
     def title(self) -> str:
         """Return the line of the job: ``tensorflow-x7k2f: Running``, and how far it is."""
@@ -133,11 +153,12 @@ class Table:
         Args:
             fixed: Return the columns of a cluster's job from the start, so that none appears later.
         """
+        unused = set(usage_cells.COLUMNS).difference(self._usage.headings())
         if fixed and self.job.on_cluster:
-            return tuple(_COLUMNS)
+            return tuple(heading for heading in _COLUMNS if heading not in unused)
         known = self.status.replicas if self.status else ()
         empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
-        return tuple(heading for heading in _COLUMNS if heading not in empty)
+        return tuple(heading for heading in _COLUMNS if heading not in empty | unused)
 
     def sums(self) -> str:
         """Return the number of replicas in each state, "" if there are only a few replicas."""
@@ -230,6 +251,7 @@ class Table:
             moment=f"{one.state} since {clock_time(one.since)}" if one.since else "",
             node=visible(one.node),
             restarts=str(one.restarts or ""),
+            **self._usage.of(one),
             last_line=text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…",
             full_line=short(text, _FULL),
             rate=f"{rate:,.0f}" if rate >= 0.5 and not one.state.over else _EMPTY,

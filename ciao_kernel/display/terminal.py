@@ -24,6 +24,7 @@ from ciao_kernel.display.progress_bars import TerminalBar
 from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Row, Table, columns
 from ciao_kernel.errors import CiaoError, JobFailed
+from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import (
     ALL_LINES,
     Event,
@@ -37,6 +38,7 @@ from ciao_kernel.model import (
     TensorBoard,
 )
 from ciao_kernel.model.replica_colors import color_of
+from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import visible_lines
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ _ERROR_ROWS = 4
 """Rows of an error without its traceback: the message, the hint, and the prompt behind it."""
 _NARROW = 72
 """Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
-_WIDE = ("time", "node", "restarts", "lines/s", "log")
+_WIDE = ("time", "node", "restarts", "peak", "lines/s", "log")
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -78,7 +80,7 @@ class TerminalDisplay:
     """Shows a job in a terminal or a pipe.
 
     Args:
-        settings: Colour.
+        settings: Colour, and whether the table shows what replicas use.
         stream: Receives the lines.
     """
 
@@ -86,6 +88,7 @@ class TerminalDisplay:
         self._stream = stream
         self._bar = TerminalBar(stream)
         self._color = uses_color(settings, stream)
+        self._usage = settings.usage
         self._prefixer = Prefixer(color=self._color, limit=NO_LIMIT)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
@@ -102,7 +105,8 @@ class TerminalDisplay:
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table if the stream is a terminal."""
-        self._table, self._follow = Table(job), follow
+        usage = usage_columns.asked(job.header, self._usage)
+        self._table, self._follow = Table(job, usage=usage), follow
         self._plot = plot_of(job)
         self._excerpt = Excerpt(job.lines or ALL_LINES, len(job.replicas))
         self._bar.clear()
@@ -137,6 +141,8 @@ class TerminalDisplay:
                 self._print_lines(first)
         elif isinstance(event, Status):
             self._table.status = event
+        elif isinstance(event, UsageReport):
+            self._table.use(event)
 
     def conclude(self, error: JobFailed) -> bool:
         """Return whether the window still shows the traceback above the table and the error."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ciao_kernel.display.table import columns
 from ciao_kernel.model import Job
-from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport, size_text
+from ciao_kernel.model.usage import Usage, UsageReport, gpu_text, size_text
 from ciao_kernel.visible_text import visible
 
 _NONE = "–"
@@ -39,7 +39,7 @@ def table(rows: Sequence[Usage]) -> str:
             "MEMORY": _size(one.memory),
             "PEAK": _size(one.peak),
             "LIMIT": _size(one.limit),
-            "GPU": "; ".join(map(_gpu, one.gpus)),
+            "GPU": "; ".join(map(gpu_text, one.gpus)),
             "NOTE": visible(one.fault),
         }
         for one in rows
@@ -52,12 +52,3 @@ def table(rows: Sequence[Usage]) -> str:
 
 def _size(number: int | None) -> str:
     return "" if number is None else size_text(number)
-
-
-def _gpu(one: GpuUsage) -> str:
-    """Return ``87 %, 11Gi of 80Gi``."""
-    share = "" if one.share is None else f"{one.share:.0%}".replace("%", " %")
-    memory = "" if one.memory is None else size_text(one.memory)
-    if memory and one.total:
-        memory += f" of {size_text(one.total)}"
-    return ", ".join(part for part in (share, memory) if part) or _NONE

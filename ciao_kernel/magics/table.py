@@ -25,6 +25,7 @@ from ciao_kernel.magics import (
     plots,
     serving,
     surviving,
+    usage_columns,
     value_types,
     volumes,
     warm,
@@ -300,6 +301,7 @@ def _entries(names: Names) -> list[Directive]:
         *cell_lines.directives(),
         *plots.directives(),
         *event_folder.directives(),
+        *usage_columns.directives(),
         Directive(
             "inspect",
             "inspect",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from ciao_kernel.model.profile import Profile
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.status import Status
+from ciao_kernel.model.usage import UsageReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +78,4 @@ class TensorBoard:
     """Its address for a page of the notebook's server; "" if none is known."""
 
 
-Event = Output | Status | Notice | Progress | Profile | TensorBoard
+Event = Output | Status | Notice | Progress | Profile | TensorBoard | UsageReport

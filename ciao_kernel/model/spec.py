@@ -255,6 +255,8 @@ class JobSpec:
     """Folder beside the program whose event files TensorBoard shows."""
     lines: int | None = None
     """First and last lines of each replica that a cell keeps; :data:`ALL_LINES`: all lines."""
+    usage: str | None = None
+    """``on`` or ``off``: whether the table shows what the replicas use."""
     inspect: str | None = None
     """``on`` or ``off``: whether the replicas get the handler that answers where they stand."""
     on_error: int | None = None

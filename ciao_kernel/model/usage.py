@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.model.replica import Replica
@@ -53,3 +54,24 @@ def size_text(number: float) -> str:
             value = number / size
             return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
     return f"{number:.0f}"
+
+
+def gpu_text(one: GpuUsage) -> str:
+    """Return ``87 %, 11Gi of 80Gi``; a dash if nothing is known."""
+    share = "" if one.share is None else f"{one.share:.0%}".replace("%", " %")
+    memory = "" if one.memory is None else size_text(one.memory)
+    if memory and one.total:
+        memory += f" of {size_text(one.total)}"
+    return ", ".join(part for part in (share, memory) if part) or "–"
+
+
+def together(gpus: Sequence[GpuUsage]) -> GpuUsage:
+    """Return the mean share of some GPUs, and the sum of their memory, where it is known of all."""
+    shares = [one.share for one in gpus if one.share is not None]
+    used = [one.memory for one in gpus if one.memory is not None]
+    totals = [one.total for one in gpus if one.total is not None]
+    return GpuUsage(
+        sum(shares) / len(shares) if gpus and len(shares) == len(gpus) else None,
+        sum(used) if gpus and len(used) == len(gpus) else None,
+        sum(totals) if gpus and len(totals) == len(gpus) else None,
+    )

@@ -296,13 +296,16 @@ class Measuring(Protocol):
 class LimitingMemory(Protocol):
     """The optional part of a :class:`Backend` that kills a replica which exceeds its %memory."""
 
-    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+    async def watch_usage(
+        self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
+    ) -> None:
         """Measure a replica every few seconds until it ends or this is cancelled.
 
         Args:
             job: The job.
             replica: The replica, which runs.
-            note: Receives each reading, without the processors.
+            note: Receives each reading.
+            gpus: Measure GPUs too, which costs more.
 
         Raises:
             BackendError: The replica cannot be measured, or not any more.

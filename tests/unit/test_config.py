@@ -141,6 +141,7 @@ BAD = {
     "buildMemory": ["a\0b"],
     "cacheDays": ["0", "-1", "week"],
     "inspect": ["", "true", "maybe"],
+    "usage": ["", "true", "maybe"],
     "silence": ["-1", "5m"],
     "debugWait": ["0", "10m"],
     "color": ["red", "true"],

@@ -366,12 +366,15 @@ class KubernetesBackend:
         pods, python = await self._pods(job, target), self._settings.cluster_python
         return await usage.usage(target.client, job, pods, replicas, python)
 
-    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+    async def watch_usage(
+        self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
+    ) -> None:
         """Measure a replica every two seconds until its container ends."""
         job = self._retries.current(job)
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
-        await usage.watch(target.client, job, replica, pod, self._settings.cluster_python, note)
+        python = self._settings.cluster_python
+        await usage.watch(target.client, job, replica, pod, python, note, gpus)
 
     # ----------------------------------------------------------------------------- parts
 

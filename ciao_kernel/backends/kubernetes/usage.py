@@ -92,6 +92,7 @@ async def watch(
     pod: Manifest | None,
     python: str,
     note: Callable[[Usage], None],
+    gpus: bool = False,
 ) -> None:
     """Measure a replica every two seconds until its container ends, by one exec.
 
@@ -104,6 +105,7 @@ async def watch(
         pod: Its pod.
         python: Interpreter in the image, if the pod does not start one itself.
         note: Receives each reading.
+        gpus: Ask nvidia-smi too.
 
     Raises:
         BackendError: The container does not run, this user may not enter it, or it has no Python.
@@ -126,7 +128,7 @@ async def watch(
             if (reading := _reading(replica, line)) is not None:
                 note(reading)
 
-    program = usage_reader.program(f"watch({_EVERY})")
+    program = usage_reader.program(f"watch({_EVERY}, {gpus})")
     code = await pod_program.run(client, job, pod, python, program, take, rest=pod_program.never())
     if code:
         raise BackendError(f"{replica} cannot be measured: the program ended with {code}.")

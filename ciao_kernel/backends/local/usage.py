@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,29 @@ async def usage(folder: Folder, host: hosts.Host, replicas: Sequence[Replica]) -
         UsageError: The job runs on another machine.
         NoSuchJob: Its folder is gone.
     """
-    return await asyncio.to_thread(_look, RunningJob(folder, host), replicas)
+    job = await asyncio.to_thread(RunningJob, folder, host)
+    found = await asyncio.to_thread(processes.by_replica, job.id)
+    began, first = await asyncio.to_thread(_read_all, found)
+    await asyncio.sleep(_APART)  # here, and not in a thread: a process waits for its threads
+    ended, last = await asyncio.to_thread(_read_all, found)
+    return await asyncio.to_thread(
+        _report, job, replicas, found, first, last, max(_APART, ended - began)
+    )
 
 
-def _look(job: RunningJob, replicas: Sequence[Replica]) -> UsageReport:
-    found = processes.by_replica(job.id)
-    began, first = time.monotonic(), {name: read(pids) for name, pids in found.items()}
+def _read_all(found: Mapping[str, list[int]]) -> tuple[float, dict[str, Reading]]:
+    return time.monotonic(), {name: read(pids) for name, pids in found.items()}
+
+
+def _report(
+    job: RunningJob,
+    replicas: Sequence[Replica],
+    found: Mapping[str, list[int]],
+    first: Mapping[str, Reading],
+    last: Mapping[str, Reading],
+    elapsed: float,
+) -> UsageReport:
     gpus = _Gpus()
-    time.sleep(max(0.0, began + _APART - time.monotonic()))
-    elapsed, last = time.monotonic() - began, {name: read(pids) for name, pids in found.items()}
     rows = []
     for replica in replicas:
         name = str(replica)

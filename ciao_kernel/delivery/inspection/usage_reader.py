@@ -75,10 +75,28 @@ def look(seconds: float, root: str = ROOT) -> dict[str, Any]:
     return last
 
 
-def watch(pause: float, root: str = ROOT) -> None:
-    """Print a :func:`sample` as a line of JSON again and again, until standard input ends."""
+def watch(pause: float, with_gpus: bool = False, root: str = ROOT) -> None:
+    """Print a :func:`sample` as a line of JSON again and again, until standard input ends.
+
+    Its ``cpu`` is the number of busy processors since the line before; the first has none.
+
+    Args:
+        pause: Seconds between two lines.
+        with_gpus: Print ``gpus`` too, which starts a program each time.
+        root: Where control groups are mounted.
+    """
+    before = None
     while True:
-        print(json.dumps(sample(root)), flush=True)
+        at, found = time.monotonic(), sample(root)
+        seconds = found.pop("cpu", None)
+        if seconds is not None and before is not None and at > before[0]:
+            found["cpu"] = max(0.0, (seconds - before[1]) / (at - before[0]))
+        before = None if seconds is None else (at, seconds)
+        if with_gpus:
+            shown = gpus()
+            with_gpus = bool(shown)  # a container without a GPU gets none later
+            found.update({"gpus": shown} if shown else {})
+        print(json.dumps(found), flush=True)
         if select.select([0], [], [], pause)[0] and not os.read(0, 4096):
             return
 

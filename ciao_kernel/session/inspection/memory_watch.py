@@ -1,4 +1,4 @@
-"""Reads the memory of replicas with %memory while a cell follows them, for advice at their end.
+"""Reads the memory of replicas while a cell follows them: for advice at their end, and for %usage.
 
 A replica that is killed for its memory leaves nothing that tells how it came to that. One lasting
 command in each of a few replicas does, and ends with it. What goes wrong there is no matter of the
@@ -17,6 +17,7 @@ from typing import cast
 
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
+from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import Event, Job, Output, Replica, State, Status
 from ciao_kernel.model.usage import Usage
 from ciao_kernel.plugins import Backend, LimitingMemory
@@ -48,23 +49,31 @@ _STEP = re.compile(
 )
 
 
-def memory_watch(job: Job, backend: Backend, setting: str) -> MemoryWatch | None:
-    """Return what reads the memory of a job; None if its replicas have no limit, or are too many.
+def memory_watch(
+    job: Job,
+    backend: Backend,
+    setting: str,
+    *,
+    advises: bool = True,
+    usage: Callable[[Usage], None] | None = None,
+) -> MemoryWatch | None:
+    """Return what reads the memory of a job; None if nobody needs it, or its replicas are too many.
 
     Args:
         job: The job.
         backend: The backend that runs it.
         setting: The setting ``inspect``.
+        advises: Whether advice is wanted for replicas with a limit.
+        usage: Receives the readings of all replicas; None if nobody shows them.
     """
-    limits = {one: memory_advice.asked(job, one.role) for one in job.replicas[: _MOST + 1]}
-    if (
-        not isinstance(backend, LimitingMemory)
-        or not any(limits.values())
-        or len(job.replicas) > _MOST
-        or not is_inspected(job, setting)
-    ):
+    if not isinstance(backend, LimitingMemory) or len(job.replicas) > _MOST:
         return None
-    return MemoryWatch(job, backend, {one: text for one, text in limits.items() if text})
+    advises = advises and is_inspected(job, setting)
+    limits = {one: memory_advice.asked(job, one.role) if advises else "" for one in job.replicas}
+    if usage is None:
+        limits = {one: text for one, text in limits.items() if text}
+    gpus = usage is not None and usage_columns.has_gpus(job.header)
+    return MemoryWatch(job, backend, limits, usage=usage, gpus=gpus) if limits else None
 
 
 class MemoryWatch:
@@ -73,9 +82,11 @@ class MemoryWatch:
     Args:
         job: The job.
         backend: The backend that runs it.
-        limits: The %memory of each replica that is read.
+        limits: The %memory of each replica that is read; "" if it has none.
         first: Seconds of a replica before it is read.
         again: Seconds before a command that has ended is started again.
+        usage: Receives each reading.
+        gpus: Whether GPUs are read too.
     """
 
     def __init__(
@@ -85,9 +96,12 @@ class MemoryWatch:
         limits: Mapping[Replica, str],
         first: float = _FIRST,
         again: float = _AGAIN,
+        usage: Callable[[Usage], None] | None = None,
+        gpus: bool = False,
     ) -> None:
         self._job, self._backend, self._limits = job, backend, limits
         self._first, self._again = first, again
+        self._usage, self._gpus = usage, gpus
         self._series: dict[Replica, list[Point]] = {}
         self._steps: dict[Replica, int] = {}
         self._running: set[Replica] = set()
@@ -135,7 +149,8 @@ class MemoryWatch:
         while replica in self._running and self._tries[replica] > 0:
             self._tries[replica] -= 1
             try:
-                await self._backend.watch_usage(self._job, replica, self._collector(replica))
+                take = self._collector(replica)
+                await self._backend.watch_usage(self._job, replica, take, gpus=self._gpus)
             except BackendError as error:
                 _log.debug("%s of %s is not read: %s", replica, self._job.name, error.message)
                 if isinstance(error, Refused) and error.code in (401, 403):
@@ -147,7 +162,9 @@ class MemoryWatch:
         points: list[Point] = []
 
         def take(usage: Usage) -> None:
-            if usage.memory is None:
+            if self._usage is not None:
+                self._usage(usage)
+            if usage.memory is None or not self._limits[replica]:
                 return
             if not points:
                 self._series[replica] = points

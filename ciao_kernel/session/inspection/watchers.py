@@ -1,4 +1,4 @@
-"""What looks after a followed job beside its lines: its silence, its prompts, its memory."""
+"""What looks after a followed job beside its lines: silence, prompts, memory, what it uses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ciao_kernel.config import Settings
+from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
 from ciao_kernel.plugins import Backend
 from ciao_kernel.plugins.backend import Debugging
@@ -14,6 +15,7 @@ from ciao_kernel.plugins.console import Console, Elsewhere
 from ciao_kernel.session.inspection.memory_watch import MemoryWatch, memory_watch
 from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
+from ciao_kernel.session.inspection.usage_watch import PATIENCE, UsageWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Watchers:
     silence: SilenceWatch | None = None
     prompts: Prompts | None = None
     memory: MemoryWatch | None = None
+    usage: UsageWatch | None = None
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -34,6 +37,8 @@ class Watchers:
                 await stack.enter_async_context(self.prompts.opened())
             if self.memory:
                 await stack.enter_async_context(self.memory.watching())
+            if self.usage:
+                await stack.enter_async_context(self.usage.watching())
             yield
 
     def note(self, event: Event) -> None:
@@ -42,6 +47,8 @@ class Watchers:
             self.silence.note(event)
         if self.memory:
             self.memory.note(event)
+        if self.usage:
+            self.usage.note(event)
 
     async def show_before_stop(self) -> None:
         """Show where the replicas of a silent job stand that is about to be stopped."""
@@ -80,10 +87,10 @@ def watchers(
         job: The job.
         backend: The backend that runs it.
         show: Shows an event in the cell.
-        settings: Whether jobs are inspected, and after which silence.
+        settings: Whether jobs are inspected, after which silence, and what the table shows.
         console: Where breakpoint() opens a prompt; None if nobody can answer.
         spec: The specification of a cell's own job; None if it was started elsewhere: then its
-            deadline is not known, and its memory is read by whoever started it.
+            deadline is not known, and whoever started it gives advice about its memory.
     """
     deadline = spec.deadline if spec else None
     silence = None
@@ -96,9 +103,19 @@ def watchers(
         prompts = Prompts(job, backend, console, show, deadline, gpus=gpus)
         if silence:
             silence.pauses = lambda: prompts.active
-    return Watchers(
-        silence, prompts, memory_watch(job, backend, settings.inspect) if spec else None
+    usage = None
+    if usage_columns.asked(job.header, settings.usage):
+        usage = UsageWatch(job, backend, show)
+    memory = memory_watch(
+        job,
+        backend,
+        settings.inspect,
+        advises=spec is not None,
+        usage=usage.take if usage else None,
     )
+    if usage and memory:
+        usage.waits = PATIENCE
+    return Watchers(silence, prompts, memory, usage)
 
 
 async def why_passed_over(

@@ -17,8 +17,9 @@ from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan
-from ciao_kernel.plugins.backend import Inspecting
+from ciao_kernel.plugins.backend import Inspecting, Measuring
 from ciao_kernel.session.warm import framework
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
@@ -271,6 +272,14 @@ class WarmBackend:
         if not isinstance(self._inner, Inspecting):
             return [ReplicaStacks(one, fault="its backend cannot look into it") for one in replicas]
         return await self._inner.stacks(job, replicas)
+
+    async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
+        """Return what the replicas use, with the processes that wait for the next run."""
+        if not isinstance(self._inner, Measuring):
+            return UsageReport(
+                tuple(Usage(one, fault="its backend cannot measure it") for one in replicas)
+            )
+        return await self._inner.usage(job, replicas)
 
     async def close(self) -> None:
         """Do nothing: the replicas' backend is closed by its owner."""

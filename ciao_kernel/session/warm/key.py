@@ -62,6 +62,7 @@ def _fixed(spec: JobSpec) -> JobSpec:
         plot=(),
         follow=(),
         lines=None,
+        usage=None,
         deadline=None,
         warm=None,
         dryrun=DryRun.NO,

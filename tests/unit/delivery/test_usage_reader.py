@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,11 +104,38 @@ def test_the_answer_of_nvidia_smi() -> None:
 
 def test_a_watch_ends_with_its_input(tmp_path: Path) -> None:
     version_1(tmp_path)
-    program = usage_reader.program(f"watch(600, {str(tmp_path)!r})")
+    program = usage_reader.program(f"watch(600, root={str(tmp_path)!r})")
     command = [sys.executable, "-I", "-S", "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as watch:
         assert watch.stdin
         assert watch.stdout
-        assert json.loads(watch.stdout.readline()) == EXPECTED
+        first = {name: value for name, value in EXPECTED.items() if name != "cpu"}
+        assert json.loads(watch.stdout.readline()) == first
         watch.stdin.close()
         assert watch.wait(60) == 0
+
+
+def test_a_watch_tells_how_busy_processors_are_and_asks_gpus_on_wish(tmp_path: Path) -> None:
+    version_1(tmp_path)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    asked = folder / "nvidia-smi"
+    asked.write_text("#!/bin/sh\necho 50, 1, 2\n")
+    asked.chmod(0o755)
+    program = usage_reader.program(f"watch(0.01, True, {str(tmp_path)!r})")
+    command = [sys.executable, "-I", "-S", "-c", program]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+    ) as watch:
+        assert watch.stdin
+        assert watch.stdout
+        found = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        watch.stdin.close()
+        watch.stdout.read()
+        assert watch.wait(60) == 0
+    assert "cpu" not in found[0]
+    assert found[1]["cpu"] == 0.0
+    assert [one["gpus"] for one in found] == [[[0.5, MI, 2 * MI]]] * 2

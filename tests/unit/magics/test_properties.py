@@ -181,6 +181,7 @@ OTHERS = {
     ),
     "grace": maybe(SECONDS),
     "inspect": maybe(st.sampled_from(["on", "off"])),
+    "usage": maybe(st.sampled_from(["on", "off"])),
     "on_error": maybe(st.integers(1, 7 * 24 * 3600)),
     "retries": maybe(st.integers(1, 100)),
     "serve": st.lists(st.sampled_from(["ps", "worker"]), max_size=2, unique=True).map(tuple),

@@ -106,10 +106,14 @@ class Cluster:
     def __init__(self, *readings: int, error: Exception | None = None) -> None:
         self.readings, self.error = readings, error
         self.begun: list[Replica] = []
+        self.gpus = False
         self.cancelled = 0
 
-    async def watch_usage(self, job: Job, replica: Replica, note: Callable[[Usage], None]) -> None:
+    async def watch_usage(
+        self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
+    ) -> None:
         self.begun.append(replica)
+        self.gpus = gpus
         for mi in self.readings:
             note(Usage(replica, None, mi * MI, mi * MI, 256 * MI))
         if self.error:

@@ -1,0 +1,49 @@
+"""The directive ``%usage``, which adds what replicas use to the live table as columns."""
+
+from __future__ import annotations
+
+import re
+
+from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.value_types import Choice
+
+_CHOICES = ("on", "off")
+_GPU = re.compile(r"%gpu=(?!0(?:;|$))", re.M)
+
+
+def directives() -> list[Directive]:
+    """Return the entries of the table, in the order of display."""
+    return [
+        Directive(
+            "usage",
+            "usage",
+            Choice(lambda: _CHOICES),
+            "Whether the table has columns for the processors, the memory and the GPUs that each "
+            "replica uses, as `%ciao top NAME` shows them.",
+            "%usage=on",
+            default="the setting usage, which is off",
+        ),
+    ]
+
+
+def asked(header: str, setting: str) -> bool:
+    """Return whether the table of a job has these columns.
+
+    Displays call it, and the session, which asks for the numbers.
+
+    Args:
+        header: The job's stored header: one directive per line, as
+            :func:`ciao_kernel.magics.render.render` writes it.
+        setting: The setting ``usage``.
+    """
+    lines = {line.strip() for line in header.splitlines()}
+    return "%usage=on" in lines or (setting == "on" and "%usage=off" not in lines)
+
+
+def has_gpus(header: str) -> bool:
+    """Return whether a replica of a job has asked for a GPU.
+
+    Args:
+        header: The job's stored header.
+    """
+    return bool(_GPU.search(header))

@@ -1,0 +1,58 @@
+"""``%usage=on``: what the replicas use, as columns of the live table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.helpers.kernels import Place
+
+BODY = (
+    "import os, time\nkept = bytearray(150 << 20)\nprint('has it', flush=True)\n"
+    "while not os.path.exists('go-on'): time.sleep(.02)\n"
+)
+_HEADS = re.compile(r"<th[^>]*>([^<]*)</th>")
+_CELLS = re.compile(r"<td[^>]*>(?:<[a-z][^>]*></?[a-z]*>)*([^<]*)")
+
+
+def row(html: str) -> dict[str, str]:
+    """Return the cells of the first replica by their headings."""
+    first = html.partition("<tbody>")[2].partition("</tr>")[0]
+    return dict(zip(_HEADS.findall(html), _CELLS.findall(first), strict=True))
+
+
+def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: Place) -> None:
+    header = "%framework=python\n%worker=2\n%name=eats\n%usage=on\n"
+    request = kernel.execute(header + BODY)
+
+    def tables() -> list[str]:
+        found = request.of("display_data") + request.of("update_display_data")
+        return [html for one in found if "<table" in (html := one["data"].get("text/html", ""))]
+
+    def measured() -> bool:
+        return any(re.match(r"1[5-9]\dMi", row(html)["memory"]) for html in tables())
+
+    kernel.wait(measured, "the memory of a replica")
+    first = row(tables()[0])
+    assert list(first) == [
+        "replica", "state", "time", "cpu", "memory", "peak", "lines/s", "log", "last line",
+    ]  # fmt: skip
+    assert first["memory"] == "–"
+    shown = next(one for one in map(row, tables()) if one["memory"].startswith("1"))
+    assert re.fullmatch(r"\d\.\d\d", shown["cpu"])
+    assert re.fullmatch(r"1[5-9]\dMi", shown["peak"])
+    (place.job_folders()[0] / "work" / "go-on").touch()
+    done = kernel.finish(request)
+    assert done.status == "ok"
+    last = row(tables()[-1])
+    assert (last["cpu"], last["memory"]) == ("–", "–")
+    assert re.fullmatch(r"1[5-9]\dMi", last["peak"])
+    assert "%usage" not in done.text
+
+
+def test_a_wrong_value_is_one_clear_error(kernel: Any) -> None:
+    done = kernel.run("%framework=python\n%worker=1\n%usage=much\nprint()\n")
+    assert done.error == "DirectiveError"
+    assert "one of on, off" in done.of("error")[0]["evalue"] + "".join(
+        done.of("error")[0]["traceback"]
+    )
