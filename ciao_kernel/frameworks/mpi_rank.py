@@ -28,7 +28,7 @@ for name, known in (
     ("LOCAL_RANK", ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")),
 ):
     for one in known:
-        if one in os.environ:
+        if one in os.environ and not (name == "LOCAL_RANK" and "LOCAL_WORLD_SIZE" in os.environ):
             os.environ[name] = os.environ[one]
 site = os.environ.get("CIAO_SITE")  # in a pod, where mpirun passes no PYTHONPATH on
 if site and "ciao_stack_handler" not in sys.modules:

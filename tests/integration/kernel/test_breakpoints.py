@@ -424,6 +424,45 @@ dist.all_reduce(loss)
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(kernel: Kernel) -> None:
+    header = "%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%onError=debug\n"
+    body = """\
+import time
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.rank
+def train(shard):
+    if shard == 3:
+        raise ValueError("bad shard")
+    for step in range(100000):
+        print("step", step, flush=True)
+        time.sleep(0.05)
+train(rank)
+"""
+    cell = kernel.execute(header + body)
+    person = Person(kernel, cell)
+    assert person.prompt(300) == "worker-1.1 (Pdb) "
+    kernel.wait_text(cell, "worker-1.1 has failed at line 12 in train: ValueError: bad shard.")
+    before = lines(cell, "step")
+    kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other ranks")
+    person.asks("p shard, rank", "(3, 3)")
+    person.asks("u", "-> train(rank)")
+    person.says("c")
+
+    kernel.finish(cell, 300)
+    assert cell.error == "JobFailed"
+    assert "ValueError: bad shard" in str(cell.reply)
+    assert "worker-1.1 ends." in cell.text
+    assert "ciao:debug" not in str(cell.reply) + cell.text
+    log = kernel.run("%ciao logs ranks").text
+    assert log.count("ValueError: bad shard") == 1, log
+    kernel.place.wait_empty()
+
+
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_process_of_torchrun_is_chosen_by_its_number(kernel: Kernel) -> None:
     pytest.importorskip("torch")
     body = "import os, pathlib, time\ndone = pathlib.Path('done')\nprint('on', flush=True)\n"
