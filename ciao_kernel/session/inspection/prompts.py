@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import on_error
-from ciao_kernel.model import Event, Job, Notice, Replica
+from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
 from ciao_kernel.session.inspection.conversation import PAUSES, Conversation
@@ -35,6 +37,14 @@ _NAMED = 5
 """Replicas that a notice names."""
 
 _Process = tuple[Replica, int]
+
+
+class _Life(NamedTuple):
+    """What tells one start of a replica from another."""
+
+    tries: int
+    restarts: int
+    runs: bool
 
 
 class Prompts:
@@ -70,6 +80,9 @@ class Prompts:
         self._tasks: dict[_Process, asyncio.Task[None]] = {}
         self._talks: dict[_Process, Conversation] = {}
         self._closed: set[_Process] = set()
+        self._lives: dict[Replica, _Life] = {}
+        self._ends: Counter[Replica] = Counter()
+        """How often the processes of a replica have ended, or may have."""
         self._explained = False
 
     @property
@@ -81,8 +94,7 @@ class Prompts:
         """Note that a process waits for a front end, or goes on."""
         process = (replica, found.pid)
         if found.over:
-            self._standing.pop(process, None)
-            self._closed.discard(process)
+            self._forget(process)
             self._failures.over(process)
             return
         if found.again and (found.asked or process in self._closed):
@@ -99,6 +111,26 @@ class Prompts:
                 self._show(Notice(self._waits(process, found)))
         elif (task := self._tasks.get(process)) is None or task.done():
             self._tasks[process] = start_background(self._serve(process, self._console))
+
+    def note_status(self, status: Status) -> None:
+        """Forget closed prompts of replicas that have ended, or were started again.
+
+        A process that is killed at its prompt cannot say that it waits no longer. One whose prompt
+        is open, or is being opened, is known by its connection.
+        """
+        for one in status.replicas:
+            life = _Life(status.tries, one.restarts, one.state is State.RUNNING)
+            old = self._lives.get(one.replica, life)
+            self._lives[one.replica] = life
+            again = (old.tries, old.restarts) != (life.tries, life.restarts)
+            if one.state.over or again or (old.runs and not life.runs):
+                self._ends[one.replica] += 1
+                for process in [it for it in self._closed if it[0] == one.replica]:
+                    self._forget(process)
+
+    def _forget(self, process: _Process) -> None:
+        self._standing.pop(process, None)
+        self._closed.discard(process)
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -127,7 +159,7 @@ class Prompts:
         """Open a prompt; try again for a while if nobody is there."""
         if found.asked:
             await self._sleep(_TAKEN)
-        fault = ""
+        fault, ends = "", self._ends[process[0]]
         for pause in (*PAUSES, None):
             if self._standing.get(process) is not found:
                 return  # it goes on, or its newer marker is served next
@@ -142,6 +174,9 @@ class Prompts:
             if pause is not None:
                 await self._sleep(pause)
         if self._standing.get(process) is found:
+            if ends != self._ends[process[0]]:
+                self._forget(process)
+                return
             self._closed.add(process)
             text = f"the prompt of {found.name(process[0])} cannot be opened{fault or '.'}"
             self._show(Notice(f"{text} {self._waits(process, found)}"))

@@ -45,6 +45,8 @@ class Watchers:
         """Take notice of an event of the job."""
         if self.silence:
             self.silence.note(event)
+        if self.prompts and isinstance(event, Status):
+            self.prompts.note_status(event)
         if self.memory:
             self.memory.note(event)
         if self.usage:

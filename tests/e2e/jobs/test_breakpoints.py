@@ -117,6 +117,51 @@ def test_the_first_of_two_failed_pods_prompts_at_its_error(team: Team, tmp_path:
         kernel.shutdown(now=True)
 
 
+@pytest.mark.second("operators")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("training")
+@pytest.mark.usefixtures("with_mpi")
+def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(
+    team: Team, tmp_path: Path
+) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    image = team.namespace.cluster.image("mpi")
+    kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
+    header = f"%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%image={image}\n%onError=debug\n"
+    body = """\
+import time
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.rank
+def train(shard):
+    if shard == 3:
+        raise ValueError("bad shard")
+    for step in range(100000):
+        print("step", step, flush=True)
+        time.sleep(0.1)
+train(rank)
+"""
+    try:
+        cell = kernel.execute(header + body)
+        person = Person(kernel, cell)
+        assert person.prompt(400) == "worker-1.1 (Pdb) "
+        kernel.wait_text(cell, "worker-1.1 has failed at line 13 in train: ValueError: bad shard.")
+        before = lines(cell, "step")
+        kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other ranks")
+        person.asks("p shard, rank", "(3, 3)")
+        person.says("c")
+
+        kernel.finish(cell)
+        assert cell.error == "JobFailed"
+        assert "ValueError: bad shard" in str(cell.reply)
+        assert len(cell.inputs) == 2
+        assert "ciao:debug" not in str(cell.reply) + cell.text
+    finally:
+        kernel.shutdown(now=True)
+
+
 @pytest.mark.second("faults")
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.display import usage_table
 from ciao_kernel.errors import BackendError, JobFailed
-from ciao_kernel.model.usage import UsageReport
+from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.session.inspection import query
 from tests.e2e.jobs.conftest import EXEC, RBAC, Team, rules
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import Ended, Recorder, wait
 
 MI = 1024 * 1024
 METRICS = RBAC / "metrics-role.yaml"
@@ -61,6 +62,64 @@ def test_a_replica_that_eats_its_memory_is_told_how_fast(team: Team) -> None:
     assert last.exit_code == -9
     assert ended.error.hint.startswith("worker-0 asked for %memory=128Mi and stood at ")
     assert " a step: try %memory=256Mi, or find out what the program keeps." in ended.error.hint
+
+
+WORKS = """\
+%framework=tensorflow
+%worker=2;%memory=256Mi
+%usage=on
+import os, time
+kept = bytearray(64 << 20)
+print("has it", flush=True)
+while True:
+    if os.environ["CIAO_REPLICA"] == "worker-1":
+        time.sleep(0.1)
+"""
+"""worker-0 keeps a processor busy, worker-1 does not."""
+
+
+def reports(display: Recorder) -> list[UsageReport]:
+    return [event for event in display.events if isinstance(event, UsageReport)]
+
+
+@pytest.mark.second("operators")
+@pytest.mark.slow
+def test_the_table_shows_what_pods_use_or_why_it_does_not(team: Team) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+
+    def known(display: Recorder) -> dict[str, Usage]:
+        """Return the newest numbers if they are complete."""
+        newest = reports(display)[-1].replicas if reports(display) else ()
+        return {str(one.replica): one for one in newest if one.cpu is not None and one.memory}
+
+    def stopped(ready: Callable[[Recorder], bool]) -> Recorder:
+        """Run the job until something is known; return what it has shown."""
+        shown: list[Recorder] = []
+
+        async def stop(display: Recorder, work: asyncio.Task[Ended]) -> None:
+            shown.append(display)
+            await wait(lambda: work.done() or ready(display), 300)
+            work.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            team.run(WORKS, during=stop)
+        return shown[0]
+
+    display = stopped(lambda display: len(known(display)) == 2)
+    found = known(display)
+    print(found)
+    for one in found.values():
+        assert one.limit == 256 * MI
+        assert 64 * MI < (one.memory or 0) <= (one.peak or 0)
+    assert (found["worker-1"].cpu or 0) < (found["worker-0"].cpu or 0)
+    assert "%usage" not in display.notices
+
+    team.user.allow(*rules())
+    display = stopped(lambda display: "%usage" in display.notices)
+    assert "The columns of %usage are empty: what the replicas of " in display.notices
+    assert "get pods/exec, and you may not list pods.metrics.k8s.io" in display.notices
+    assert display.notices.count("%usage") == 1
+    assert not reports(display)
 
 
 TRAINS = """\

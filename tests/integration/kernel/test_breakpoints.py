@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +111,37 @@ def test_the_stop_button_closes_the_prompt_first(kernel: Kernel) -> None:
     kernel.finish(cell)
     assert cell.error == "KeyboardInterrupt"
     kernel.place.wait_empty()
+
+
+@pytest.mark.second("operators")
+def test_the_silence_of_the_next_try_is_noticed_after_a_closed_prompt(tmp_path: Path) -> None:
+    one = Kernel(Place(tmp_path), env={"CIAO_SILENCE": "1"})
+    body = """\
+import os, pathlib, time
+
+first = pathlib.Path("first")
+if not first.exists():
+    first.touch()
+    print("pid", os.getpid(), flush=True)
+    breakpoint()
+print("again", flush=True)
+time.sleep(600)
+"""
+    try:
+        cell = one.execute(f"{ONE}%retries=1\n{body}")
+        Person(one, cell).prompt()
+        one.interrupt()
+        one.wait_text(cell, "the prompt is closed, and worker-0 waits.")
+        found = re.search(r"pid (\d+)", cell.text)
+        assert found
+        os.kill(int(found[1]), signal.SIGKILL)  # it cannot say that it waits no longer
+        one.wait_text(cell, "again")
+        one.wait_text(cell, "no line for")
+        one.interrupt()
+        one.finish(cell)
+    finally:
+        one.shutdown(now=True)
+        one.place.kill_all()
 
 
 @pytest.mark.second("operators")

@@ -12,7 +12,16 @@ import pytest
 
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError
-from ciao_kernel.model import Event, Job, JobSpec, Notice, Replica
+from ciao_kernel.model import (
+    Event,
+    Job,
+    JobSpec,
+    Notice,
+    Replica,
+    ReplicaStatus,
+    State,
+    Status,
+)
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.plugins import Elsewhere, PromptClosed
 from ciao_kernel.session.inspection.prompts import Prompts
@@ -204,6 +213,63 @@ def test_a_closed_prompt_is_not_opened_again_by_itself() -> None:
             cell.prompts.note(ZERO, at(8))  # somebody else let it go on
             await until(lambda: len(cell.console.prompts) == 2)
         assert cell.backend.connected == [(ZERO, 31), (ZERO, 31)]
+
+    in_loop(test)
+
+
+def lives(
+    state: State = State.RUNNING, *, restarts: int = 0, tries: int = 1, replica: Replica = ZERO
+) -> Status:
+    one = ReplicaStatus(replica, state, restarts=restarts)
+    return Status(State.RUNNING, (one,), tries=tries)
+
+
+@pytest.mark.parametrize(
+    ("then", "active"),
+    [
+        (lives(), True),
+        (lives(replica=ONE, state=State.FAILED), True),
+        (lives(State.FAILED), False),
+        (lives(State.PENDING), False),
+        (lives(restarts=1), False),  # no status between the two starts
+        (lives(tries=2), False),
+    ],
+)
+def test_a_process_that_is_killed_behind_a_closed_prompt_is_forgotten(
+    then: Status, active: bool
+) -> None:
+    async def test() -> None:
+        cell = Cell(ZERO)
+        cell.prompts.note_status(lives())
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note_status(lives(State.FAILED))
+            assert cell.prompts.active  # an open prompt is known by its connection
+            cell.console.typed.put_nowait(None)
+            await until(lambda: "the prompt is closed" in cell.notices)
+            cell.prompts.note_status(lives())
+            assert cell.prompts.active
+            cell.prompts.note_status(then)
+            assert cell.prompts.active is active
+            cell.prompts.note(ZERO, at(7, again=True))
+            assert cell.prompts.active
+
+    in_loop(test)
+
+
+def test_a_process_that_is_killed_before_its_prompt_opens_is_forgotten() -> None:
+    async def test() -> None:
+        cell = Cell()
+        cell.prompts.note_status(lives())
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.sleeps)
+            cell.prompts.note_status(lives(restarts=1))
+            for _ in range(9):
+                cell.wakes.put_nowait(None)
+            await until(lambda: not cell.prompts.active)
+        assert not cell.notices
 
     in_loop(test)
 
