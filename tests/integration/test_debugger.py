@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import debug_bridge, debugger, stack_reader
+from ciao_kernel.delivery.inspection import debug_bridge, debug_wire, stack_reader
 from ciao_kernel.model import Source, SourceFile
 
 FORKS = """
@@ -74,8 +74,8 @@ class Program:
         """Return the next marker of the process."""
         assert self.process.stderr
         for line in self.process.stderr:
-            if line.startswith(debugger.MARKER.encode()):
-                found: dict[str, Any] = json.loads(line[len(debugger.MARKER) :])
+            if line.startswith(debug_wire.MARKER.encode()):
+                found: dict[str, Any] = json.loads(line[len(debug_wire.MARKER) :])
                 return found
         raise AssertionError("the process has ended")
 
@@ -171,14 +171,14 @@ def test_only_a_process_with_a_front_end_is_open_elsewhere(programs: Any, tmp_pa
     front = program.front_end()
     front.hears()
     assert program.connect() == debug_bridge.OPEN
-    folder = tmp_path / site_folder.FOLDER / f"{debugger.FOLDER}{program.process.pid}"
-    assert [one.name for one in folder.iterdir()] == [debugger.OPEN]
+    folder = tmp_path / site_folder.FOLDER / f"{debug_wire.FOLDER}{program.process.pid}"
+    assert [one.name for one in folder.iterdir()] == [debug_wire.OPEN]
 
     front.says("c")
     assert program.process.stdout.readline() == b"on\n"
     assert program.connect() == debug_bridge.NOBODY
     folder.mkdir(0o700)  # as a killed process with the same number leaves it
-    (folder / debugger.OPEN).write_text("1")
+    (folder / debug_wire.OPEN).write_text("1")
     assert program.connect() == debug_bridge.NOBODY
 
 
@@ -274,7 +274,7 @@ def test_what_is_no_error_of_the_program_is_not_kept(programs: Any, text: str) -
 
     code, _, err = program.ends()
     assert code
-    assert debugger.MARKER not in err
+    assert debug_wire.MARKER not in err
 
 
 def test_an_error_is_passed_over_where_nobody_can_answer(programs: Any) -> None:
@@ -285,7 +285,7 @@ def test_an_error_is_passed_over_where_nobody_can_answer(programs: Any) -> None:
     first, *_, last = err.splitlines()
     assert first == "%onError=debug is passed over: this front end has no input."
     assert last == ERROR
-    assert debugger.MARKER not in err
+    assert debug_wire.MARKER not in err
 
 
 HOOK = """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from importlib import resources
 
 from ciao_kernel.delivery import site_folder
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.model import Source
 
 _HANDLER, _DEBUGGER = "ciao_stack_handler.py", "ciao_debugger.py"
+_PARTS = {"ciao_debug_wire.py": "debug_wire.py", "ciao_debug_prompt.py": "debug_prompt.py"}
+"""Files that the debugger loads, and their names here. One imports pdb, so none is imported."""
 _POST_MORTEM = "ciao_post_mortem.py"
 _LONGEST = 7 * 24 * 3600
 """Seconds that a socket may wait at most: it counts milliseconds, in 32 bits."""
@@ -25,9 +28,11 @@ def with_files(
         wait: Seconds for which a program that was stopped from outside waits alone.
         kept_for: Seconds for which a program that fails is kept at its error; None: it is not.
     """
+    here = resources.files(__name__)
     texts = {
         _HANDLER: inspect.getsource(stack_handler),
         _DEBUGGER: inspect.getsource(debugger),
+        **{name: here.joinpath(own).read_text("utf-8") for name, own in _PARTS.items()},
         debugger.SENTENCE: passed_over,
         debugger.WAIT: str(min(wait, _LONGEST)),
     }

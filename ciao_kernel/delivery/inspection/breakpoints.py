@@ -1,6 +1,6 @@
 """Markers of processes that wait at a prompt, in the logs of their replicas.
 
-:mod:`.debugger` writes them as whole lines, but a program may have left a line open before one. A
+:mod:`.debug_wire` writes them as whole lines, but a program may have left a line open before one. A
 reader takes each marker out with its line feed, so the lines of the program are what it wrote.
 """
 
@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ciao_kernel.delivery.inspection import debugger
+from ciao_kernel.delivery.inspection import debug_wire
 from ciao_kernel.model import Replica
 
-_BEGIN = debugger.MARKER.encode()
+_BEGIN = debug_wire.MARKER.encode()
 _MARKER = re.compile(rb"(?:(?<![^\n])\[\d+\] )?" + re.escape(_BEGIN) + rb"(\{[^\n]*)\n?")
 """With the number that a process of torchrun has at the begin of each line."""
 _STAMPED = re.compile(rb"^[0-9T:.Z+-]{20,40} " + re.escape(_BEGIN) + rb"\{[^\n]*\n?", re.MULTILINE)

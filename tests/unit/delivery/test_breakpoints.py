@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.delivery.inspection import breakpoints, debugger
+from ciao_kernel.delivery.inspection import breakpoints, debug_wire
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
 from ciao_kernel.model import Replica
 
 REST = b', "at": "line 7", "again": false, "asked": false, "over": false}'
-MARK = debugger.MARKER.encode() + b'{"pid": 31' + REST + b"\n"
+MARK = debug_wire.MARKER.encode() + b'{"pid": 31' + REST + b"\n"
 FOUND = [Breakpoint(31, "line 7")]
 
 
@@ -64,7 +64,7 @@ PIDS = [b"1e999", b"NaN", b"-1", b"0", b"true", b"2147483648", b"1" * 5000]
 
 @pytest.mark.parametrize("text", [b"{}", b"{", *(b'{"pid": ' + one + REST for one in PIDS)])
 def test_what_a_program_writes_like_a_marker_says_nothing(text: bytes) -> None:
-    line = debugger.MARKER.encode() + text + b"\n"
+    line = debug_wire.MARKER.encode() + text + b"\n"
 
     assert MarkerFilter().read(b"a\n" + line) == (b"a\n", b"", [])
 

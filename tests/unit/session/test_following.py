@@ -12,7 +12,7 @@ import pytest
 
 from ciao_kernel import background
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.inspection import debugger
+from ciao_kernel.delivery.inspection import debug_wire
 from ciao_kernel.errors import ClusterFault, JobFailed
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import (
@@ -306,7 +306,7 @@ def test_lines_of_a_replica_that_was_added_while_the_job_ran_are_shown() -> None
 
 def test_an_open_line_before_a_breakpoint_ends_with_its_try() -> None:
     said = json.dumps({"pid": 3, "at": "", "again": False, "asked": False, "over": False})
-    marker = f"{debugger.MARKER}{said}\n"
+    marker = f"{debug_wire.MARKER}{said}\n"
 
     class Retries:
         async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
