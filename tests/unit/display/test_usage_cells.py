@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 from dataclasses import replace
 
+import pytest
+
+from ciao_kernel.config import Settings
 from ciao_kernel.display.html_table import table_html
 from ciao_kernel.display.table import Table
+from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport
 
@@ -73,3 +79,30 @@ def test_gpus_have_a_column_where_there_is_one() -> None:
     unknown = (GpuUsage(None, 3 * MI), GpuUsage(1.0, 3 * MI))
     made.use(UsageReport((Usage(ONE, 1.0, MI, gpus=unknown),)))
     assert made.rows()[0].gpu == "6.0Mi"
+
+
+@pytest.mark.parametrize("tty", [True, False], ids=["window", "pipe"])
+@pytest.mark.parametrize(
+    ("header", "setting", "wanted"),
+    [("%usage=on", "off", True), ("", "on", True), ("%usage=off", "on", False), ("", "off", False)],
+)
+def test_a_terminal_shows_them_on_wish(
+    tty: bool, header: str, setting: str, wanted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return tty
+
+    async def main() -> str:
+        stream = Stream()
+        display = TerminalDisplay(Settings(usage=setting), stream)
+        display.begin(replace(JOB, header=f"%framework=python\n{header}"), ())
+        display.show(Status(State.RUNNING, (ReplicaStatus(ONE, State.RUNNING),)))
+        display.show(UsageReport((Usage(ONE, 1.25, 90 * MI, 95 * MI),)))
+        await display.end()
+        display.close()
+        return stream.getvalue()
+
+    shown = asyncio.run(main()) + capsys.readouterr().err
+    assert ("1.25" in shown and "90Mi" in shown and "memory" in shown) is wanted
+    assert ("cpu" in shown) is wanted
