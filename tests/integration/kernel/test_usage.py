@@ -50,6 +50,21 @@ def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: P
     assert "%usage" not in done.text
 
 
+def test_a_run_in_warm_replicas_is_measured_too(kernel: Any) -> None:
+    body = "import time\nkept = bytearray(150 << 20)\ntime.sleep(600)\n"
+    request = kernel.execute("%framework=python\n%worker=1\n%warm\n%usage=on\n" + body)
+
+    def measured() -> bool:
+        found = request.of("display_data") + request.of("update_display_data")
+        tables = [html for one in found if "<table" in (html := one["data"].get("text/html", ""))]
+        return any(row(html)["memory"].endswith("Mi") for html in tables)
+
+    kernel.wait(measured, "the memory of a replica")
+    kernel.interrupt()
+    kernel.finish(request)
+    assert "%usage" not in request.text
+
+
 def test_a_wrong_value_is_one_clear_error(kernel: Any) -> None:
     done = kernel.run("%framework=python\n%worker=1\n%usage=much\nprint()\n")
     assert done.error == "DirectiveError"
