@@ -479,6 +479,7 @@ train(rank)
     before = lines(cell, "step")
     kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other ranks")
     person.asks("p shard, rank", "(3, 3)")
+    person.asks("p __import__('os').environ['LOCAL_RANK']", "'1'")  # the worker has two
     person.asks("u", "-> train(rank)")
     person.says("c")
 
