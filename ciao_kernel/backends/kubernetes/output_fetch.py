@@ -8,8 +8,6 @@ deletes the pods of all others: before that, their files are fetched too.
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,19 +26,15 @@ from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Execute, Fetch, python_of
-from ciao_kernel.errors import BackendError
+from ciao_kernel.delivery.transfers import Execute, Fetch, Receiver, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics import event_folder, outputs
-from ciao_kernel.model import Event, Job, Notice, Replica, Status
+from ciao_kernel.model import Event, Job, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay, event_files
-from ciao_kernel.plugins import Step
-from ciao_kernel.visible_text import short, visible
-
-_log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
@@ -78,7 +72,7 @@ class OutputFetch:
         self._words = tuple(words)
         self._files = ReturnedFiles(folder, job.tries)
         self._room = asyncio.Semaphore(_AT_ONCE)
-        self._tasks: dict[tuple[str, int, bool], _Replica] = {}
+        self._tasks: dict[tuple[str, int, bool], ReplicaFetch] = {}
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
         self._views: dict[str, LatestPod] = {}
         """Pods that send their files, by their uids."""
@@ -139,7 +133,7 @@ class OutputFetch:
         """Say which files do not come any more: the follower ends."""
         for one in self._tasks.values():
             if not one.settled:
-                self._say_lost(one, "the job was deleted while they came")
+                one.say_lost("the job was deleted while they came")
 
     def _look(self, pods: Mapping[Replica, Object | None]) -> None:
         by_uid = {str(pod["metadata"]["uid"]): pod for pod in pods.values() if pod}
@@ -166,20 +160,27 @@ class OutputFetch:
             return all(one in held for one in self._job.replicas if one.role not in endless)
         return replica == decider
 
-    def _start(self, replica: Replica, pod: Object, *, held: bool) -> _Replica:
+    def _start(self, replica: Replica, pod: Object, *, held: bool) -> ReplicaFetch:
         key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)
         if key in self._tasks:
             return self._tasks[key]
-        one = self._tasks[key] = _Replica(replica)
-        if way := output_sidecar.sends(pod):
-            one.way, one.uid = way, key[0]
+        way = output_sidecar.sends(pod)
+        uid = key[0] if way else ""
+        one = ReplicaFetch(replica, self._files, self._emit, way or OutputWay.EXEC, uid)
+        self._tasks[key] = one
+        if way:
             # A later follower finds the same, and the user may have changed the files.
-            one.arrived = self._files.has_all(replica, one.uid)
+            one.arrived = self._files.has_all(replica, uid)
             execute = self._sent(replica, pod, way)
         else:
             execute = self._in_pod(replica, pod, held=held)
         if not one.arrived:
-            work = self._fetch(one, execute, waits=held)
+            work = one.run(
+                self._making(execute, way or OutputWay.EXEC),
+                self._room,
+                waits=held,
+                on_arrival=self._wake,
+            )
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
@@ -201,55 +202,17 @@ class OutputFetch:
 
         return execute
 
-    async def _fetch(self, one: _Replica, execute: Execute, *, waits: bool) -> None:
-        name = f"fetching the files of {one.replica}"
-        try:
-            async with self._room:
-                with Step(self._emit, name, timed=False) as step:
-                    one.fetch = fetch = self._make(
-                        execute,
-                        python_of(self._job, self._settings.cluster_python),
-                        self._words,
-                        self._files.receiver(one.replica),
-                        output_sidecar.limit(self._settings, one.way),
-                        waits=waits,
-                        on_progress=step.at,
-                        on_cut=functools.partial(self._say_cut, one),
-                        **self._special(one.way),
-                    )
-                    running = asyncio.ensure_future(fetch.run())
-                    arrived = asyncio.ensure_future(fetch.arrived.wait())
-                    try:
-                        await asyncio.wait({running, arrived}, return_when=asyncio.FIRST_COMPLETED)
-                        if not fetch.arrived.is_set():
-                            await running
-                        self._files.note(one.replica, fetch.listing, one.way, one.uid)
-                        one.arrived = True
-                    except BaseException:
-                        await _ended(running)
-                        raise
-                    finally:
-                        await _ended(arrived)
-            self._wake()
-            try:
-                await running
-            finally:
-                await _ended(running)
-        except Exception as error:
-            if one.arrived:
-                return
-            _log.info("fetching from %s failed", one.replica, exc_info=True)
-            why, hint = repr(error), ""
-            if isinstance(error, BackendError):
-                why, hint = error.message, error.hint
-            self._say_lost(one, why, hint)
+    def _making(self, execute: Execute, way: OutputWay) -> MakeFetch:
+        """Return what makes the transfer of a replica's files."""
 
-    def _say_lost(self, one: _Replica, why: str, hint: str = "") -> None:
-        one.failed = True
-        rest = one.rest()
-        what = "the other files" if rest else "the files"
-        text = f"{what} of {one.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
-        self._emit(Notice(text.rstrip()))
+        def make(receiver: Receiver, **more: Any) -> Fetch:
+            python = python_of(self._job, self._settings.cluster_python)
+            limit = output_sidecar.limit(self._settings, way)
+            return self._make(
+                execute, python, self._words, receiver, limit, **more, **self._special(way)
+            )
+
+        return make
 
     def _special(self, way: OutputWay) -> dict[str, Any]:
         """Return what is different for files that do not come by exec."""
@@ -262,52 +225,9 @@ class OutputFetch:
             found |= {"limit_name": "the log carries at most", "hint": output_checks.MORE}
         return found
 
-    def _say_cut(self, one: _Replica, why: str) -> None:
-        at = one.fetch.current if one.fetch is not None else ""
-        self._emit(
-            Notice(
-                f"fetching the files of {one.replica} was cut ({why.rstrip('.')}); it goes on"
-                f"{f' with {visible(short(at))}' if at else ''} …"
-            )
-        )
-
     def _emit(self, event: Event) -> None:
         self._events.append(event)
         self._wake()
-
-
-class _Replica:
-    """The fetch from one pod."""
-
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-        self.task: asyncio.Task[None] | None = None
-        self.fetch: Fetch | None = None
-        self.arrived = self.failed = False
-        self.way, self.uid = OutputWay.EXEC, ""
-
-    @property
-    def settled(self) -> bool:
-        """Return whether its files are here, or do not come."""
-        return self.arrived or self.failed
-
-    def rest(self) -> str:
-        """Return a sentence about what is here of a failed fetch; "" if that is nothing."""
-        if self.fetch is None or not self.fetch.whole:
-            return ""
-        whole, files = self.fetch.whole, self.fetch.listing.files
-        return f"{whole:,} of {files:,} files {'is' if whole == 1 else 'are'} here. "
-
-    def release(self) -> None:
-        """Let its pod end."""
-        if self.fetch is not None:
-            self.fetch.release()
-
-
-async def _ended(task: asyncio.Future[Any]) -> None:
-    """End a task, and wait until what it has opened is closed."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _runs(pod: Object) -> bool:

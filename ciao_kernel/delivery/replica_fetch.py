@@ -1,0 +1,141 @@
+"""Fetches the files of ``%output`` of one replica, and says what a cell shows about that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import Fetch
+from ciao_kernel.errors import BackendError
+from ciao_kernel.model import Notice, Replica
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.plugins import Emit, Step
+from ciao_kernel.visible_text import short, visible
+
+_log = logging.getLogger(__name__)
+
+MakeFetch = Callable[..., Fetch]
+"""Makes the transfer; it gets the receiver of the files by position, ``waits``, ``on_progress`` and
+``on_cut`` by name."""
+
+
+class ReplicaFetch:
+    """The fetch from one replica.
+
+    Args:
+        replica: The replica.
+        files: Takes its files.
+        emit: Receives notices, and how far it is.
+        way: How the files come.
+        pod: Uid of a pod whose files do not change any more; "" if they may.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        files: ReturnedFiles,
+        emit: Emit,
+        way: OutputWay = OutputWay.EXEC,
+        pod: str = "",
+    ) -> None:
+        self.replica = replica
+        self.task: asyncio.Task[None] | None = None
+        self.arrived = self.failed = False
+        self._files, self._emit, self._way, self._pod = files, emit, way, pod
+        self._fetch: Fetch | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Return whether its files are here, or do not come."""
+        return self.arrived or self.failed
+
+    async def run(
+        self,
+        make: MakeFetch,
+        room: asyncio.Semaphore,
+        *,
+        waits: bool = False,
+        on_arrival: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Fetch the files; a failure is said, and no error.
+
+        Args:
+            make: Makes the transfer.
+            room: Limits how many replicas give their files at the same time.
+            waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
+            on_arrival: Called when all files are here.
+        """
+        name = f"fetching the files of {self.replica}"
+        try:
+            async with room:
+                with Step(self._emit, name, timed=False) as step:
+                    self._fetch = fetch = make(
+                        self._files.receiver(self.replica),
+                        waits=waits,
+                        on_progress=step.at,
+                        on_cut=self._say_cut,
+                    )
+                    running = asyncio.ensure_future(fetch.run())
+                    arrived = asyncio.ensure_future(fetch.arrived.wait())
+                    try:
+                        await asyncio.wait({running, arrived}, return_when=asyncio.FIRST_COMPLETED)
+                        if not fetch.arrived.is_set():
+                            await running
+                        self._files.note(self.replica, fetch.listing, self._way, self._pod)
+                        self.arrived = True
+                    except BaseException:
+                        await _ended(running)
+                        raise
+                    finally:
+                        await _ended(arrived)
+            on_arrival()
+            try:
+                await running
+            finally:
+                await _ended(running)
+        except Exception as error:
+            if self.arrived:
+                return
+            _log.info("fetching from %s failed", self.replica, exc_info=True)
+            why, hint = repr(error), ""
+            if isinstance(error, BackendError):
+                why, hint = error.message, error.hint
+            self.say_lost(why, hint)
+
+    def release(self) -> None:
+        """Let its pod end."""
+        if self._fetch is not None:
+            self._fetch.release()
+
+    def say_lost(self, why: str, hint: str = "") -> None:
+        """Say that its files, or the rest of them, do not come back."""
+        self.failed = True
+        rest = self._rest()
+        what = "the other files" if rest else "the files"
+        text = f"{what} of {self.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
+        self._emit(Notice(text.rstrip()))
+
+    def _rest(self) -> str:
+        """Return a sentence about what is here of a failed fetch; "" if that is nothing."""
+        if self._fetch is None or not self._fetch.whole:
+            return ""
+        whole, files = self._fetch.whole, self._fetch.listing.files
+        return f"{whole:,} of {files:,} files {'is' if whole == 1 else 'are'} here. "
+
+    def _say_cut(self, why: str) -> None:
+        at = self._fetch.current if self._fetch is not None else ""
+        self._emit(
+            Notice(
+                f"fetching the files of {self.replica} was cut ({why.rstrip('.')}); it goes on"
+                f"{f' with {visible(short(at))}' if at else ''} …"
+            )
+        )
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """End a task, and wait until what it has opened is closed."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
