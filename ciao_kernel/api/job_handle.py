@@ -106,8 +106,11 @@ class JobHandle:
 
     @property
     def folder(self) -> Path:
-        """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
-        return Path(self._job.files)
+        """Folder on this machine: of a local job, or the logs and files of a cluster job.
+
+        A run in warm replicas has its own.
+        """
+        return Path(self._job.results)
 
     @property
     def run(self) -> int:

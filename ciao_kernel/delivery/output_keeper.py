@@ -4,6 +4,7 @@ This file runs in pods, with the standard library of Python 3.8: as ``run`` it i
 program in its container, and as ``keep`` or ``tell`` the only process of a container beside it, a
 native sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it
 the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log.
+``give`` does that after a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
 """
 
 from __future__ import annotations
@@ -151,16 +152,64 @@ def send(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
     if os.path.exists(os.path.join(marks, "stopped")):
         return "it was stopped before its program had ended"
     files = importlib.import_module("ciao_replica_files")
-    stream, fault = os.path.join(marks, "stream"), ""
     try:
         with open(os.path.join(marks, files.REPLICA)) as told:
             address = json.loads(os.environ["CIAO_OUTPUT_ADDRESSES"]).get(told.read())
-        if not address:
-            return "there is no address in the bucket for this replica"
-        with open(stream, "wb") as file:
-            files.write_stream(file.write, words, limit, os.environ[files.POD_UID])
+        uid = os.environ[files.POD_UID]
     except (OSError, KeyError, ValueError) as error:
-        return "the files could not be packed: " + (getattr(error, "strerror", "") or repr(error))
+        return _not_packed(error)
+    if not address:
+        return "there is no address in the bucket for this replica"
+    stream = os.path.join(marks, "stream")
+    return _upload(files, address, stream, uid, pause, linger, limit, words)
+
+
+def give(ask: dict[str, Any]) -> str:
+    """Write the files of a run in this folder to the log or to a bucket; return why that failed.
+
+    Args:
+        ask: The way, the ``words`` and the ``limit``. By ``log`` the ``mark`` before each line and
+            the ``id`` of the run; by ``s3`` the ``address``, the ``pause`` before the first new
+            try, and a path for the ``stream``.
+    """
+    files = importlib.import_module("ciao_replica_files")
+    if ask["way"] == "s3":
+        address, stream = ask["address"], ask["stream"]
+        try:
+            return _upload(
+                files, address, stream, "", ask["pause"], 0.0, ask["limit"], ask["words"]
+            )
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(stream)
+
+    def put(line: bytes) -> None:
+        told = {"ev": "files", "id": ask["id"], "line": line.decode().strip()}
+        data = f"\n{ask['mark']}{json.dumps(told, separators=(',', ':'))}\n".encode()
+        while data:
+            data = data[os.write(1, data) :]
+
+    files.write_to_log(ask["words"], ask["limit"], put)
+    return ""
+
+
+def _upload(
+    files: Any,
+    address: str,
+    stream: str,
+    pod: str,
+    pause: float,
+    linger: float,
+    limit: int,
+    words: list[str],
+) -> str:
+    """Pack files, and write them to an address; return why that failed."""
+    fault = ""
+    try:
+        with open(stream, "wb") as file:
+            files.write_stream(file.write, words, limit, pod)
+    except (OSError, KeyError, ValueError) as error:
+        return _not_packed(error)
     for number in range(_TRIES):
         time.sleep(pause * number)
         fault = _put(address, stream)
@@ -168,6 +217,10 @@ def send(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
             time.sleep(linger)
             break
     return fault
+
+
+def _not_packed(error: Exception) -> str:
+    return "the files could not be packed: " + (getattr(error, "strerror", "") or repr(error))
 
 
 def _put(address: str, stream: str) -> str:
@@ -198,6 +251,8 @@ def _end_of_program() -> float:
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    if sys.argv[1:] == ["give"]:
+        sys.exit(give(json.load(sys.stdin)) or 0)
     kind, place, seconds, *rest = sys.argv[1:]
     if kind == "keep":
         keep(place, float(seconds))

@@ -228,9 +228,14 @@ def write_stream(write: Callable[[bytes], object], words: list[str], limit: int,
 
 
 class LogWriter:
-    """Writes bytes to standard output as lines of a log; :mod:`.log_lines` reads them."""
+    """Writes bytes to standard output as lines of a log; :mod:`.log_lines` reads them.
 
-    def __init__(self) -> None:
+    Args:
+        put: Takes each line, with its line feed; by default it goes to standard output.
+    """
+
+    def __init__(self, put: Callable[[bytes], object] | None = None) -> None:
+        self._put = put or _write
         self._waiting = bytearray()
         self._digest = hashlib.sha256()
         self._size = 0
@@ -249,20 +254,23 @@ class LogWriter:
         """Write the rest, and the last line."""
         if self._waiting:
             self._line(bytes(self._waiting))
-        _write(LOG_END + f"{self._size} {self._digest.hexdigest()}\n".encode())
+        self._put(LOG_END + f"{self._size} {self._digest.hexdigest()}\n".encode())
 
     def _line(self, data: bytes) -> None:
-        _write(LOG_LINE + base64.b64encode(data) + b"\n")
+        self._put(LOG_LINE + base64.b64encode(data) + b"\n")
 
 
-def write_to_log(words: list[str], limit: int) -> None:
+def write_to_log(
+    words: list[str], limit: int, put: Callable[[bytes], object] | None = None
+) -> None:
     """Write files into the log of this container, if they are not too large for it.
 
     Args:
         words: Their paths.
         limit: Largest number of bytes.
+        put: Takes each line; by default it goes to standard output.
     """
-    writer = LogWriter()
+    writer = LogWriter(put)
     request = {"base": ".", "words": words, "limit": limit, "after": "", "offset": 0}
     _Sender(writer.write).send({**request, "waits": False, "waits_only": False, "in_log": True})
     writer.end()
@@ -285,12 +293,13 @@ class _Sender:
         if not request["waits_only"]:
             found = fitting(find(base, request["words"]), request["words"], limit)
             total = sum(found.sizes.values())
-            with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
-                with open(os.path.join(self._marks, TOO_LARGE)) as file:
-                    total = int(file.read())
-            with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
-                with open(os.path.join(self._marks, NOT_COPIED)) as file:
-                    found.faults.update(json.load(file))
+            if self._marks:  # a program's own file may have the name of a mark
+                with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
+                    with open(os.path.join(self._marks, TOO_LARGE)) as file:
+                        total = int(file.read())
+                with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
+                    with open(os.path.join(self._marks, NOT_COPIED)) as file:
+                        found.faults.update(json.load(file))
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
             if request.get("in_log") and _names(found) > _LOG_NAMES:
                 told.update(too_many=True, missing=[], left_out=[], faults={})

@@ -71,6 +71,13 @@ class Job:
         return self.folder or self.place
 
     @property
+    def results(self) -> str:
+        """The folder on this machine for what its replicas give back: that of a run is its own."""
+        if not self.warm_run:
+            return self.files
+        return f"{self.files}/run-{self.warm_run}" if self.on_cluster else self.place
+
+    @property
     def identity(self) -> str:
         """Distinguishes the job, over all its tries, from a later job with the same name."""
         return self.first_uid or self.uid
@@ -118,5 +125,8 @@ class JobResult:
 
     @property
     def folder(self) -> Path:
-        """Folder on this machine: a local job's own folder, or the logs of a cluster job."""
-        return Path(self.job.files)
+        """Folder on this machine: of a local job, or the logs and files of a cluster job.
+
+        A run in warm replicas has its own.
+        """
+        return Path(self.job.results)

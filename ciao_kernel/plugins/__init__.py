@@ -13,7 +13,9 @@ from ciao_kernel.plugins.backend import (
     LimitingMemory,
     Measuring,
     Plan,
+    Returning,
     Suspending,
+    WayBack,
 )
 from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
 from ciao_kernel.plugins.console import Console, Elsewhere, PromptClosed
@@ -55,10 +57,12 @@ __all__ = [
     "Plan",
     "PodResult",
     "PromptClosed",
+    "Returning",
     "Serving",
     "StartedBySsh",
     "Step",
     "Suspending",
+    "WayBack",
     "endless_roles",
     "replica_command",
 ]

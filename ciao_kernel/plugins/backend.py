@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.builder import Builder, Emit
@@ -193,6 +194,38 @@ class Feeding(Protocol):
 
     async def stop_feeding(self, job: Job) -> None:
         """Release what :meth:`send` keeps open for a job, which has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """How the files of one run leave warm replicas, which live on after it."""
+
+    way: OutputWay
+    limit: int
+    """Largest number of bytes of a replica's files."""
+    notice: str = ""
+    """What a user has to know before the run."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Words about the limit for :class:`ciao_kernel.delivery.transfers.Fetch`."""
+    addresses: Mapping[Replica, str] = field(default_factory=dict, repr=False)
+    """Where each replica writes its files in a bucket. Who has an address can write that object."""
+    read: Callable[[Replica, Callable[[bytes], object]], Awaitable[None]] | None = None
+    """Passes on what a replica has written there."""
+
+
+@runtime_checkable
+class Returning(Protocol):
+    """The optional part of a :class:`Feeding` backend whose replicas have their files elsewhere."""
+
+    async def way_back(self, plan: Plan) -> WayBack:
+        """Return how the files of a run come back.
+
+        Args:
+            plan: The cell, which has paths in ``%output``; the backend's ``check`` has accepted it.
+
+        Raises:
+            BackendError: There are no credentials for the bucket.
+        """
 
 
 @runtime_checkable

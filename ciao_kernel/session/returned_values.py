@@ -53,7 +53,7 @@ def _of_values(job: Job, status: Status) -> Iterator[str]:
 def _of_events(job: Job, folder: str, tries: int) -> Iterator[str]:
     """Yield why TensorBoard shows nothing, if the program wrote no event files."""
     if job.on_cluster:
-        returned = ReturnedFiles(Path(job.files), tries)
+        returned = ReturnedFiles(Path(job.results), tries)
         found = not returned.known or event_files(folder) not in returned.missing()
     else:
         found = any(Path(job.workdir, folder).rglob("*tfevents*"))
@@ -66,7 +66,7 @@ def _of_events(job: Job, folder: str, tries: int) -> Iterator[str]:
 
 def _of_files(job: Job, words: Sequence[str], tries: int) -> Iterator[str]:
     if job.on_cluster:
-        yield from of_pods(job, ReturnedFiles(Path(job.files), tries))
+        yield from of_pods(job, ReturnedFiles(Path(job.results), tries))
     else:
         yield from of_folder(job, words)
 
@@ -103,7 +103,7 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
     if texts := [_text(one) for one in files if one.tries == returned.tries]:
         ways = " and ".join(_WAYS[way] for way in returned.ways())
         by = f" by {ways}" if ways else ""
-        yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.files}"
+        yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.results}"
     folder = event_folder.asked(job.header)
     events = (event_files(folder),) if folder else ()
     missing = [one for one in returned.missing() if one not in events]

@@ -33,6 +33,7 @@ from ciao_kernel.backends.kubernetes import (
     usage,
     validation,
     volumes,
+    warm_files,
     warm_inputs,
 )
 from ciao_kernel.backends.kubernetes.apis import Api
@@ -64,7 +65,7 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
-from ciao_kernel.plugins import Builder, Emit, Plan
+from ciao_kernel.plugins import Builder, Emit, Plan, WayBack
 
 _MOST_PODS = 12
 """Limit of objects whose events are requested one by one; for more, all events are read."""
@@ -309,6 +310,11 @@ class KubernetesBackend:
     async def stop_feeding(self, job: Job) -> None:
         """Close the connections to the pods of a warm job."""
         await self._inputs.forget(job)
+
+    async def way_back(self, plan: Plan) -> WayBack:
+        """Return how files of a run leave warm pods, see :mod:`.warm_files`."""
+        target = await self._targets.of(plan.spec.cluster)
+        return await warm_files.way_back(plan, target, self._settings)
 
     async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
         """Return where the processes of some replicas stand.

@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import Job, JobSpec
@@ -50,7 +51,9 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
             instead,
             directive=directive,
         )
-    if not choice.at_least(await choice.server_version(target), *output_sidecar.OLDEST):
+    # Warm replicas give their files themselves.
+    beside = plan.spec.warm is None
+    if beside and not choice.at_least(await choice.server_version(target), *output_sidecar.OLDEST):
         raise SpecError(
             f"files come back by %{directive} from Kubernetes 1.29 on, and this cluster is older.",
             instead,
@@ -111,6 +114,13 @@ async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
         else ", as you may not create and get pods/exec here"
     )
     return f"files of %output come back by the log{why}: at most {most} from each replica."
+
+
+def log_words(settings: Settings) -> dict[str, str]:
+    """Return the words about the limit of files that come by the log, for the transfer."""
+    if output_sidecar.limit(settings, OutputWay.LOG) != replica_files.LOG_MOST:
+        return {}  # it is the setting
+    return {"limit_name": "the log carries at most", "hint": MORE}
 
 
 async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Settings) -> str:

@@ -25,7 +25,6 @@ from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, Fetch, Receiver, python_of
@@ -219,11 +218,7 @@ class OutputFetch:
         found: dict[str, Any] = {}
         if way in _SILENCE:
             found = {"silent": _SILENCE[way], "again": False}
-        if way is not OutputWay.LOG:
-            return found
-        if output_sidecar.limit(self._settings, OutputWay.LOG) == replica_files.LOG_MOST:
-            found |= {"limit_name": "the log carries at most", "hint": output_checks.MORE}
-        return found
+        return found | output_checks.log_words(self._settings) if way is OutputWay.LOG else found
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)

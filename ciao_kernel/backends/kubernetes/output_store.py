@@ -72,6 +72,30 @@ def upload(settings: Settings, replicas: Sequence[Replica], *, real: bool) -> Up
     return Upload(token, text)
 
 
+class RunObjects:
+    """The objects of one run in warm replicas: each replica writes one when the run has ended.
+
+    Args:
+        settings: The bucket.
+
+    Raises:
+        BackendError: There are no credentials for the bucket.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._store = bucket.find(settings.output_store)
+        self._token = secrets.token_hex(16)
+        self._limit = int(settings.fetch_limit) + _ABOUT
+
+    def address(self, replica: Replica) -> str:
+        """Return the address at which a replica writes its object."""
+        return self._store.signed("PUT", _name(self._token, replica))
+
+    async def read(self, replica: Replica, out: Callable[[bytes], object]) -> None:
+        """Pass on what a replica has written."""
+        await download.read(self._store, _name(self._token, replica), self._limit, out)
+
+
 def hidden(item: Manifest) -> Manifest:
     """Return an object for display, without the addresses."""
     text = json.dumps(item)

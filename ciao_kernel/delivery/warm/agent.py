@@ -36,6 +36,11 @@ _PATIENCE = 5.0
 _GRACE_OF_PEERS = 2.0
 """Seconds from SIGTERM to SIGKILL for the other processes of a replica in which one failed."""
 _SUBREAPER = 36
+_GIVER = os.path.join(".ciao", "ciao_output_keeper.py")
+"""Program that gives the files of a run, beside this one."""
+_PAUSE = 2.0
+"""Seconds before its second try to write to a bucket."""
+_LONGEST_FAULT = 200
 _MOST_VALUES = 4096
 """Bytes of values of ``%output``: those of a termination message, which other jobs have."""
 
@@ -53,6 +58,7 @@ class Run:
         self.begun = time.monotonic()
         self.kill_at: float | None = None
         self.why = ""
+        self.giver: int | None = None
         self.memory_kills = _memory_kills()
         deadline = ask.get("deadline")
         self.deadline_at = self.begun + deadline if deadline else None
@@ -187,7 +193,10 @@ class Agent:
         if name == "run":
             self._start(ask)
         elif name == "stop" and self._run is not None and ask["id"] == self._run.id:
-            if self._run.kill_at is None:
+            if self._run.giver is not None:
+                if ask.get("drop"):
+                    _kill(self._run.giver, signal.SIGKILL)
+            elif self._run.kill_at is None:
                 self._stop(self._run, ask.get("grace", self._grace), "stopped")
         elif name == "bye" and self._run is None:
             self._end("asked", 0)
@@ -323,6 +332,9 @@ class Agent:
 
     def _exited(self, pid: int, code: int) -> None:
         run = self._run
+        if run is not None and pid == run.giver:
+            self._given(run, code)
+            return
         if run is None or pid not in run.pids:
             return
         run.codes[run.pids.pop(pid)] = code
@@ -336,7 +348,9 @@ class Agent:
     def _finish(self, run: Run) -> None:
         """End what the run left, then write its end: no line of it can come behind."""
         left = self._kill_rest()
-        self._run = None
+        gives = bool(run.ask.get("files")) and run.why in ("", "deadline") and "folder" in run.ask
+        self._run = run if gives else None
+        run.deadline_at = run.kill_at = None
         codes = [code for _, code in sorted(run.codes.items())]
         code = next((one for one in codes if one and one != -signal.SIGTERM), None)
         code = next((one for one in codes if one), 0) if code is None else code
@@ -351,6 +365,7 @@ class Agent:
             port=self._listener.getsockname()[1],
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,
+            **({"gives": True} if gives else {}),
             **({"oom": True} if _ran_out_of_memory(run) else {}),
             **self._values(run),
         )
@@ -359,9 +374,51 @@ class Agent:
         if now - self._heard > self._run_lease:
             self._end("the kernel is gone: the replica ends as its program did", code)
             return
+        if gives:
+            self._give(run)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Prepare for the next run."""
         if self._heir is not None and self._heir.ready:
             self._take_over()
         self._learn()
+
+    def _give(self, run: Run) -> None:
+        """Let a process write the files of a run to the log or to a bucket."""
+        ask = {"mark": self._mark, "id": run.id, "pause": _PAUSE, **run.ask["files"]}
+        ask["stream"] = os.path.join(self._own, f"stream-{run.id}")
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), _GIVER)
+        with open(self._words(run), "wb") as words:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", script, "give"],
+                stdin=subprocess.PIPE,
+                stderr=words,
+                cwd=run.ask["folder"],
+            )
+        process.returncode = 0  # reaped by the agent
+        run.giver = process.pid
+        with contextlib.suppress(OSError):
+            process.stdin.write(json.dumps(ask).encode())  # type: ignore[union-attr]
+            process.stdin.close()  # type: ignore[union-attr]
+
+    def _given(self, run: Run, code: int) -> None:
+        """Say that the files of a run are written, or why they are not."""
+        fault = ""
+        with contextlib.suppress(OSError):
+            with open(self._words(run), encoding="utf-8", errors="replace") as file:
+                fault = file.read().strip().rpartition("\n")[2][-_LONGEST_FAULT:]
+            os.unlink(self._words(run))
+        if code and not fault:
+            fault = f"the process that gives them ended with exit code {code}"
+        run.giver = self._run = None
+        self._emit(ev="given", id=run.id, fault=fault if code else "")
+        self._quiet_since = time.monotonic()
+        self._rest()
+
+    def _words(self, run: Run) -> str:
+        return os.path.join(self._own, f"given-{run.id}")
 
     # ------------------------------------------------------------------------------- zygotes
 

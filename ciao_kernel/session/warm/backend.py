@@ -16,11 +16,13 @@ from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
+from ciao_kernel.model.spec import OUTPUT_FOLDER
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
-from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan
+from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan, Returning, WayBack
 from ciao_kernel.plugins.backend import Inspecting, Measuring
 from ciao_kernel.session.warm import framework
+from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
 from ciao_kernel.session.warm.pool import WarmPool
@@ -84,9 +86,9 @@ class WarmBackend:
                 "Leave %warm out.",
                 directive="warm",
             )
-        if plan.spec.output_paths and not self._keeps_runs:
+        if plan.spec.output_paths and not self._brings_files:
             raise SpecError(
-                "files of %output do not come back from warm replicas on a cluster, only values.",
+                f"files of %output do not come back from warm replicas of {self._inner.name}.",
                 "Write them to a %volume, or leave %warm out.",
                 directive="output",
             )
@@ -102,6 +104,9 @@ class WarmBackend:
         """Use the replicas that wait if the header fits; else end them, and start new ones."""
         assert self._pool is not None
         packed = await asyncio.to_thread(sending.pack, plan.source, plan.spec)
+        back = await self._way_back(plan)
+        if back is not None and back.notice:
+            emit(Notice(back.notice))
         key = await asyncio.to_thread(key_of, plan, self._settings, self.name)
         parked = await self._waiting()
         if parked is not None and (different := parked.key.difference(key, self._table)):
@@ -142,7 +147,11 @@ class WarmBackend:
             lines=plan.spec.lines,
         )
         decider = plan.framework.decider(plan.spec)
-        self._run = Run(job, plan, packed, decider, plan.framework.endless)
+        files = None
+        if back is not None:
+            python, words = self._settings.cluster_python, plan.spec.output_paths
+            files = RunFiles(job, words, back, self._inner, python)
+        self._run = Run(job, plan, packed, decider, plan.framework.endless, files)
         self._used = parked
         parked.begin(self._run)
         return job
@@ -198,10 +207,22 @@ class WarmBackend:
             env=(("CIAO_WARM", json.dumps(config, separators=(",", ":"))),),
             deadline=int(self._settings.warm_most),
         )
-        # Forks of a process with the handler have it too. A later run may have values.
+        # Forks of a process with the handler have it too. A later run may have values and files.
         source = replace(sending.agent(), own=plan.source.own)
-        source = results.with_files(source, replace(plan.spec, outputs=("value",)))
+        wanted = ("value",) if self._keeps_runs else ("value", OUTPUT_FOLDER)
+        source = results.with_files(source, replace(plan.spec, outputs=wanted))
         return replace(plan, spec=spec, framework=framework.warm(plan.framework), source=source)
+
+    async def _way_back(self, plan: Plan) -> WayBack | None:
+        """Return how the files of a run come back; None if there are none, or they are here."""
+        if not plan.spec.output_paths or self._keeps_runs:
+            return None
+        assert isinstance(self._inner, Returning)
+        return await self._inner.way_back(plan)
+
+    @property
+    def _brings_files(self) -> bool:
+        return self._keeps_runs or isinstance(self._inner, Returning)
 
     @property
     def _keeps_runs(self) -> bool:

@@ -46,6 +46,7 @@ def command(
         "deadline": spec.deadline,
         "idle": spec.warm,
         "results": _results(run, replica, here=here),
+        "files": run.files.asked(replica) if run.files is not None else {},
     }
 
 

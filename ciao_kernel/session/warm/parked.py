@@ -71,6 +71,7 @@ class Parked:
         self._noise: dict[Replica, bytes] = {}
         self._memory: dict[Replica, int] = {}
         self._inside: dict[Replica, int] = {}
+        self._bringing: asyncio.Task[None] | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._start(self._follow())
@@ -109,11 +110,14 @@ class Parked:
         run = self.run
         if run is None:
             return
+        run.dropped = True
         run.decide(State.STOPPED, "StoppedByUser", reason)
         if not run.sent:
             await self._end_job(reason)
             return
-        self._start(self._stop_replicas(run, lambda: run.not_ended))
+        if self._bringing is not None:
+            self._bringing.cancel()
+        self._start(self._stop_replicas(run, lambda: run.active))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace + _ENDING):
                 await run.over.wait()
@@ -166,7 +170,7 @@ class Parked:
         finally:
             self.over = True
             if self.run is not None and not self.run.over.is_set():
-                self.run.fail(fault)
+                self._lose_replicas(self.run, fault)
             self._release()
             for task in self._tasks - {asyncio.current_task()}:  # pings and commands
                 task.cancel()
@@ -178,6 +182,20 @@ class Parked:
             f"the warm replicas of {self.job.name} have ended.",
             "Run the cell again: it starts new ones.",
         )
+
+    def _lose_replicas(self, run: Run, fault: BaseException) -> None:
+        """End a run whose replicas are gone; one that is over has lost its files at most."""
+        if run.files is None or not run.programs_over:
+            run.fail(fault)
+            return
+        self._lose_files(run)
+        run.finish()
+
+    def _lose_files(self, run: Run) -> None:
+        if self._bringing is not None:
+            self._bringing.cancel()
+        if run.files is not None:
+            run.files.give_up("its pod has ended")
 
     def _lose_runs(self, why: str) -> None:
         """End the job, because replicas were started again: they lack the run, others wait in it.
@@ -192,6 +210,7 @@ class Parked:
         if run is None:
             return
         if run.state.over:
+            self._lose_files(run)
             run.finish()
         else:
             text = f"the run was lost, because {why} in {self.job.name}."
@@ -217,6 +236,8 @@ class Parked:
             run.show(status)
         elif not (status.settled or status.decided):
             return
+        elif run.programs_over:  # the result of the run is known
+            self._lose_replicas(run, self._gone())
         elif status.state in (State.FAILED, State.STOPPED):
             run.end_with(status)
         else:  # the agents have ended by themselves: the result of the run is unknown
@@ -267,6 +288,13 @@ class Parked:
             if run is not None and run.number == marker["id"]:
                 keep_values(run.job, replica, marker)
                 self._hear_end(run, replica, marker)
+        elif run is not None and run.files is not None and run.number == marker.get("id"):
+            if what == "files":
+                run.files.take(replica, marker)
+            elif what == "given":
+                run.given(replica, marker)
+                if run.complete:
+                    self._end_run(run)
 
     def _hear_end(self, run: Run, replica: Replica, marker: dict[str, Any]) -> None:
         before = run.state
@@ -279,6 +307,22 @@ class Parked:
             if run.state.over and not before.over:
                 self._end_others(run)
             return
+        self._end_run(run)
+
+    def _end_run(self, run: Run) -> None:
+        """End a run that is over in all replicas, when its files are here."""
+        if self._bringing is not None:
+            return
+        if run.brings:
+            self._bringing = self._start(run.bring())
+            self._bringing.add_done_callback(lambda _: self._finish_run(run))
+        else:
+            self._finish_run(run)
+
+    def _finish_run(self, run: Run) -> None:
+        self._bringing = None
+        if run.over.is_set():
+            return  # with its replicas
         self.idle_since = time.time()
         if run.number == 1 and run.state is not State.STOPPED:
             run.show(
@@ -356,7 +400,7 @@ class Parked:
 
     async def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
         """Stop a run in some replicas, again until it has ended there."""
-        stop = {"op": "stop", "id": run.number, "grace": self._grace}
+        stop = {"op": "stop", "id": run.number, "grace": self._grace, "drop": run.dropped}
         for _ in range(_TRIES):
             if not (left := replicas()):
                 return
@@ -379,8 +423,9 @@ class Parked:
                 if isinstance(result, Exception):
                     _log.debug("a ping of %s failed: %r", self.job.name, result)
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Any) -> asyncio.Task[Any]:
         """Start a task that neither a cell's end nor a shutdown waits for."""
-        task = self.loop.create_task(work)
+        task: asyncio.Task[Any] = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

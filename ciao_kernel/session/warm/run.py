@@ -15,6 +15,7 @@ from typing import Any
 from ciao_kernel.delivery.warm.sending import Packed
 from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import Plan
+from ciao_kernel.session.warm.files import RunFiles
 
 _MOST_EVENTS = 64
 
@@ -28,6 +29,7 @@ class Run:
         packed: Its program.
         decider: The replica that decides; None: all of them do.
         endless: Roles that never end by themselves.
+        files: Brings its files back; None if there are none, or they are here.
     """
 
     def __init__(
@@ -37,13 +39,19 @@ class Run:
         packed: Packed,
         decider: Replica | None,
         endless: Collection[str],
+        files: RunFiles | None = None,
     ) -> None:
-        self.job, self.plan, self.packed = job, plan, packed
+        self.job, self.plan, self.packed, self.files = job, plan, packed, files
         self.sent = False
         self.over = asyncio.Event()
         self._decider, self._endless = decider, endless
         self._begun: set[Replica] = set()
         self._ended: dict[Replica, int] = {}
+        self._giving: set[Replica] = set()
+        self._given: set[Replica] = set()
+        self._running_since = 0.0
+        self.dropped = False
+        """Whether the user has stopped it: its files do not come back."""
         self._cut = self._followed = False
         self._status = Status(
             State.PENDING, tuple(ReplicaStatus(one) for one in job.replicas), since=time.time()
@@ -69,6 +77,11 @@ class Run:
     def not_ended(self) -> list[Replica]:
         """Replicas whose processes still run."""
         return [one for one in self.job.replicas if one not in self._ended]
+
+    @property
+    def active(self) -> list[Replica]:
+        """Replicas whose processes still run, or which still write their files."""
+        return [*self.not_ended, *sorted(self._giving)]
 
     @property
     def only_endless(self) -> list[Replica]:
@@ -131,7 +144,8 @@ class Run:
         self._begun.add(replica)
         self._change(replica, State.RUNNING)
         if self._status.state is State.PENDING:
-            self._status = replace(self._status, state=State.RUNNING, since=time.time())
+            self._running_since = time.time()
+            self._status = replace(self._status, state=State.RUNNING, since=self._running_since)
         self._show_status()
 
     def output(self, replica: Replica, data: bytes, tail: bytes = b"") -> None:
@@ -145,6 +159,8 @@ class Run:
             return
         code = int(marker.get("code", 1))
         self._ended[replica] = code
+        if marker.get("gives"):
+            self._giving.add(replica)
         if marker.get("why") == "terminated":  # the replica itself ends, and so does its job
             self._cut = True
             self._change(replica, State.STOPPED, code)
@@ -170,6 +186,23 @@ class Run:
         if not self.complete:
             self._show_status()
 
+    def given(self, replica: Replica, marker: dict[str, Any]) -> None:
+        """Note that a replica has written its files."""
+        if self.files is not None and replica in self._giving:
+            self._giving.discard(replica)
+            self._given.add(replica)
+            self.files.note_given(replica, marker)
+
+    @property
+    def brings(self) -> bool:
+        """Whether files of the run come back: as of any job, not if it was stopped."""
+        return self.files is not None and not self.dropped
+
+    async def bring(self) -> None:
+        """Bring its files back; nothing of it runs any more."""
+        if self.files is not None:
+            await self.files.bring(sorted(self._given), self.show)
+
     def finish(self) -> None:
         """Yield the last status; nothing of the run follows."""
         self._status = replace(self._status, settled=True)
@@ -178,7 +211,12 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all replicas have ended the program, and no later status of the job counts."""
+        """Whether all replicas have ended the program and written its files."""
+        return self.programs_over and not self._giving
+
+    @property
+    def programs_over(self) -> bool:
+        """Whether the program has ended in all replicas, and what the run is does not change."""
         return not self.not_ended and (not self._cut or self._status.state.over)
 
     def decide(
@@ -218,4 +256,15 @@ class Run:
         )
 
     def _show_status(self) -> None:
-        self._events.put_nowait(self._status)
+        now = self._status
+        if self.brings and now.state.over and not now.settled:
+            # As a cold job, it is over when its files are here; until then it can be stopped.
+            now = replace(
+                now,
+                state=State.RUNNING,
+                since=self._running_since,
+                reason="",
+                message="",
+                decided_by=None,
+            )
+        self._events.put_nowait(now)

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from tests.cluster.faults import policies
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, TRAIN, Team, made, rules
+from tests.helpers.bucket import Bucket, bucket
 from tests.helpers.jobs import Ended, Recorder, wait
 
 TF = "%framework=tensorflow\n%ps=1\n%worker=2\n"
@@ -312,28 +311,6 @@ def test_files_that_are_too_large_for_the_log_are_said(plain: Team) -> None:
     assert not (folder_of(ended) / "large.bin").exists()
 
 
-class Bucket(BaseHTTPRequestHandler):
-    """Takes what is written at a signed address, and gives it back."""
-
-    objects: dict[str, bytes] = {}  # noqa: RUF012
-
-    def do_PUT(self) -> None:
-        assert "X-Amz-Signature=" in self.path
-        size = int(self.headers["Content-Length"])
-        self.objects[self.path.partition("?")[0]] = self.rfile.read(size)
-        self._answer(200, b"")
-
-    def do_GET(self) -> None:
-        found = self.objects.get(self.path.partition("?")[0])
-        self._answer(404 if found is None else 200, found or b"")
-
-    def _answer(self, code: int, data: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
 @pytest.mark.second("operators")
 @pytest.mark.parametrize("api", ["v1", "job"])
 def test_files_come_back_through_a_bucket(
@@ -341,18 +318,11 @@ def test_files_come_back_through_a_bucket(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    with ThreadingHTTPServer((local_cluster.at.host_address, 0), Bucket) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            host, port = server.server_address[:2]
-            ended = plain.run(
-                f"{BOTH}%api={api}\n%output=model/\n{DETAILS}",
-                output_store=f"http://{host}:{port}/data/{plain.namespace.name}",
-            )
-        finally:
-            server.shutdown()
-            serving.join()
+    with bucket(local_cluster.at.host_address) as address:
+        ended = plain.run(
+            f"{BOTH}%api={api}\n%output=model/\n{DETAILS}",
+            output_store=f"{address}/{plain.namespace.name}",
+        )
     assert ended.error is None, ended.error
     folder = folder_of(ended)
     digest = ended.display.data("worker-0").decode().strip()

@@ -24,9 +24,11 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.stopping import NoShutdown
 from ciao_kernel.session.warm.pool import WarmPool
+from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import EXEC, JOBS, RBAC, ROLE, TRAIN, Team, made, rules
+from tests.helpers.bucket import bucket
 from tests.helpers.jobs import Ended, Recorder, interrupted, wait
 
 EDITS = int(os.environ.get("CIAO_TEST_EDITS", "3"))
@@ -62,13 +64,15 @@ def warm_team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return made(namespace, tmp_path, monkeypatch, [*rules(), *rules(WARM)])
 
 
-def as_kernel(team: Team, body: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
+def as_kernel(
+    team: Team, body: Callable[[Session], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
     """Run cells as one kernel does: in one loop, with one pool."""
 
     async def main() -> None:
         registry = Registry({})
         owner = Owner("a test", os.getpid())
-        session = Session(registry, owner, team.settings(), NoShutdown(), WarmPool())
+        session = Session(registry, owner, team.settings(**settings), NoShutdown(), WarmPool())
         try:
             await body(session)
         finally:
@@ -214,6 +218,63 @@ def test_each_kind_of_job_runs_edited_cells_which_go_on_from_a_checkpoint(
         return status.state is State.SUCCEEDED
 
     until(succeeded, "the job to end with its kernel", 120)
+
+
+WRITES = """
+import os, pathlib
+me = os.environ["CIAO_REPLICA"]
+pathlib.Path("model").mkdir()
+pathlib.Path("model/net").write_text("run {0}" * 10_000)
+pathlib.Path("log.csv").write_text(me)
+pathlib.Path(os.environ["CIAO_OUTPUT"], "only-{0}").write_text("x")
+print("wrote", me)
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.parametrize(
+    ("api", "way"), [("v1", "exec"), ("job", "exec"), ("v1", "log"), ("v1", "s3")]
+)
+def test_the_files_of_each_run_come_back_and_the_pods_stay(
+    local_cluster: Cluster,
+    namespace: Namespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    api: str,
+    way: str,
+) -> None:
+    more = rules(EXEC) if way == "exec" else []
+    team = made(namespace, tmp_path, monkeypatch, [*rules(), *rules(JOBS), *rules(WARM), *more])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    head = f"%framework=tensorflow\n%worker=2\n%warm\n%api={api}\n%output\n%output=model/ log.csv\n"
+    names = {"exec": "exec", "log": "the log", "s3": "the bucket"}
+
+    async def body(session: Session) -> None:
+        kept = set[str]()
+        for number in (1, 2, 3):
+            one = await ended(team, session, head + WRITES.format(number))
+            assert one.error is None, one.error
+            kept |= pods(team)
+            folder = Path(one.job.results)
+            assert folder.name == f"run-{number}"
+            assert (folder / "model/net").read_text() == f"run {number}" * 10_000
+            assert [path.name for path in (folder / "output").iterdir()] == [f"only-{number}"]
+            for replica in ("worker-0", "worker-1"):
+                assert (folder / replica / "log.csv").read_text() == replica
+                assert one.display.data(replica) == f"wrote {replica}\n".encode()
+            notices = one.display.notices
+            assert f"brought back by {names[way]}: model/net (50.0 kB, worker-0, " in notices
+        failed = await ended(team, session, head + WRITES.format(4) + "1 / 0")
+        assert isinstance(failed.error, JobFailed)
+        assert "ZeroDivisionError" in str(failed.error)
+        assert (Path(failed.job.results) / "model/net").exists()
+        assert kept == pods(team)
+        assert len(kept) == 2
+
+    with bucket(local_cluster.at.host_address) as address:
+        settings = {"output_store": f"{address}/{namespace.name}"} if way == "s3" else {}
+        as_kernel(team, body, **settings)
 
 
 @pytest.mark.second("faults")

@@ -224,6 +224,9 @@ def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> 
         assert f"files of %output: output/a (0 bytes), in {ended[1].job.workdir}" in (
             ended[1].display.notices
         )
+        for number in (0, 1):
+            assert ended[number].result is not None
+            assert (ended[number].result.folder / "output/a").exists()  # type: ignore[union-attr]
         _, later, status = await session.find(ended[0].job.name)
         assert dict(results.of_job(later, status)[1]) == {"word": "x"}, "those of the newest run"
 

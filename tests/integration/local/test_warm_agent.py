@@ -6,14 +6,19 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import warm
+from ciao_kernel.delivery import output_keeper, replica_files, warm
+from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm.marks import MarkReader
 
 NONCE = "0123456789abcdef"
@@ -26,6 +31,9 @@ class Replica:
         code = Path(warm.__file__).parent
         shutil.copy(code / "agent.py", folder / "ciao_warm_agent.py")
         shutil.copy(code / "zygote.py", folder / "ciao_warm_zygote.py")
+        (folder / ".ciao").mkdir()
+        for module, name in ((output_keeper, "output_keeper"), (replica_files, "replica_files")):
+            shutil.copy(module.__file__, folder / ".ciao" / f"ciao_{name}.py")
         self.folder, self.number = folder, 0
         config = {
             "nonce": NONCE, "idle": 60, "lease": 60, "runLease": 60, "grace": 1, "keep": False,
@@ -317,3 +325,99 @@ def test_a_changed_variable_is_there_before_the_imports(tmp_path: Path) -> None:
     assert replica.run(program)[1] == "None\n"
     assert replica.run(program, environment={"LEVEL": "3"})[1] == "3\n"
     assert replica.run(program)[1] == "None\n"
+
+
+WRITES = (
+    "import os\nos.mkdir('model')\nopen('model/net', 'w').write('run {0}' * 9000)\nprint('wrote')"
+)
+
+
+def files(stream: bytes) -> dict[str, bytes]:
+    """The files in what a replica has given."""
+    found: dict[str, bytes] = {}
+    path = ""
+    for kind, body in messages(bytearray(stream)):
+        if kind == replica_files.FILE:
+            path = json.loads(body)["path"]
+            found[path] = b""
+        elif kind == replica_files.DATA:
+            found[path] += body
+    return found
+
+
+def test_the_files_of_each_run_are_given_by_the_log(replica: Replica) -> None:
+    words = {"way": "log", "words": ["model/"], "limit": 1 << 20}
+    for number in (1, 2):
+        end, text = replica.run(WRITES.format(number), files=words)
+        assert end["gives"]
+        assert text == "wrote\n"
+        given = replica.wait_for("given", number)
+        assert given["fault"] == ""
+        reader = LogReader()
+        for part in replica.parts:
+            if isinstance(part, dict) and (part["ev"], part.get("id")) == ("files", number):
+                reader.take(part["line"].encode())
+        assert reader.whole
+        assert files(reader.data) == {"model/net": f"run {number}".encode() * 9000}
+    assert "gives" not in replica.run("print('no files')")[0]
+
+
+def test_a_run_that_was_stopped_gives_no_files(replica: Replica) -> None:
+    words = {"way": "log", "words": ["model/"], "limit": 1 << 20}
+    program = WRITES.format(1) + "\nimport time\nprint('up')\ntime.sleep(1000)"
+    number = replica.start(program, files=words)
+    replica.wait_for_line(b"up")
+    replica.send(op="stop", id=number, grace=1)
+    assert "gives" not in replica.wait_for("end", number)
+
+
+def test_files_of_a_run_go_to_a_bucket_and_a_refusal_is_said(replica: Replica) -> None:
+    objects: dict[str, bytes] = {}
+
+    class Bucket(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            objects[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200 if self.path == "/mine" else 403)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        words = {"way": "s3", "words": ["model/"], "limit": 1 << 20}
+        for number, name in ((1, "mine"), (2, "other")):
+            address = f"http://127.0.0.1:{server.server_port}/{name}"
+            replica.run(WRITES.format(number), files={**words, "address": address, "pause": 0})
+            given = replica.wait_for("given", number)
+            assert given["fault"] == (
+                "" if number == 1 else "the bucket refused the files: HTTP 403"
+            )
+        assert files(objects["/mine"]) == {"model/net": b"run 1" * 9000}
+        assert not list((replica.folder / "runs" / ".ciao-warm").glob("stream-*"))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_files_that_are_being_given_are_dropped_only_if_the_user_stops_the_run(
+    replica: Replica,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bucket:
+        address = f"http://127.0.0.1:{bucket.getsockname()[1]}/x"
+        words = {"way": "s3", "words": ["model/"], "limit": 1 << 20, "address": address}
+        replica.run(WRITES.format(1), files=words)
+        connection, _ = bucket.accept()
+        with connection:
+            replica.send(op="stop", id=1, grace=1)  # as when another replica has ended
+            data = b""
+            while data.count(b"run 1") < 9000:
+                data += connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            assert replica.wait_for("given", 1)["fault"] == ""
+        replica.run(WRITES.format(2), files=words)
+        connection, _ = bucket.accept()
+        with connection:  # never answers
+            replica.send(op="stop", id=2, grace=1, drop=True)
+            assert "exit code -9" in replica.wait_for("given", 2)["fault"]
+        assert replica.run("print('next')")[1] == "next\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,17 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
-from ciao_kernel.errors import JobLost, SpecError
+from ciao_kernel.errors import BackendError, JobLost, SpecError
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
     Event,
     Job,
+    Notice,
     Output,
     Owner,
     Replica,
@@ -33,7 +35,10 @@ from ciao_kernel.model import (
     State,
     Status,
 )
-from ciao_kernel.plugins import Plan
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.plugins import Plan, WayBack
+from ciao_kernel.session import returned_values
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.warm import framework, logs
@@ -65,6 +70,7 @@ class Replicas:
     async def submit(self, plan: Plan, *_: Any, **__: Any) -> Job:
         self.plan = plan
         where = {"place": self.folder} if self.keeps_runs else {"folder": self.folder}
+        where |= {} if self.keeps_runs else {"kind_of_place": "namespace"}
         return Job("mine", "fake", "tensorflow", plan.spec.replicas(), 1.0, root="/work", **where)
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
@@ -300,10 +306,213 @@ def test_values_in_the_end_marker_of_a_pod_are_kept_for_the_run(tmp_path: Path) 
     run(main)
 
 
-def test_files_do_not_come_back_from_warm_pods() -> None:
+def test_files_come_back_only_from_backends_that_say_how() -> None:
     async def main() -> None:
         with pytest.raises(SpecError, match="files of %output do not come back"):
             await Cell(HEAD + "%output=model/\n").backend.check(plan(HEAD + "%output=model/\n"))
+
+    run(main)
+
+
+class GivingReplicas(Replicas):
+    """Replicas whose files leave them by one of the ways."""
+
+    def __init__(self, way: OutputWay, streams: dict[str, bytes]) -> None:
+        super().__init__()
+        self.way, self._streams = way, streams
+        self.asked: list[str] = []
+        self.hangs = False
+
+    async def way_back(self, plan: Plan) -> WayBack:
+        if self.way is not OutputWay.S3:
+            return WayBack(self.way, 1 << 20, notice=f"by {self.way}")
+        addresses = {one: f"https://bucket/{one}" for one in plan.spec.replicas()}
+        return WayBack(self.way, 1 << 20, addresses=addresses, read=self.read)
+
+    async def read(self, replica: Replica, out: Callable[[bytes], object]) -> None:
+        self.asked.append(str(replica))
+        out(self._streams[str(replica)])
+
+    async def execute(self, job: Job, replica: Replica, command: Any, streams: Streams) -> int:
+        self.asked.append(str(replica))
+        if self.hangs:
+            await asyncio.Event().wait()
+        if str(replica) not in self._streams:
+            raise BackendError(f"{replica} has no pod.")
+        streams.out(self._streams[str(replica)])
+        return 0
+
+    def give(self, replica: Replica, number: int) -> None:
+        """Let a replica write its files into its log, or say that they are in the bucket."""
+        if self.way is OutputWay.LOG:
+            put = lambda line: self.say(replica, ev="files", id=number, line=line.decode())  # noqa: E731
+            writer = replica_files.LogWriter(put)
+            writer.write(self._streams[str(replica)])
+            writer.end()
+        self.say(replica, ev="given", id=number, fault="")
+
+
+def streams(folder: Path) -> dict[str, bytes]:
+    """What two replicas send of their folders, each with its name in a file."""
+    found = {}
+    for name in ("worker-0", "worker-1"):
+        place = folder / f"in-{name}"
+        (place / "model").mkdir(parents=True)
+        (place / "model/net").write_text(name)
+        (place / "same").write_text("the same")
+        sent = bytearray()
+        with contextlib.chdir(place):
+            replica_files.write_stream(sent.extend, ["model/", "same"], 1 << 20, "")
+        found[name] = bytes(sent)
+    return found
+
+
+class GivingCell(Cell):
+    """A cell whose runs have files."""
+
+    def __init__(self, folder: Path, way: OutputWay) -> None:
+        super().__init__(HEAD + "%output=model/ ./same\n")
+        self.inner = self.giving = GivingReplicas(way, streams(folder))
+        self.inner.folder = str(folder / "job")
+        self.backend = WarmBackend(
+            self.inner,  # type: ignore[arg-type]
+            self.pool,
+            Settings(),
+            REGISTRY.table,
+        )
+
+    async def end(self, number: int = 1) -> None:
+        """Let all programs of a run end."""
+        for one in self.job.replicas:
+            self.inner.say(one, ev="begin", id=number)
+        gives = {} if self.giving.way is OutputWay.EXEC else {"gives": True}
+        for one in self.job.replicas:
+            self.inner.say(one, ev="end", id=number, code=0, why="", port=2000, **gives)
+
+    def give(self, number: int = 1) -> None:
+        for one in self.job.replicas:
+            self.giving.give(one, number)
+
+
+WAYS = (OutputWay.EXEC, OutputWay.LOG, OutputWay.S3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_files_of_each_run_come_back_into_a_folder_of_its_own(
+    way: OutputWay, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, way)
+        await cell.start()
+        for number in (1, 2):
+            if number == 2:
+                cell.inner.told.clear()
+                cell.inner.sent.clear()
+                cell.job = await cell.backend.submit(cell.plan, None, print, outlive=True)  # type: ignore[arg-type]
+                await cell.inner.told.wait()
+            for replica, command in cell.inner.sent:
+                asked = command["files"]
+                if way is OutputWay.EXEC:
+                    assert asked == {}
+                else:
+                    assert (asked["way"], asked["words"]) == (way, ["model/", "./same"])
+                    address = f"https://bucket/{replica}" if way is OutputWay.S3 else None
+                    assert asked.get("address") == address
+            await cell.end(number)
+            if way is not OutputWay.EXEC:
+                cell.give(number)
+            events = await cell.events()
+            states = [one.state for one in events if isinstance(one, Status)]
+            assert states[-1] is State.SUCCEEDED
+            assert set(states[-3:-1]) == {State.RUNNING}, "until the files are here"
+            folder = tmp_path / "job" / f"run-{number}"
+            assert cell.job.results == str(folder)
+            for name in ("worker-0", "worker-1"):
+                assert (folder / name / "model/net").read_text() == name
+            assert (folder / "same").read_text() == "the same"
+            (said, *_) = returned_values.sentences(cell.job, events[-1])  # type: ignore[arg-type]
+            words = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log", OutputWay.S3: "the bucket"}
+            assert said.startswith(
+                f"brought back by {words[way]}: same (8 bytes, worker-0, worker-1)"
+            )
+            assert said.endswith(f"to {folder}")
+            assert not cell.inner.ended.is_set(), "the replicas stay"
+
+    run(main)
+
+
+def test_a_stopped_run_brings_no_files(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        await cell.start()
+        cell.inner.begin()
+        cell.inner.told.clear()
+        stopping = asyncio.ensure_future(cell.backend.stop(cell.job, "stopped"))
+        while not [one for one in cell.inner.sent if one[1]["op"] == "stop"]:
+            await asyncio.sleep(0)
+        assert all(one["drop"] for _, one in cell.inner.sent if one["op"] == "stop")
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=-15, why="stopped", port=2000)
+        await stopping
+        assert (await cell.events())[-1].state is State.STOPPED  # type: ignore[union-attr]
+        assert cell.giving.asked == []
+
+    run(main)
+
+
+def test_a_stop_while_files_come_ends_the_run_without_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        cell.giving.hangs = True
+        await cell.start()
+        await cell.end()
+        while len(cell.giving.asked) < 2:
+            await asyncio.sleep(0)
+        await cell.backend.stop(cell.job, "stopped")
+        assert (await cell.events())[-1].state is State.SUCCEEDED  # type: ignore[union-attr]
+        assert not cell.inner.ended.is_set(), "the replicas stay"
+        assert (await cell.backend.submit(cell.plan, None, print, outlive=True)).warm_run == 2  # type: ignore[arg-type]
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_replica_that_vanishes_after_its_run_has_lost_its_files_and_no_more(
+    way: OutputWay, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, way)
+        cell.giving.hangs = True
+        await cell.start()
+        await cell.end()
+        if way is OutputWay.EXEC:
+            while len(cell.giving.asked) < 2:
+                await asyncio.sleep(0)
+        gone = Status(State.FAILED, tuple(map(ReplicaStatus, cell.job.replicas)), settled=True)
+        cell.inner.events.put_nowait(gone)
+        events = await cell.events()
+        assert events[-1].state is State.SUCCEEDED  # type: ignore[union-attr]
+        if way is OutputWay.EXEC:
+            said = [one.text for one in events if isinstance(one, Notice)]
+            assert "the files of worker-0 did not come back: its pod has ended." in said
+
+    run(main)
+
+
+def test_files_that_a_replica_cannot_give_are_named_with_the_reason(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.LOG)
+        await cell.start()
+        await cell.end()
+        first, other = cell.job.replicas
+        cell.inner.say(first, ev="files", id=1, line="ciao-output AAAA")
+        cell.inner.say(first, ev="files", id=1, line="ciao-output-end 9 00")
+        cell.inner.say(first, ev="given", id=1, fault="")
+        cell.inner.say(other, ev="given", id=1, fault="the disk is full")
+        said = [one.text for one in await cell.events() if isinstance(one, Notice)]
+        lost = "the files of worker-0 did not come back: their log has lost lines. Does"
+        assert any(one.startswith(lost) for one in said)
+        assert "the files of worker-1 did not come back: the disk is full." in said
 
     run(main)
 
