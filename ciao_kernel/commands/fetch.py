@@ -15,8 +15,10 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the job, the paths and ``--replica``."""
     verb.epilog = (
         "The files go to the job's folder on this machine (_job.folder). A pod has its files as "
-        "long as its program runs, and with %output a little longer (the setting fetchWait). On "
-        "a cluster it requires the right to create and get pods/exec."
+        "long as its program runs, and with %output a little longer (the setting fetchWait): then "
+        "it requires the right to create and get pods/exec. Later, files of %output that came by "
+        "the log can be had as long as the pod exists, and those in a bucket as long as the job. "
+        "Of a job with %warm they are those of its newest run."
     )
     add_job(verb)
     verb.add_argument(
@@ -31,6 +33,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Fetch the files, and say what came."""
     from ciao_kernel.session import fetching, returned_values
+    from ciao_kernel.session.warm.logs import newest_run
 
     backend, job, _ = await caller.session.find(args.name, where(args))
     words = tuple(map(_path, args.path)) or _words(job.header)
@@ -39,7 +42,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         settings = caller.session.settings
         lines = await fetching.fetch(backend, job, replicas, words, settings, caller.display.show)
     else:
-        lines = list(returned_values.of_folder(job, words))
+        run = await newest_run(backend, job)
+        lines = list(returned_values.of_folder(run, words))
     caller.write("".join(f"{line}\n" for line in lines))
 
 

@@ -93,6 +93,10 @@ class ReturnedFiles:
         paths = (self._folder / about["at"] for about in one.get("files", {}).values())
         return one.get("pod") == pod and all(path.exists() for path in paths)
 
+    def has_some(self, replica: Replica) -> bool:
+        """Return whether a replica gave its files in this try."""
+        return str(replica) in self._told()
+
     def files(self) -> list[ReturnedFile]:
         """Return all files, by their paths."""
         found: dict[str, tuple[int, list[str], list[int]]] = {}

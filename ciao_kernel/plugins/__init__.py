@@ -14,6 +14,8 @@ from ciao_kernel.plugins.backend import (
     Measuring,
     Plan,
     Returning,
+    Sending,
+    SentFiles,
     Suspending,
     WayBack,
 )
@@ -58,6 +60,8 @@ __all__ = [
     "PodResult",
     "PromptClosed",
     "Returning",
+    "Sending",
+    "SentFiles",
     "Serving",
     "StartedBySsh",
     "Step",

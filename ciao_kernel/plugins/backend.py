@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ciao_kernel.model import Event, Job, JobSpec, Owner, Replica, Source, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -225,6 +225,40 @@ class Returning(Protocol):
 
         Raises:
             BackendError: There are no credentials for the bucket.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SentFiles:
+    """The files of ``%output`` that a replica has sent by itself."""
+
+    way: OutputWay
+    limit: int
+    """Largest number of bytes."""
+    pod: str
+    """Uid of its pod; "" if that is gone."""
+    options: Mapping[str, Any]
+    """More arguments for :class:`ciao_kernel.delivery.transfers.Fetch`."""
+    execute: Callable[[Sequence[str], Streams], Awaitable[int]]
+    """Passes them on, in place of a command."""
+
+
+@runtime_checkable
+class Sending(Protocol):
+    """The optional part of a :class:`Backend` that has files of replicas that have ended."""
+
+    async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
+        """Return the files that a replica has sent by itself.
+
+        Args:
+            job: The job.
+            replica: The replica.
+
+        Returns:
+            None if they can be had by :meth:`Backend.execute`, now or later.
+
+        Raises:
+            BackendError: They cannot be had any more; the error says why.
         """
 
 

@@ -2,7 +2,7 @@
 
 Replicas of this machine share a folder, which is read directly; to a pod a command goes, which runs
 as long as its program does, and a little longer while :mod:`ciao_kernel.delivery.output_keeper`
-keeps the files of ``%output``.
+keeps the files of ``%output``. Later there is what the pod has sent by itself.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, transfers
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Fetch, python_of, size_text
+from ciao_kernel.delivery.transfers import Execute, Fetch, python_of, size_text
 from ciao_kernel.errors import BackendError
+from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Notice, Replica
-from ciao_kernel.plugins import Backend, Emit, Step
+from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.plugins import Backend, Emit, Sending, Step
 from ciao_kernel.session import returned_values
+from ciao_kernel.session.warm.logs import newest_run
 from ciao_kernel.visible_text import listed, visible
 
 
@@ -45,31 +49,77 @@ async def fetch(
     Raises:
         BackendError: Nothing could be fetched.
     """
-    private_files.make_folders(Path(job.files), Path(job.files))
-    returned = ReturnedFiles(Path(job.files), job.tries)
+    job = await newest_run(backend, job)
+    folder = Path(job.results)
+    private_files.make_folders(folder, Path(job.files))
+    returned = ReturnedFiles(folder, job.tries)
     faults: list[BackendError] = []
     for replica in replicas:
-        with Step(emit, f"fetching the files of {replica}", timed=False) as step:
-            one = Fetch(
-                partial(backend.execute, job, replica),
-                python_of(job, settings.cluster_python),
-                words,
-                returned.receiver(replica),
-                int(settings.fetch_limit),
-                on_progress=step.at,
-                on_cut=partial(_say_cut, emit, replica),
-            )
-            try:
-                await one.run()
-            except BackendError as error:
-                faults.append(error)
-                continue
-        returned.note(replica, one.listing)
+        try:
+            await _fetch_one(backend, job, replica, words, returned, settings, emit)
+        except BackendError as error:
+            faults.append(error)
     if len(faults) == len(replicas):
         raise faults[0]
     for fault in faults:
         emit(Notice(fault.message))
     return list(returned_values.of_pods(job, returned))
+
+
+async def _fetch_one(
+    backend: Backend,
+    job: Job,
+    replica: Replica,
+    words: Sequence[str],
+    returned: ReturnedFiles,
+    settings: Settings,
+    emit: Emit,
+) -> None:
+    """Fetch the files of one replica: from its pod, or what it has sent at its end."""
+    try:
+        sent = await backend.sent(job, replica) if isinstance(backend, Sending) else None
+    except BackendError as error:
+        if not returned.has_some(replica):
+            raise
+        emit(Notice(f"{error.message} What it gave earlier is here."))
+        return
+    way, limit, pod = OutputWay.EXEC, int(settings.fetch_limit), ""
+    execute: Execute = partial(backend.execute, job, replica)
+    options: dict[str, Any] = {"base": job.workdir} if job.warm_run else {}
+    if sent is not None:
+        way, limit, pod, execute = sent.way, sent.limit, sent.pod, sent.execute
+        options = dict(sent.options)
+        if pod and returned.has_all(replica, pod):
+            return
+        kept = _kept(job.header)
+        if set(words) - set(kept):
+            emit(Notice(f"{replica} has ended, and gives the files of %output alone."))
+        words = kept
+    with Step(emit, f"fetching the files of {replica}", timed=False) as step:
+        one = Fetch(
+            execute,
+            python_of(job, settings.cluster_python),
+            words,
+            returned.receiver(replica),
+            limit,
+            on_progress=step.at,
+            on_cut=partial(_say_cut, emit, replica),
+            **options,
+        )
+        try:
+            await one.run()
+        except BackendError as error:
+            if sent is None:
+                raise
+            text = f"the files of {replica} cannot be had: {error.message}"
+            raise BackendError(text, error.hint) from error
+    returned.note(replica, one.listing, way, pod)
+
+
+def _kept(header: str) -> tuple[str, ...]:
+    """Return the words whose files a replica sends at its end."""
+    logs = event_folder.asked(header)
+    return (*outputs.paths(header), *((event_files(logs),) if logs else ()))
 
 
 def _say_cut(emit: Emit, replica: Replica, why: str) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.returned_files import ReturnedFile, ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.magics import event_folder, outputs
+from ciao_kernel.magics import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.session.warm.logs import RUN, as_run
 from ciao_kernel.visible_text import listed, visible
 
 _WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log", OutputWay.S3: "the bucket"}
@@ -27,12 +28,22 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         job: The job, which is over.
         status: Its last status.
     """
-    if paths := outputs.paths(job.header):
-        yield from _of_files(job, paths, status.tries)
+    if (paths := outputs.paths(job.header)) and (run := _run(job)):
+        yield from _of_files(run, paths, status.tries)
     if any(word.isidentifier() for word in outputs.asked(job.header)):
         yield from _of_values(job, status)
     if folder := event_folder.asked(job.header):
         yield from _of_events(job, folder, status.tries)
+
+
+def _run(job: Job) -> Job | None:
+    """Return the job; of a warm one the newest run that has a folder here, None without one."""
+    if not warm.asked(job.header) or job.warm_run:
+        return job
+    base = Path(job.files if job.on_cluster else job.workdir)
+    names = [one.name.removeprefix(RUN) for one in base.glob(f"{RUN}*")]
+    number = max((int(name) for name in names if name.isdigit()), default=0)
+    return as_run(job, number, job.workdir) if number else None
 
 
 def _of_values(job: Job, status: Status) -> Iterator[str]:

@@ -24,6 +24,7 @@ from ciao_kernel.backends.kubernetes import (
     output_sidecar,
     queue_request,
     retry_notices,
+    sent_files,
     stacks,
     status,
     submit,
@@ -65,7 +66,7 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
-from ciao_kernel.plugins import Builder, Emit, Plan, WayBack
+from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
 
 _MOST_PODS = 12
 """Limit of objects whose events are requested one by one; for more, all events are read."""
@@ -295,6 +296,14 @@ class KubernetesBackend:
         # The operator's variables are in the container; those of other APIs are in a file.
         words = indexed_start.enter(own, command)
         return await exec.execute(target.client, path, name, words, streams)
+
+    async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
+        """Return what can still be had of a replica that has ended, see :mod:`.sent_files`."""
+        job = self._retries.current(job)
+        target = await self._target(job)
+        _, item = await self._lookup.object(job.name, target, job.resource)
+        pod = (await self._pods(job, target)).get(replica)
+        return await sent_files.later(target.client, self._settings, job, replica, pod, item)
 
     async def check_feeding(self, plan: Plan) -> None:
         """Check the right to write to the job's pods."""

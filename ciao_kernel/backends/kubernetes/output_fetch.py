@@ -17,12 +17,10 @@ from ciao_kernel.backends.kubernetes import (
     apis,
     foreseen,
     job_metadata,
-    output_checks,
     output_sidecar,
+    sent_files,
     status,
 )
-from ciao_kernel.backends.kubernetes.output_log import OutputLog
-from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
@@ -38,8 +36,6 @@ from ciao_kernel.model.spec import OutputWay, event_files
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
 _LAST_WORDS = 0.5
-_SILENCE = {OutputWay.LOG: 300.0, OutputWay.S3: float(output_sidecar.LONGEST)}
-"""Seconds after a program's end within which its files are sent: the node may be busy."""
 
 
 class OutputFetch:
@@ -170,7 +166,8 @@ class OutputFetch:
         if way:
             # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, uid)
-            execute = self._sent(replica, pod, way)
+            view = self._views[uid] = LatestPod(pod)
+            execute = sent_files.reader(self._client, self._settings, self._job, replica, view, way)
         else:
             execute = self._in_pod(replica, pod, held=held)
         if not one.arrived:
@@ -183,13 +180,6 @@ class OutputFetch:
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
-
-    def _sent(self, replica: Replica, pod: Object, way: OutputWay) -> Execute:
-        """Return what passes on the files that a pod sends by itself."""
-        view = self._views[str(pod["metadata"]["uid"])] = LatestPod(pod)
-        if way is OutputWay.LOG:
-            return OutputLog(self._client, self._job.place, view).execute
-        return StoredOutput(self._settings, replica, view, output_sidecar.end).execute
 
     def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:
         """Return what runs commands in a pod: in the container that holds it, or the program's."""
@@ -208,17 +198,16 @@ class OutputFetch:
             python = python_of(self._job, self._settings.cluster_python)
             limit = output_sidecar.limit(self._settings, way)
             return self._make(
-                execute, python, self._words, receiver, limit, **more, **self._special(way)
+                execute,
+                python,
+                self._words,
+                receiver,
+                limit,
+                **more,
+                **sent_files.options(self._settings, way),
             )
 
         return make
-
-    def _special(self, way: OutputWay) -> dict[str, Any]:
-        """Return what is different for files that do not come by exec."""
-        found: dict[str, Any] = {}
-        if way in _SILENCE:
-            found = {"silent": _SILENCE[way], "again": False}
-        return found | output_checks.log_words(self._settings) if way is OutputWay.LOG else found
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)

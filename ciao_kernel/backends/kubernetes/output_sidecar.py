@@ -159,6 +159,11 @@ def keeps(pod: Any) -> bool:
     )
 
 
+def has_keeper(pod: Any) -> bool:
+    """Return whether a container keeps, or has kept, the files until they are fetched."""
+    return any(one.get("name") == NAME for one in status.many(pod, "spec", "initContainers"))
+
+
 def grace(pod: Any) -> float | None:
     """Return the seconds in which a deleted pod ends if its node answers; None without a sidecar.
 

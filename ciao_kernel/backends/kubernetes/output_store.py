@@ -125,6 +125,7 @@ class StoredOutput:
         replica: The replica.
         view: Its pod.
         end: Returns how the sidecar of a pod has ended; None before that.
+        token: The part of the object's name that a pod which is gone had as its annotation.
     """
 
     def __init__(
@@ -133,10 +134,11 @@ class StoredOutput:
         replica: Replica,
         view: LatestPod,
         end: Callable[[Object], Object | None],
+        token: str = "",
     ) -> None:
         self._settings, self._replica, self._view, self._end = settings, replica, view, end
         self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
-        self._token = str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
+        self._token = token or str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
         """Wait until the object is written, and pass it on; command and input have no meaning here.
@@ -158,7 +160,9 @@ class StoredOutput:
             )
         store = await asyncio.to_thread(bucket.find, self._settings.output_store)
         name, limit = _name(self._token, self._replica), int(self._settings.fetch_limit) + _ABOUT
-        await download.read(store, name, limit, _OfPod(self._uid, streams.out).take)
+        # Of a pod that is gone nobody knows the uid.
+        out = _OfPod(self._uid, streams.out).take if self._uid else streams.out
+        await download.read(store, name, limit, out)
         return 0
 
 

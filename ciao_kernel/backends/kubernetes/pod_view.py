@@ -12,11 +12,11 @@ class LatestPod:
     """The last known state of a pod.
 
     Args:
-        pod: Its state; :meth:`update` takes newer ones.
+        pod: Its state, None if it is gone; :meth:`update` takes newer ones.
     """
 
-    def __init__(self, pod: Object) -> None:
-        self._pod: Object | None = pod
+    def __init__(self, pod: Object | None) -> None:
+        self._pod = pod
         self._waiting: set[asyncio.Event] = set()
 
     def update(self, pod: Object | None) -> None:

@@ -20,6 +20,8 @@ from ciao_kernel.model import Event, Job, Output, Replica, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.plugins import Backend
 
+RUN = "run-"
+"""Beginning of the names of the folders of runs."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,6 +65,43 @@ async def read(
     whole = await backend.log(job, replica, LogOptions(previous=options.previous))
     data = breakpoints.without(marks.lines(whole, run))
     return data if options.tail is None else last_lines(data, options.tail)
+
+
+async def newest_run(backend: Backend, job: Job) -> Job:
+    """Return the newest run of a warm job, as the kernel that started it knows it.
+
+    Args:
+        backend: The job's backend.
+        job: The job; one that is not warm, or a run, is returned as it is.
+    """
+    if not warm.asked(job.header) or job.warm_run or not job.replicas:
+        return job
+    found, root = 0, job.workdir
+    for part in MarkReader().read(await backend.log(job, job.replicas[0])):
+        if isinstance(part, dict):
+            if part.get("ev") == "ready":
+                root = str(part.get("root") or root)
+            if part.get("ev") == "begin" and isinstance(part.get("id"), int):
+                found = part["id"]
+    return as_run(job, found, root) if found else job
+
+
+def as_run(job: Job, number: int, root: str) -> Job:
+    """Return a run of a warm job.
+
+    Args:
+        job: The job.
+        number: Number of the run.
+        root: Folder of the runs in the replicas.
+    """
+    place = f"{root}/{RUN}{number}"
+    return replace(
+        job,
+        warm_run=number,
+        root=place,
+        place=job.place if job.on_cluster else place,
+        folder=job.files,
+    )
 
 
 def follow(

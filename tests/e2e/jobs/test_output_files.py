@@ -293,6 +293,11 @@ def test_files_of_a_job_in_the_background_come_by_the_log_after_its_end(plain: T
         while not status.state.over:
             await asyncio.sleep(1)
             ((job, status),) = await session.jobs()
+        backend, job, _ = await session.find(job.name)
+        lines = await fetching.fetch(
+            backend, job, job.replicas, ["model/"], session.settings, display.show
+        )
+        assert lines[0].startswith("brought back by the log: model/closed")
         result = await session.attach(job.name, last)
         return result.folder, display.notices, last.notices
 

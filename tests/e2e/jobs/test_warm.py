@@ -17,8 +17,9 @@ import pytest
 
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.delivery import results
-from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed
+from ciao_kernel.errors import BackendError, CiaoError, ClusterFault, JobFailed
 from ciao_kernel.model import Owner, State
+from ciao_kernel.session import fetching
 from ciao_kernel.session.inspection import picture, profile, query
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
@@ -271,6 +272,18 @@ def test_the_files_of_each_run_come_back_and_the_pods_stay(
         assert (Path(failed.job.results) / "model/net").exists()
         assert kept == pods(team)
         assert len(kept) == 2
+        backend, job, _ = await session.find(failed.job.name)
+        assert job.warm_run == 0
+        work = fetching.fetch(
+            backend, job, job.replicas, ["model/"], session.settings, lambda _: None
+        )
+        if way == "exec":  # as in a terminal, from the folder of the newest run
+            (Path(failed.job.results) / "model/net").unlink()
+            assert (await work)[0].endswith(f"to {failed.job.results}")
+            assert (Path(failed.job.results) / "model/net").exists()
+        else:
+            with pytest.raises(BackendError):
+                await work
 
     with bucket(local_cluster.at.host_address) as address:
         settings = {"output_store": f"{address}/{namespace.name}"} if way == "s3" else {}

@@ -17,6 +17,7 @@ from ciao_kernel.delivery import results
 from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
+from ciao_kernel.session.warm import logs
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.helpers.jobs import Ended, Place, Recorder, cell, interrupted, wait
 
@@ -229,6 +230,9 @@ def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> 
             assert (ended[number].result.folder / "output/a").exists()  # type: ignore[union-attr]
         _, later, status = await session.find(ended[0].job.name)
         assert dict(results.of_job(later, status)[1]) == {"word": "x"}, "those of the newest run"
+        backend, later, _ = await session.find(ended[0].job.name)
+        newest = await logs.newest_run(backend, later)
+        assert (newest.warm_run, newest.workdir) == (4, ended[2].job.workdir)
 
     kernel(body)
 

@@ -342,6 +342,15 @@ class GivingReplicas(Replicas):
         streams.out(self._streams[str(replica)])
         return 0
 
+    async def log(self, job: Job, replica: Replica, options: Any = None) -> bytes:
+        what = [
+            {"ev": "ready", "root": "/tmp/x"},
+            {"ev": "begin", "id": 1},
+            {"ev": "begin", "id": 2},
+        ]
+        mark = b"\n" + marker("0" * 16)
+        return b"a line\n" + b"".join(mark + json.dumps(one).encode() + b"\n" for one in what)
+
     def give(self, replica: Replica, number: int) -> None:
         """Let a replica write its files into its log, or say that they are in the bucket."""
         if self.way is OutputWay.LOG:
@@ -513,6 +522,30 @@ def test_files_that_a_replica_cannot_give_are_named_with_the_reason(tmp_path: Pa
         lost = "the files of worker-0 did not come back: their log has lost lines. Does"
         assert any(one.startswith(lost) for one in said)
         assert "the files of worker-1 did not come back: the disk is full." in said
+
+    run(main)
+
+
+def test_somebody_who_finds_the_job_has_the_files_of_its_newest_run(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        await cell.start()
+        await cell.end()
+        await cell.events()
+        header = "%warm=10m\n%output=model/ ./same\n"
+        found = replace(cell.job, warm_run=0, root="/work", header=header)
+        (run,) = [await logs.newest_run(cell.inner, found)]  # type: ignore[arg-type]
+        assert (run.warm_run, run.workdir, run.results) == (
+            2,
+            "/tmp/x/run-2",
+            f"{found.files}/run-2",
+        )
+        assert await logs.newest_run(cell.inner, run) is run  # type: ignore[arg-type]
+        now = Status(State.RUNNING, ())
+        (said,) = returned_values.sentences(found, now)
+        assert said.endswith(f"to {found.files}/run-1"), "the newest one with files here"
+        nothing = replace(found, folder=str(tmp_path / "other"))
+        assert list(returned_values.sentences(nothing, now)) == []
 
     run(main)
 
