@@ -317,7 +317,7 @@ class _Sender:
                         self._fault(path, reason(error))
         self._put(DONE, b"")
         if request["waits"]:
-            self._wait()
+            self._wait(request["unheard"])
 
     def watch(self, request: dict[str, Any]) -> None:
         """Send what files gain at their ends, until the other side or the program is over."""
@@ -399,15 +399,22 @@ class _Sender:
             self._beat = now
             mark(self._marks, CONTACT)
 
-    def _wait(self) -> None:
-        """Keep the files until the other side has them all, or is gone."""
-        data = b""
+    def _wait(self, unheard: float) -> None:
+        """Keep the files until the other side has them all, or is gone.
+
+        Args:
+            unheard: Seconds without a byte after which it counts as gone: the connection of a
+                process that was stopped, or of a machine that sleeps, may live on.
+        """
+        data, heard = b"", time.monotonic()
         while RELEASE not in data:
             if select.select([0], [], [], _BEAT)[0]:
                 piece = os.read(0, 64)
                 if not piece:
                     return
-                data += piece
+                data, heard = (data + piece)[-64:], time.monotonic()
+            elif time.monotonic() - heard > unheard:
+                return
             self._touch()
         if self._marks:
             mark(self._marks, TAKEN)

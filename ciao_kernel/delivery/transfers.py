@@ -53,6 +53,9 @@ _TRIES = 6
 _SILENT = 60.0
 """Seconds without a byte after which a replica is given up: a frozen one answers nothing, while its
 connection lives."""
+_ALIVE, _UNHEARD = 5.0, 30.0
+"""Seconds between two signs of life to a replica that keeps its files, and seconds without one
+after which it keeps them no longer: whoever asked may be frozen, with the connection open."""
 _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _LARGEST = 1 << 24
 """Bytes of a message; a pod's bytes are foreign input."""
@@ -121,6 +124,8 @@ class Fetch:
         silent: Seconds without a byte after which the replica is given up.
         limit_name: What the limit is, for the error if the files are larger.
         hint: What helps then.
+        alive: Seconds between two signs of life to a replica that keeps its files.
+        unheard: Seconds without one after which it keeps them no longer.
         again: Whether a command that has ended too early may send more when it runs again; a log
             or an object is the same each time.
     """
@@ -142,6 +147,8 @@ class Fetch:
         limit_name: str = "fetchLimit is",
         hint: str = "`%ciao config fetchLimit=…` raises the limit.",
         again: bool = True,
+        alive: float = _ALIVE,
+        unheard: float = _UNHEARD,
     ) -> None:
         self._again = again
         self._execute, self._python, self._words = execute, python, tuple(words)
@@ -149,6 +156,7 @@ class Fetch:
         self._waits, self._on_progress, self._pause = waits, on_progress, pause
         self._on_cut, self._cuts = on_cut, 0
         self._silent, self._heard = silent, 0.0
+        self._alive, self._unheard = alive, unheard
         self._limit_name, self._hint = limit_name, hint
         self._release = asyncio.Event()
         self.arrived = asyncio.Event()
@@ -222,6 +230,7 @@ class Fetch:
             "limit": self._limit,
             "waits": self._waits,
             "waits_only": whole,
+            "unheard": self._unheard,
         }
         streams = called(self._python, request, self._out, self._err, self._rest())
         code = await self._end_of(self._execute(*streams))
@@ -248,6 +257,12 @@ class Fetch:
             await asyncio.gather(command, return_exceptions=True)
 
     async def _rest(self) -> AsyncIterator[bytes]:
+        while self._waits and not self._release.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._alive):
+                    await self._release.wait()
+            if not self._release.is_set():
+                yield b"\n"
         await self._release.wait()
         yield RELEASE
 

@@ -9,8 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -541,6 +541,51 @@ def test_files_are_kept_until_they_are_fetched(keeper: list[str], pod: Pod, tmp_
         asyncio.run(work())
         assert process.wait() == 0
     assert equal(pod, tmp_path / "here")
+
+
+def test_files_are_not_kept_for_a_kernel_that_is_frozen(pod: Pod, tmp_path: Path) -> None:
+    """Its connection lives on, so only its silence tells."""
+    pod.env = {HELD: str(tmp_path / "marks")}
+    (tmp_path / "marks").mkdir()
+    one = fetch(pod, tmp_path / "here", waits=True, alive=10**6, unheard=0.2)
+    asyncio.run(one.run())  # it ends, and nobody has released it
+    assert one.arrived.is_set()
+    assert not (tmp_path / "marks/taken").exists()
+
+
+def test_files_are_kept_as_long_as_the_kernel_shows_that_it_lives(pod: Pod, tmp_path: Path) -> None:
+    async def work() -> None:
+        signs = asyncio.Semaphore(0)
+
+        async def execute(command: list[str], streams: Streams) -> int:
+            async def given() -> AsyncIterator[bytes]:
+                async for piece in streams.input:
+                    yield piece
+                    if piece == b"\n":
+                        signs.release()
+
+            return await pod.execute(command, replace(streams, input=given()))
+
+        receiver = ReturnedFiles(tmp_path / "here").receiver(WORKER)
+        one = Fetch(
+            execute,  # type: ignore[arg-type]
+            sys.executable,
+            ["model/"],
+            receiver,
+            10**9,
+            waits=True,
+            alive=0.1,
+            unheard=5.0,
+        )
+        running = asyncio.ensure_future(one.run())
+        await one.arrived.wait()
+        for _ in range(60):  # these take longer than it would wait without them
+            await signs.acquire()
+        assert not running.done()
+        one.release()
+        await running
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize(("mark", "patience"), [("stopped", "600"), ("", "0.2")])
