@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
-from ciao_kernel.delivery import event_files, transfers
+from ciao_kernel.delivery import event_files, incoming_files, transfers
+from ciao_kernel.delivery.incoming_files import checked
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Damaged, Execute, checked, size_text
+from ciao_kernel.delivery.transfers import Damaged, Execute, size_text
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.spec import event_files as pattern
@@ -154,7 +155,7 @@ def take_returned(job: Job, folder: str) -> None:
     """
     for name, path, source in ReturnedFiles(Path(job.files)).of_replicas():
         replica = next((one for one in job.replicas if str(one) == name), None)
-        if replica is None or not transfers.is_asked(path, (pattern(folder),)):
+        if replica is None or not incoming_files.is_asked(path, (pattern(folder),)):
             continue
         place = event_files.copies(job, replica) / path.removeprefix(f"{folder}/")
         with contextlib.suppress(OSError, ValueError):  # the user has removed it

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Notice, Replica
 from ciao_kernel.model.spec import OutputWay

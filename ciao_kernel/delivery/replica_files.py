@@ -195,7 +195,7 @@ def _is_inside(real: str, place: str) -> bool:
 
 
 def main(request: dict[str, Any]) -> None:
-    """Do what a request asks for; the other side is :mod:`.transfers`."""
+    """Do what a request asks for; the other side is :mod:`.transfers` and :mod:`.fetch`."""
     try:
         if request["do"] == "receive":
             _receive(request["path"])

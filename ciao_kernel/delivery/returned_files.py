@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
+from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.replica_files import OWN
-from ciao_kernel.delivery.transfers import Listing
 from ciao_kernel.model import Replica
 from ciao_kernel.model.spec import OutputWay
 

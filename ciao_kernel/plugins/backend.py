@@ -206,7 +206,7 @@ class WayBack:
     notice: str = ""
     """What a user has to know before the run."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """Words about the limit for :class:`ciao_kernel.delivery.transfers.Fetch`."""
+    """Words about the limit for :class:`ciao_kernel.delivery.fetch.Fetch`."""
     addresses: Mapping[Replica, str] = field(default_factory=dict, repr=False)
     """Where each replica writes its files in a bucket. Who has an address can write that object."""
     read: Callable[[Replica, Callable[[bytes], object]], Awaitable[None]] | None = None
@@ -238,7 +238,7 @@ class SentFiles:
     pod: str
     """Uid of its pod; "" if that is gone."""
     options: Mapping[str, Any]
-    """More arguments for :class:`ciao_kernel.delivery.transfers.Fetch`."""
+    """More arguments for :class:`ciao_kernel.delivery.fetch.Fetch`."""
     execute: Callable[[Sequence[str], Streams], Awaitable[int]]
     """Passes them on, in place of a command."""
 

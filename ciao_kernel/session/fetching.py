@@ -15,9 +15,10 @@ from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, transfers
+from ciao_kernel.delivery import incoming_files, replica_files, transfers
+from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Execute, Fetch, python_of, size_text
+from ciao_kernel.delivery.transfers import Execute, python_of, size_text
 from ciao_kernel.errors import BackendError
 from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Notice, Replica
@@ -246,7 +247,7 @@ class _Target:
 
     def place(self, path: str, part: Path, digest: str) -> None:
         """Give a whole file its name."""
-        if not transfers.is_asked(path, [self._name]):  # not even if the transfer lets it pass
+        if not incoming_files.is_asked(path, [self._name]):  # not even if the transfer lets it pass
             raise BackendError(f"{visible(path)} is not below {visible(self._name)}.")
         below = path.removeprefix(self._name).lstrip("/")
         place = self._target / path if self._into else self._target / below

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results, site_folder, transfers
+from ciao_kernel.delivery import incoming_files, results, site_folder, transfers
+from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.replica_files import (
     COPIED,
     COPIES,
@@ -31,7 +32,6 @@ from ciao_kernel.delivery.replica_files import (
     LIST,
 )
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Fetch
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
@@ -275,8 +275,8 @@ def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -
 def test_a_replica_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
     for path in ("../a", "/etc/passwd", "a/../../b", "", ".ciao/returned.json", "a//b", 7):
         with pytest.raises(transfers.Damaged):
-            transfers.checked(path, ["**"])
-    assert transfers.checked("model/net.pt", ["model/"]) == "model/net.pt"
+            incoming_files.checked(path, ["**"])
+    assert incoming_files.checked("model/net.pt", ["model/"]) == "model/net.pt"
 
 
 def sends(*messages: tuple[bytes, object]) -> transfers.Execute:
@@ -349,7 +349,7 @@ def test_the_limit_is_for_all_files_that_come_whatever_is_announced(tmp_path: Pa
 def test_the_number_of_files_has_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, announced: int
 ) -> None:
-    monkeypatch.setattr(transfers, "_MOST_FILES", 3)
+    monkeypatch.setattr(incoming_files, "_MOST_FILES", 3)
     files = [message for number in range(4) for message in whole(f"model/{number}", b"")]
     told = (LIST, {"files": announced, "bytes": 0, "missing": [], "left_out": []})
     into = fetching._Target(tmp_path / "here", "model")

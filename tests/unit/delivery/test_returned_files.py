@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.delivery.transfers import Listing
 from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import returned_values

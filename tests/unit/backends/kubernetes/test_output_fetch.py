@@ -11,7 +11,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.transfers import Listing
+from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
 

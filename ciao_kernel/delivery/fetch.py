@@ -1,0 +1,193 @@
+"""Fetches files of a replica over the input and output of a command there.
+
+A connection that is cut is opened again, and the file goes on where it stopped
+(:mod:`.incoming_files`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from ciao_kernel.delivery.incoming_files import IncomingFiles, Listing, Receiver, WrongDigest
+from ciao_kernel.delivery.replica_files import RELEASE
+from ciao_kernel.delivery.transfers import Damaged, Execute, called, failed
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 6
+"""Connections in a row that may bring nothing, and files that may arrive damaged."""
+_SILENT = 60.0
+"""Seconds without a byte after which a replica is given up: a frozen one answers nothing, while its
+connection lives."""
+_ALIVE, _UNHEARD = 5.0, 30.0
+"""Seconds between two signs of life to a replica that keeps its files, and seconds without one
+after which it keeps them no longer: whoever asked may be frozen, with the connection open."""
+_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_WORDS = 2000
+_SAID = 3
+"""So many cut connections are told."""
+
+
+class Fetch:
+    """Fetches the files that some words name from one replica.
+
+    Args:
+        execute: Runs a command in the replica.
+        python: Its interpreter.
+        words: Paths, relative to ``base``.
+        receiver: Takes the files.
+        limit: Largest number of bytes in all.
+        base: Folder in the replica; by default that in which commands run.
+        waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
+        on_progress: Called with the bytes that have come, and all.
+        on_cut: Called with a reason when a connection has failed and another one is opened.
+        pause: Seconds before the first new try.
+        silent: Seconds without a byte after which the replica is given up.
+        limit_name: What the limit is, for the error if the files are larger.
+        hint: What helps then.
+        alive: Seconds between two signs of life to a replica that keeps its files.
+        unheard: Seconds without one after which it keeps them no longer.
+        again: Whether a command that has ended too early may send more when it runs again; a log
+            or an object is the same each time.
+    """
+
+    def __init__(
+        self,
+        execute: Execute,
+        python: str,
+        words: Sequence[str],
+        receiver: Receiver,
+        limit: int,
+        *,
+        base: str = ".",
+        waits: bool = False,
+        on_progress: Callable[[int, int], object] = lambda *_: None,
+        on_cut: Callable[[str], object] = lambda _: None,
+        pause: float = _PAUSE,
+        silent: float = _SILENT,
+        limit_name: str = "fetchLimit is",
+        hint: str = "`%ciao config fetchLimit=…` raises the limit.",
+        again: bool = True,
+        alive: float = _ALIVE,
+        unheard: float = _UNHEARD,
+    ) -> None:
+        self._again = again
+        self._execute, self._python, self._words = execute, python, tuple(words)
+        self._limit, self._base, self._waits, self._pause = limit, base, waits, pause
+        self._on_cut, self._cuts = on_cut, 0
+        self._silent, self._heard = silent, 0.0
+        self._alive, self._unheard = alive, unheard
+        self._release = asyncio.Event()
+        self._files = IncomingFiles(words, receiver, limit, on_progress, limit_name, hint)
+        self.arrived = self._files.arrived
+        """Set when all files are here."""
+        self._words_of_replica = bytearray()
+
+    @property
+    def listing(self) -> Listing:
+        """What the replica has."""
+        return self._files.listing
+
+    @property
+    def whole(self) -> int:
+        """Files that are whole."""
+        return self._files.whole
+
+    @property
+    def current(self) -> str:
+        """Path of the file that is coming; "" between two files."""
+        return self._files.current
+
+    def release(self) -> None:
+        """Let the replica end."""
+        self._release.set()
+
+    async def run(self) -> None:
+        """Fetch the files; with ``waits`` return after :meth:`release`.
+
+        Raises:
+            BackendError: They cannot be fetched. What is whole stays.
+        """
+        failed = damaged = 0
+        pause = self._pause
+        try:
+            while True:
+                try:
+                    await self._once()
+                    return
+                except (ClusterFault, Refused) as error:
+                    failed = 0 if self._files.news else failed + 1
+                    damaged += isinstance(error, WrongDigest)
+                    known = isinstance(error, Refused) and error.code < 500
+                    if self.arrived.is_set() and (known or self._release.is_set()):
+                        return  # the replica has ended meanwhile
+                    if known or max(failed, damaged) >= _TRIES:
+                        raise
+                    pause = self._pause if self._files.news else min(pause * 2, _LONGEST_PAUSE)
+                    _log.info("a transfer was cut, and goes on: %s", error.message)
+                    self._cuts += 1
+                    if self._cuts <= _SAID and not self.arrived.is_set():
+                        self._on_cut(error.message)
+                    await asyncio.sleep(pause)
+        finally:
+            self._files.close()
+
+    async def _once(self) -> None:
+        del self._words_of_replica[:]
+        whole = self.arrived.is_set()
+        request = {
+            "do": "send",
+            "base": self._base,
+            "words": self._words,
+            **self._files.begin_connection(),
+            "limit": self._limit,
+            "waits": self._waits,
+            "waits_only": whole,
+            "unheard": self._unheard,
+        }
+        streams = called(self._python, request, self._out, self._err, self._rest())
+        code = await self._end_of(self._execute(*streams))
+        if code:
+            raise Damaged(failed(code, bytes(self._words_of_replica)))
+        if not self.arrived.is_set():
+            if not self._again:
+                raise BackendError("what was sent ended too early.")
+            raise ClusterFault("the connection ended before the files were here.")
+
+    async def _end_of(self, work: Awaitable[int]) -> int:
+        """Wait for a command's end, and give up if its replica is silent before all is here."""
+        command = asyncio.ensure_future(work)
+        self._heard = time.monotonic()
+        try:
+            while not command.done():
+                left = self._heard + self._silent - time.monotonic()
+                if left <= 0 and not self.arrived.is_set():
+                    raise BackendError(f"the replica has sent nothing for {self._silent:g} s.")
+                await asyncio.wait({command}, timeout=None if self.arrived.is_set() else left)
+            return command.result()
+        finally:
+            command.cancel()
+            await asyncio.gather(command, return_exceptions=True)
+
+    async def _rest(self) -> AsyncIterator[bytes]:
+        while self._waits and not self._release.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._alive):
+                    await self._release.wait()
+            if not self._release.is_set():
+                yield b"\n"
+        await self._release.wait()
+        yield RELEASE
+
+    def _err(self, data: bytes) -> None:
+        self._words_of_replica += data
+        del self._words_of_replica[:-_WORDS]
+
+    def _out(self, data: bytes) -> None:
+        self._heard = time.monotonic()
+        self._files.take(data)
