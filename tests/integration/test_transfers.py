@@ -91,6 +91,7 @@ class Pod:
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+            process.stdin.close()  # otherwise its pipe outlives the loop
             if process.returncode is None:
                 process.kill()
                 await process.stdout.read()  # otherwise asyncio waits for its pipe
