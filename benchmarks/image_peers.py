@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from benchmarks.clusters import Place
 from ciao_kernel.builders import context, executor
-from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.config import Settings
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import JobSpec, Source, SourceFile
+from ciao_kernel.oci.layer import File
 from ciao_kernel.plugins import Build
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError

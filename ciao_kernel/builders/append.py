@@ -18,16 +18,16 @@ from ciao_kernel import disk_cache, private_files
 from ciao_kernel.builders import wheels
 from ciao_kernel.builders.images import ImageBuild, SharedBuildState, automatic
 from ciao_kernel.builders.kaniko import KanikoBuilder
-from ciao_kernel.builders.oci import reference
-from ciao_kernel.builders.oci.append import Change
-from ciao_kernel.builders.oci.contents import Unreadable
-from ciao_kernel.builders.oci.image import Image
-from ciao_kernel.builders.oci.layer import File, Layer, pack
-from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.packages import pip, requirements
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact
+from ciao_kernel.oci import reference
+from ciao_kernel.oci.append import Change
+from ciao_kernel.oci.contents import Unreadable
+from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.layer import File, Layer, pack
+from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import Build, Emit
 
 _SITE = "/opt/ciao/site"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
 from ciao_kernel.builders.dockerfile_rewrite import original_line
-from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
+from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import PodResult
 
 _SHOWN = 20

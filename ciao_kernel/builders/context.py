@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel.builders.dockerfile_rewrite import CONTEXT_FOLDER
-from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.delivery import secret_files
 from ciao_kernel.delivery.boundary import Boundary
 from ciao_kernel.delivery.file_patterns import CACHES
@@ -20,6 +19,7 @@ from ciao_kernel.delivery.held_file import HeldFile, open_checked
 from ciao_kernel.delivery.ignore_files import Ignored
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Manifest
+from ciao_kernel.oci.layer import File, Layer, pack
 from ciao_kernel.visible_text import listed, short, visible
 
 LIMIT = 900 << 10

@@ -16,13 +16,13 @@ from ciao_kernel.builders.build_stages import BuildStages
 from ciao_kernel.builders.dockerfile import bases
 from ciao_kernel.builders.dockerfile_rewrite import copying_from, with_cache_key
 from ciao_kernel.builders.images import DOCKER_KEY, ImageBuild, SharedBuildState
-from ciao_kernel.builders.oci import reference
-from ciao_kernel.builders.oci.layer import File, Layer
-from ciao_kernel.builders.oci.reference import Reference, is_digest
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Event, Manifest, Notice, Unit
+from ciao_kernel.oci import reference
+from ciao_kernel.oci.layer import File, Layer
+from ciao_kernel.oci.reference import Reference, is_digest
 from ciao_kernel.plugins import Build
 
 _VERSION = 2

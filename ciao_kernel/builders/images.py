@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from ciao_kernel.builders.accounts import DOCKER_KEY as DOCKER_KEY
-from ciao_kernel.builders.accounts import Account, Accounts
 from ciao_kernel.builders.layers import WORKDIR as WORKDIR
 from ciao_kernel.builders.layers import Sent, packed
-from ciao_kernel.builders.oci import reference
-from ciao_kernel.builders.oci.append import Appended, Appender, Change
-from ciao_kernel.builders.oci.image import Image, Platform
-from ciao_kernel.builders.oci.layer import Layer
-from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, RegistryFault, SpecError
 from ciao_kernel.model import Artifact, Notice
+from ciao_kernel.oci import reference
+from ciao_kernel.oci.accounts import DOCKER_KEY as DOCKER_KEY
+from ciao_kernel.oci.accounts import Account, Accounts
+from ciao_kernel.oci.append import Appended, Appender, Change
+from ciao_kernel.oci.image import Image, Platform
+from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.registry import Registry
 from ciao_kernel.plugins import Build, BuildCluster, Emit, Step
 
 _REPORTED_FROM = 20 << 20

@@ -10,13 +10,13 @@ from ciao_kernel.builders import context, dockerfile, dockerfile_rewrite, enviro
 from ciao_kernel.builders.environment import REQUIREMENTS_FOLDER
 from ciao_kernel.builders.executor import Executor, Recipe, files
 from ciao_kernel.builders.images import WORKDIR, ImageBuild, SharedBuildState
-from ciao_kernel.builders.oci import reference
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import ignore_files
 from ciao_kernel.delivery.packages import package_line, requirements
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
+from ciao_kernel.oci import reference
 from ciao_kernel.plugins import Build, Emit
 from ciao_kernel.redaction import line_with_password
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, cast
 
-from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Source, SourceFile
+from ciao_kernel.oci.layer import File, Layer, pack
 
 WORKDIR = "/ciao"
 """The same folder as with a ConfigMap, so that the program's path does not depend on the

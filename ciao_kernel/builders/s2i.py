@@ -19,14 +19,14 @@ from ciao_kernel.builders import context
 from ciao_kernel.builders.executor import Executor, Recipe
 from ciao_kernel.builders.images import ImageBuild, SharedBuildState
 from ciao_kernel.builders.kaniko import asked, check, dry_run_artifact
-from ciao_kernel.builders.oci import reference
-from ciao_kernel.builders.oci.image import Image
-from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import ignore_files
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact
+from ciao_kernel.oci import reference
+from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.layer import File
 from ciao_kernel.plugins import Build, Emit
 from ciao_kernel.redaction import password
 

@@ -69,10 +69,10 @@ def _exists(image: str, settings: Settings) -> bool:
         UsageError: The image's name is not valid.
         RegistryFault: The registry does not answer, or refuses.
     """
-    from ciao_kernel.builders.oci.image import ACCEPT
-    from ciao_kernel.builders.oci.reference import parse
-    from ciao_kernel.builders.oci.registries import Registries
-    from ciao_kernel.builders.oci.repository import Repository, scope
+    from ciao_kernel.oci.image import ACCEPT
+    from ciao_kernel.oci.reference import parse
+    from ciao_kernel.oci.registries import Registries
+    from ciao_kernel.oci.repository import Repository, scope
 
     authority = settings.registry_authority
     registries = Registries(

@@ -7,12 +7,12 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from ciao_kernel.builders.oci.append import Appender, Change
-from ciao_kernel.builders.oci.derived_image import digest_of
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registries import Registries
+from ciao_kernel.oci.append import Appender, Change
+from ciao_kernel.oci.derived_image import digest_of
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
 
 _KIND = "application/vnd.oci.image.manifest.v1+json"

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from ciao_kernel.builders.append import AppendBuilder
-from ciao_kernel.builders.oci.append import Appender
-from ciao_kernel.builders.oci.image import Image, Platform
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import RegistryFault, SourceError, UsageError
 from ciao_kernel.model import Output, Owner, State
+from ciao_kernel.oci.append import Appender
+from ciao_kernel.oci.image import Image, Platform
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registries import Registries
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ciao_kernel.builders.oci.append import Appended, Appender, Change
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import Reference, parse
-from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.append import Appended, Appender, Change
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import Reference, parse
+from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults.proxy import Proxy
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci.append import Appender
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError
+from ciao_kernel.oci.append import Appender
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import policies
 from tests.cluster.faults.registries import OWNER, Kind, Registry

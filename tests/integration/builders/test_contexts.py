@@ -13,9 +13,9 @@ import requests
 from ciao_kernel.builders import context
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
-from ciao_kernel.builders.oci.layer import Layer
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.errors import SourceError
+from ciao_kernel.oci.layer import Layer
 from tests.helpers.packages import Index
 from tests.integration.builders.test_kaniko import Kernel
 from tests.integration.builders.test_kaniko import kernel as kernel

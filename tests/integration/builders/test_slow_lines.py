@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import registry
 from ciao_kernel.model import SourceFile
+from ciao_kernel.oci import registry
 from tests.helpers.jobs import wait
 from tests.helpers.packages import Index
 from tests.integration.builders.test_append import Kernel, Serve

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import append
-from ciao_kernel.builders.oci.append import Appended, Appender, Change
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import RegistryFault, describe
+from ciao_kernel.oci import append
+from ciao_kernel.oci.append import Appended, Appender, Change
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registries import Registries
 from tests.integration.oci.fake_registry import (
     PASSWORD,
     REFRESH,

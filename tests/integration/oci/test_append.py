@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import parse
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import parse
 from tests.integration.oci.conftest import User
 from tests.integration.oci.fake_registry import (
     INDEX,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import auth
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.oci.registries import Registries
+from ciao_kernel.oci import auth
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.registries import Registries
 from tests.integration.oci.conftest import JANE, User
 from tests.integration.oci.fake_registry import (
     PASSWORD,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.builders.oci.contents import Installed
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.reference import parse
+from ciao_kernel.oci.contents import Installed
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.reference import parse
 from tests.integration.oci.conftest import User
 from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, digest, push_base
 

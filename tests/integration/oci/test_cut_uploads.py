@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ciao_kernel.builders.layers import Sent
-from ciao_kernel.builders.oci import upload
-from ciao_kernel.builders.oci.layer import File, Layer, pack
+from ciao_kernel.oci import upload
+from ciao_kernel.oci.layer import File, Layer, pack
 from tests.integration.oci.conftest import User
 from tests.integration.oci.fake_registry import FakeRegistry, push_base
 

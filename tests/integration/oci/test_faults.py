@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import connections, registry
-from ciao_kernel.builders.oci.image import Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registry import Registry
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import connections, registry
+from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registry import Registry
 from tests.integration.oci.conftest import JANE, User
 from tests.integration.oci.fake_registry import (
     INDEX,

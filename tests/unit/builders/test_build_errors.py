@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.builders import build_errors, dockerfile_rewrite
-from ciao_kernel.builders.oci.reference import parse
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
+from ciao_kernel.oci.reference import parse
 from ciao_kernel.plugins import PodResult
 
 TARGET = parse("reg.example.com:5000/team/cells")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.builders import context
-from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.delivery import ignore_files
 from ciao_kernel.errors import SourceError
+from ciao_kernel.oci.layer import File
 from tests.helpers.rights import as_nobody
 
 NOTHING = ignore_files.docker("")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ciao_kernel.builders import s2i
-from ciao_kernel.builders.oci.image import Image
-from ciao_kernel.builders.oci.layer import File
 from ciao_kernel.builders.s2i import Scripts
 from ciao_kernel.errors import SourceError
+from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.layer import File
 
 NAME = "registry.local:5000/s2i-python:3.13"
 BUILDER = f"registry.local:5000/s2i-python@sha256:{'b' * 64}"

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from ciao_kernel.builders.oci import connections
-from ciao_kernel.builders.oci.auth import Authorizer, Scopes
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.registry_errors import (
+from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import connections
+from ciao_kernel.oci.auth import Authorizer, Scopes
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.registry_errors import (
     Answer,
     Requester,
     pause,
@@ -23,7 +24,6 @@ from ciao_kernel.builders.oci.registry_errors import (
     unreachable,
     words,
 )
-from ciao_kernel.errors import RegistryFault
 
 if TYPE_CHECKING:
     from requests import Response

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.builders.oci.reference import Reference
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.reference import Reference
 
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
 _HELPER_SECONDS = 30

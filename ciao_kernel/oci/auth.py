@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from ciao_kernel.builders.oci import connections
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.registry_errors import Requester, later, parsed, pause
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import connections
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.registry_errors import Requester, later, parsed, pause
 
 if TYPE_CHECKING:
     import requests

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.builders.oci import registries
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.reference import Reference, parse
-from ciao_kernel.builders.oci.registries import Registries
-from ciao_kernel.builders.oci.registry import Registry
+from ciao_kernel.oci import registries
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.reference import Reference, parse
+from ciao_kernel.oci.registries import Registries
+from ciao_kernel.oci.registry import Registry
 
 
 class Accounts:

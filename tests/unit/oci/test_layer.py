@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.builders.oci.layer import File, Layer, pack
 from ciao_kernel.errors import UsageError
+from ciao_kernel.oci.layer import File, Layer, pack
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.builders.oci.auth import challenges
+from ciao_kernel.oci.auth import challenges
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ciao_kernel.builders.oci import credentials
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.oci.registry import Registry
+from ciao_kernel.oci import credentials
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.registry import Registry
 
 _Key = tuple[str, Credentials | None]
 """Host and credentials."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.builders.oci.registry_errors import pause
+from ciao_kernel.oci.registry_errors import pause
 
 
 @pytest.mark.parametrize(

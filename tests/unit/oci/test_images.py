@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.builders.oci.derived_image import Change, config_of, manifest_of, packed, tag_of
-from ciao_kernel.builders.oci.image import Images, Platform
-from ciao_kernel.builders.oci.layer import File, pack
-from ciao_kernel.builders.oci.reference import parse
-from ciao_kernel.builders.oci.registry_errors import Answer
-from ciao_kernel.builders.oci.repository import Repository
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.derived_image import Change, config_of, manifest_of, packed, tag_of
+from ciao_kernel.oci.image import Images, Platform
+from ciao_kernel.oci.layer import File, pack
+from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.registry_errors import Answer
+from ciao_kernel.oci.repository import Repository
 
 KIND = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.builders.oci import credentials
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.oci.registries import Registries
 from ciao_kernel.errors import SpecError
+from ciao_kernel.oci import credentials
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.registries import Registries
 from ciao_kernel.plugins import BuildCluster
 
 DOCKER_KEY = ".dockerconfigjson"

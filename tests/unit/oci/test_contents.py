@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.builders.oci.contents import Installed, _of, _over
+from ciao_kernel.oci.contents import Installed, _of, _over
 
 SLIM = {
     "/usr/local/bin/python3": "python3.13",

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlencode
 
-from ciao_kernel.builders.oci.auth import Scopes
-from ciao_kernel.builders.oci.registry import Registry
-from ciao_kernel.builders.oci.registry_errors import Answer
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.auth import Scopes
+from ciao_kernel.oci.registry import Registry
+from ciao_kernel.oci.registry_errors import Answer
 
 if TYPE_CHECKING:
-    from ciao_kernel.builders.oci.blob_stream import BlobStream
+    from ciao_kernel.oci.blob_stream import BlobStream
 
 _log = logging.getLogger(__name__)
 

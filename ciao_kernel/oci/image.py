@@ -11,10 +11,10 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.builders.oci.reference import is_digest
-from ciao_kernel.builders.oci.registry_errors import parsed, shown
-from ciao_kernel.builders.oci.repository import Repository
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.reference import is_digest
+from ciao_kernel.oci.registry_errors import parsed, shown
+from ciao_kernel.oci.repository import Repository
 
 _OCI = "application/vnd.oci.image"
 _DOCKER = "application/vnd.docker"

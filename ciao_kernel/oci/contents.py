@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ciao_kernel import disk_cache, private_files
-from ciao_kernel.builders.oci.decompression import Decompressor
-from ciao_kernel.builders.oci.image import Image
-from ciao_kernel.builders.oci.repository import Repository
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.decompression import Decompressor
+from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.repository import Repository
 
 # Names that identify a package: a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).

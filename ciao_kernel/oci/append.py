@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ciao_kernel.builders.oci import contents
-from ciao_kernel.builders.oci.auth import Scopes
-from ciao_kernel.builders.oci.blob_stream import BlobStream
-from ciao_kernel.builders.oci.derived_image import Change as Change
-from ciao_kernel.builders.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
-from ciao_kernel.builders.oci.image import ACCEPT, Image, Images, Platform, empty
-from ciao_kernel.builders.oci.layer import Layer
-from ciao_kernel.builders.oci.reference import Reference
-from ciao_kernel.builders.oci.registry import Registry
-from ciao_kernel.builders.oci.repository import Repository, scope
-from ciao_kernel.builders.oci.upload import Content
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import contents
+from ciao_kernel.oci.auth import Scopes
+from ciao_kernel.oci.blob_stream import BlobStream
+from ciao_kernel.oci.derived_image import Change as Change
+from ciao_kernel.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
+from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform, empty
+from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.registry import Registry
+from ciao_kernel.oci.repository import Repository, scope
+from ciao_kernel.oci.upload import Content
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.builders.oci import credentials
-from ciao_kernel.builders.oci.credentials import Credentials
-from ciao_kernel.builders.oci.reference import parse
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci import credentials
+from ciao_kernel.oci.credentials import Credentials
+from ciao_kernel.oci.reference import parse
 
 PASSWORD = "hunter2-:ü"
 JANE = Credentials("jane", PASSWORD)

@@ -6,13 +6,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ciao_kernel.builders.oci.auth import Scopes
-from ciao_kernel.builders.oci.blob_stream import BlobStream
-from ciao_kernel.builders.oci.reference import Reference, is_digest
-from ciao_kernel.builders.oci.registry import Registry
-from ciao_kernel.builders.oci.registry_errors import Answer
-from ciao_kernel.builders.oci.upload import Content, Upload
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.oci.auth import Scopes
+from ciao_kernel.oci.blob_stream import BlobStream
+from ciao_kernel.oci.reference import Reference, is_digest
+from ciao_kernel.oci.registry import Registry
+from ciao_kernel.oci.registry_errors import Answer
+from ciao_kernel.oci.upload import Content, Upload
 
 if TYPE_CHECKING:
     pass

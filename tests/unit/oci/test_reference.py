@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.builders.oci.reference import Reference, parse
 from ciao_kernel.errors import UsageError, describe
+from ciao_kernel.oci.reference import Reference, parse
 
 DIGEST = "sha256:" + "0a" * 32
 PART = r"[a-z0-9]{1,8}((\.|_|__|-|---)[a-z0-9]{1,8}){0,2}"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.builders.oci.image import Image
-from ciao_kernel.builders.oci.layer import Layer
+from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.layer import Layer
 
 _VERSION = 1
 """Version of the image format of ciao: a new version changes all tags."""
