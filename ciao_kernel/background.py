@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,33 @@ def thread_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()
     return loop
+
+
+async def in_thread(work: Callable[[], _T]) -> _T:
+    """Run work that blocks, such as a request, in a thread; return its result, or raise its error.
+
+    A cancelled caller does not wait for the thread, and neither does the end of this process.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def settle(result: Callable[[], object]) -> None:
+        if not done.done():
+            result()
+
+    def run() -> None:
+        try:
+            found = work()
+            result: Callable[[], object] = functools.partial(done.set_result, found)
+        except BaseException as error:
+            if isinstance(error, StopIteration):  # no future takes it
+                error = RuntimeError("the iterator has ended")
+            result = functools.partial(done.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, result)
+
+    threading.Thread(target=run, name="ciao-request", daemon=True).start()
+    return await done
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

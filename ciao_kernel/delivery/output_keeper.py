@@ -3,8 +3,9 @@
 This file runs in pods, with the standard library of Python 3.8: as ``run`` it is the parent of the
 program in its container, and as ``keep`` or ``tell`` the only process of a container beside it, a
 native sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it
-the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log.
-``give`` does that after a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
+the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log,
+``send`` to a bucket, and ``push`` to a registry. ``give`` writes them to the log or to a bucket after
+a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
 """
 
 from __future__ import annotations
@@ -64,18 +65,42 @@ def run(
         if child is None:
             early.append(number)
         else:
-            child.send_signal(number)
+            _signal(child, number)
 
     for one in _PASSED_ON:
         signal.signal(one, pass_on)
     child = program = Popen(command)
-    signal.signal(signal.SIGALRM, lambda *_: program.kill())
+    signal.signal(signal.SIGALRM, lambda *_: _signal(program, signal.SIGKILL))
     for number in early:
-        program.send_signal(number)
-    code: int = program.wait()
+        _signal(program, number)
+    code = _exit_code(program)
     if copies and not stopped:
         copy(files, marks, copies, limit, words)
     return code if code >= 0 else 128 - code
+
+
+def _signal(program: Popen[bytes], number: int) -> None:
+    """Send a signal; unlike Popen's own way it never takes the program's exit code."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(program.pid, number)
+
+
+def _exit_code(program: Popen[bytes]) -> int:
+    """Wait for the program's end, and return its code.
+
+    The first process of a container also gets the ends of processes whose parents are gone.
+    """
+    if os.getpid() != 1:
+        return program.wait()
+    while True:
+        pid, status = os.wait()
+        if pid == program.pid:
+            program.returncode = code = _code(status)
+            return code
+
+
+def _code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> None:
@@ -240,6 +265,21 @@ def _put(address: str, stream: str) -> str:
         return "the bucket cannot be reached: " + str(reason or type(error).__name__)
 
 
+def push(marks: str, pause: float, linger: float, limit: int, words: list[str]) -> str:
+    """Wait for the program's end, and push the files to a registry; return why that failed.
+
+    The arguments are those of :func:`send`.
+    """
+    registry = importlib.import_module("ciao_registry_push")
+    _end_of_program()
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return "it was stopped before its program had ended"
+    fault: str = registry.push(marks, pause, limit, words)
+    if not fault:
+        time.sleep(linger)
+    return fault
+
+
 def _end_of_program() -> float:
     """Wait for SIGTERM, and return its time: the kubelet sends it when the program has ended."""
     ended: list[float] = []
@@ -249,18 +289,24 @@ def _end_of_program() -> float:
     return ended[0]
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    if sys.argv[1:] == ["give"]:
+def main(arguments: list[str]) -> None:
+    """Do what the command of a container asks for."""
+    if arguments == ["give"]:
         sys.exit(give(json.load(sys.stdin)) or 0)
-    kind, place, seconds, *rest = sys.argv[1:]
+    kind, place, seconds, *rest = arguments
     if kind == "keep":
         keep(place, float(seconds))
-    elif kind == "send":
-        sys.exit(send(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)
+    elif kind in ("send", "push"):
+        work = send if kind == "send" else push
+        sys.exit(work(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)
     elif kind == "tell":
         tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:
         at = rest.index("--")
         words, command = rest[2:at], rest[at + 1 :]
         sys.exit(run(place, float(seconds), rest[0], int(rest[1]), words, command))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    main(sys.argv[1:])

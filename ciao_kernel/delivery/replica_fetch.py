@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ciao_kernel.delivery.fetch import Fetch
@@ -58,6 +58,7 @@ class ReplicaFetch:
         room: asyncio.Semaphore,
         *,
         waits: bool = False,
+        remove: Callable[[], Awaitable[object]] | None = None,
         on_arrival: Callable[[], object] = lambda: None,
     ) -> None:
         """Fetch the files; a failure is said, and no error.
@@ -66,6 +67,7 @@ class ReplicaFetch:
             make: Makes the transfer.
             room: Limits how many replicas give their files at the same time.
             waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
+            remove: Removes all files where they were sent to, once they are here.
             on_arrival: Called when all files are here.
         """
         name = f"fetching the files of {self.replica}"
@@ -85,6 +87,8 @@ class ReplicaFetch:
                         if not fetch.arrived.is_set():
                             await running
                         self._files.note(self.replica, fetch.listing, self._way, self._pod)
+                        if remove is not None:
+                            await remove()
                         self.arrived = True
                     except BaseException:
                         await _ended(running)

@@ -39,7 +39,7 @@ RELEASE = b"release\n"
 HELD = "CIAO_HELD"
 """Variable of the container that keeps files after the program's end: the folder for its marks."""
 POD_UID = "CIAO_POD_UID"
-"""Variable of a container that writes files to a bucket: the uid of its pod."""
+"""Variable of a container that writes files to a bucket or a registry: the uid of its pod."""
 COPIED = "CIAO_COPIES"
 """Variable of a container that does not see the program's folder: the folder for copies of files.
 There are none if the program was killed with its parent."""
@@ -141,6 +141,37 @@ def fitting(found: Found, words: list[str], limit: int) -> Found:
             del sizes[path]
             faults[path] = "all files together are too large"
     return found._replace(sizes=sizes, faults=faults)
+
+
+def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, int]:
+    """Return the files to send, and the bytes of all.
+
+    The bytes are more than those of the files if there were too many for copies.
+
+    Args:
+        base: The folder with the files, or with their copies.
+        words: The words that name them.
+        limit: Largest number of bytes.
+        marks: Folder of marks; "" if there is none.
+    """
+    found = fitting(find(base, words), words, limit)
+    total = sum(found.sizes.values())
+    if marks:  # a program's own file may have the name of a mark
+        with contextlib.suppress(OSError, ValueError):
+            total = int(_read_mark(marks, TOO_LARGE))
+        with contextlib.suppress(OSError, ValueError):
+            found.faults.update(json.loads(_read_mark(marks, NOT_COPIED)))
+    return found, total
+
+
+def _read_mark(marks: str, name: str) -> str:
+    """Return the text of a mark.
+
+    A link is none: a program could lead it to files of this container that it cannot read itself.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(os.path.join(marks, name), flags)) as file:
+        return file.read()
 
 
 def _leads_to(word: str, path: str) -> bool:
@@ -291,15 +322,7 @@ class _Sender:
     def send(self, request: dict[str, Any]) -> None:
         base, after, limit = self._base(request["base"]), request["after"], request["limit"]
         if not request["waits_only"]:
-            found = fitting(find(base, request["words"]), request["words"], limit)
-            total = sum(found.sizes.values())
-            if self._marks:  # a program's own file may have the name of a mark
-                with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
-                    with open(os.path.join(self._marks, TOO_LARGE)) as file:
-                        total = int(file.read())
-                with contextlib.suppress(OSError, ValueError):  # noqa: SIM117 - for Python 3.8
-                    with open(os.path.join(self._marks, NOT_COPIED)) as file:
-                        found.faults.update(json.load(file))
+            found, total = survey(base, request["words"], limit, self._marks)
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
             if request.get("in_log") and _names(found) > _LOG_NAMES:
                 told.update(too_many=True, missing=[], left_out=[], faults={})

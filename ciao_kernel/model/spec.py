@@ -59,13 +59,15 @@ class OutputWay(enum.StrEnum):
     """The way by which files of ``%output`` leave a pod."""
 
     AUTO = "auto"
-    """The first of the others that the user's rights allow."""
+    """A bucket if there is one, and otherwise exec or log, as the user's rights allow."""
     EXEC = "exec"
     """The pod stays until they are fetched by exec."""
     LOG = "log"
     """They are in the log of a container of the pod."""
     S3 = "s3"
     """The pod writes them to a bucket, at an address that the kernel has signed."""
+    REGISTRY = "registry"
+    """The pod pushes them to a registry, with the password of a Secret."""
 
 
 OUTPUT_WAY = "by:"

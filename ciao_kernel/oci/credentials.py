@@ -70,13 +70,23 @@ def of(config: Mapping[str, Any], image: Reference, source: str) -> Credentials 
     entries = config.get("auths")
     if not isinstance(entries, dict):
         return None
-    for key in _keys(image):
+    for key in keys(image):
         for name, entry in entries.items():
             same = _normal(str(name)) == key and isinstance(entry, dict)
             # Docker leaves an empty entry if a helper stores the credentials.
             if same and (found := _entry(entry, f"{source}, entry {name}")):
                 return found
     return None
+
+
+def keys(image: Reference) -> list[str]:
+    """Return the possible keys of an entry: podman's may name a repository, docker's the host.
+
+    They are without scheme and version; the first that an entry has counts.
+    """
+    parts = [image.registry, *image.repository.split("/")]
+    scoped = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return [*scoped, *(map(_normal, _HUB_KEYS) if image.registry == "docker.io" else ())]
 
 
 def _from_helper(
@@ -122,13 +132,6 @@ def _read(path: Path) -> dict[str, Any] | None:
             "`docker login` writes that file; fix or remove it.",
         ) from None
     return found
-
-
-def _keys(image: Reference) -> list[str]:
-    """Return the possible keys of an entry: podman's may name a repository, docker's the host."""
-    parts = [image.registry, *image.repository.split("/")]
-    scoped = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    return [*scoped, *(map(_normal, _HUB_KEYS) if image.registry == "docker.io" else ())]
 
 
 def _normal(key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -92,6 +93,15 @@ class Repository:
                 "Does it convert images? Name another repository: %registry=….",
             )
 
+    def delete_manifest(self, digest: str) -> None:
+        """DELETE a manifest with all its tags; no error if there is none.
+
+        Raises:
+            RegistryFault: The registry refuses; many do not delete.
+        """
+        what = f"delete from {self.reference.name}"
+        self._call("DELETE", f"manifests/{digest}", what, (200, 202, 404))
+
     def blob(self, digest: str, name: str) -> bytes:
         """GET a small blob, and check its digest.
 
@@ -158,6 +168,15 @@ class Repository:
             RegistryFault: The registry refuses, or the upload was interrupted and cannot go on.
         """
         Upload(self.registry, self._scopes, self._push, digest, content, size).send(place)
+
+    def cancel(self, place: str) -> None:
+        """End an upload without a blob; registries that cannot do so forget it later.
+
+        Args:
+            place: Address from :meth:`begin`.
+        """
+        with suppress(RegistryFault):
+            self.registry.call("DELETE", place, self._scopes, accept=(200, 204), what=self._push)
 
     @property
     def _push(self) -> str:

@@ -241,6 +241,8 @@ class SentFiles:
     """More arguments for :class:`ciao_kernel.delivery.fetch.Fetch`."""
     execute: Callable[[Sequence[str], Streams], Awaitable[int]]
     """Passes them on, in place of a command."""
+    remove: Callable[[], Awaitable[str]] | None = None
+    """Removes them where they are, once they are here; returns what to tell, or ""."""
 
 
 @runtime_checkable

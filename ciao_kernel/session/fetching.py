@@ -115,6 +115,8 @@ async def _fetch_one(
             text = f"the files of {replica} cannot be had: {error.message}"
             raise BackendError(text, error.hint) from error
     returned.note(replica, one.listing, way, pod)
+    if sent is not None and sent.remove is not None and (said := await sent.remove()):
+        emit(Notice(said))
 
 
 def _kept(header: str) -> tuple[str, ...]:

@@ -14,7 +14,12 @@ from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.session.warm.logs import RUN, as_run
 from ciao_kernel.visible_text import listed, visible
 
-_WAYS = {OutputWay.EXEC: "exec", OutputWay.LOG: "the log", OutputWay.S3: "the bucket"}
+_WAYS = {
+    OutputWay.EXEC: "exec",
+    OutputWay.LOG: "the log",
+    OutputWay.S3: "the bucket",
+    OutputWay.REGISTRY: "the registry",
+}
 _NAMED = 3
 """So many replicas of a file are named at most."""
 _LISTED = 8

@@ -9,6 +9,7 @@ from ciao_kernel.backends.kubernetes import (
     choice,
     job_metadata,
     manifest,
+    output_registry,
     output_sidecar,
     output_store,
     rights,
@@ -40,7 +41,9 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
     Raises:
         SpecError: The framework or the cluster cannot keep them.
         ClusterFault: The user may not fetch them; the error lists the missing rights.
-        BackendError: There are no credentials for the bucket, or too many addresses.
+        EnvironmentFault: The file of a registry's authority cannot be used.
+        BackendError: There are no credentials for the bucket, or too many addresses. Or the
+            registry refuses, or does not answer.
     """
     directive = _directive(plan)
     instead = _INSTEAD.format(directive)
@@ -60,8 +63,17 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
             directive=directive,
         )
     chosen = await way(plan.spec, target, settings)
+    if chosen is OutputWay.REGISTRY and not beside:
+        raise SpecError(
+            "files of a run in warm replicas do not come back by:registry: the program's own "
+            "container would have the password.",
+            "Write %output=by:exec, by:log or by:s3; or leave out %warm.",
+            directive="output",
+        )
     if chosen is OutputWay.S3:
         await _check_store(plan.spec, settings)
+    if chosen is OutputWay.REGISTRY:
+        await output_registry.check(plan.spec, target, settings)
     # Event files are also read while the program writes them.
     if plan.spec.tensorboard or chosen is OutputWay.EXEC:
         await checks.require_rights(target, f"fetch the files of %{directive}", *RIGHTS)
@@ -105,6 +117,9 @@ async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
     chosen = await way(spec, target, settings)
     if spec.output_paths and chosen is OutputWay.S3:
         return f"files of %output come back by the bucket {settings.output_store}."
+    if spec.output_paths and chosen is OutputWay.REGISTRY:
+        where = output_registry.place(settings, spec.build.registry, None)
+        return f"files of %output come back by the registry {where.repository.name}."
     if not spec.output_paths or chosen is not OutputWay.LOG:
         return ""
     most = size_text(output_sidecar.limit(settings, OutputWay.LOG))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics import event_folder, outputs
-from ciao_kernel.model import Event, Job, Replica, Status
+from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay, event_files
 
@@ -74,6 +75,8 @@ class OutputFetch:
         self._views: dict[str, LatestPod] = {}
         """Pods that send their files, by their uids."""
         self._events: list[Event] = []
+        self._registry = sent_files.registry(client, settings, job)
+        self._said = set[str]()
         self._ending_since = 0.0
         self.busy = False
         """Whether the job's end waits for files."""
@@ -169,16 +172,15 @@ class OutputFetch:
             # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, uid)
             view = self._views[uid] = LatestPod(pod)
-            execute = sent_files.reader(self._client, self._settings, self._job, replica, view, way)
-        else:
-            execute = self._in_pod(replica, pod, held=held)
-        if not one.arrived:
-            work = one.run(
-                self._making(execute, way or OutputWay.EXEC),
-                self._room,
-                waits=held,
-                on_arrival=self._wake,
+            sent = sent_files.of_pod(
+                self._client, self._settings, self._job, replica, view, way, self._registry
             )
+            make = self._making(sent.execute, way)
+            remove = partial(self._remove, sent.remove) if sent.remove is not None else None
+        else:
+            make, remove = self._making(self._in_pod(replica, pod, held=held)), None
+        if not one.arrived:
+            work = one.run(make, self._room, waits=held, remove=remove, on_arrival=self._wake)
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
@@ -193,7 +195,13 @@ class OutputFetch:
 
         return execute
 
-    def _making(self, execute: Execute, way: OutputWay) -> MakeFetch:
+    async def _remove(self, remove: Callable[[], Awaitable[str]]) -> None:
+        """Remove what a pod has sent, as its files are here; say once if that is not possible."""
+        if (said := await remove()) and said not in self._said:
+            self._said.add(said)
+            self._emit(Notice(said))
+
+    def _making(self, execute: Execute, way: OutputWay = OutputWay.EXEC) -> MakeFetch:
         """Return what makes the transfer of a replica's files."""
 
         def make(receiver: Receiver, **more: Any) -> Fetch:

@@ -4,7 +4,8 @@ It is a native sidecar (an init container with ``restartPolicy: Always``): the p
 program stays for it, but the program's own container is over, and its exit code is known. The
 sidecar ends when the files are fetched, or nobody does so, and the controller sees the program's
 end. Or, under another name, it writes the files into its own log and ends: none of these lines is
-in the program's log, nor in what Kubernetes takes from that as the message of a failure. See
+in the program's log, nor in what Kubernetes takes from that as the message of a failure. Or it
+sends them to a bucket or a registry. See
 :mod:`ciao_kernel.delivery.output_keeper`.
 """
 
@@ -15,18 +16,25 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import output_store, status
+from ciao_kernel.backends.kubernetes import output_registry, output_store, status
+from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results, site_folder
+from ciao_kernel.delivery import registry_program, replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
 
 NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
+REGISTRY_NAME = "ciao-output-registry"
 """Names of the container that keeps the files until they are fetched, of the one that writes them
-into its log, and of the one that writes them to a bucket."""
-_NAMES = {OutputWay.EXEC: NAME, OutputWay.LOG: LOG_NAME, OutputWay.S3: STORE_NAME}
+into its log, of the one that writes them to a bucket, and of the one that pushes them."""
+_NAMES = {
+    OutputWay.EXEC: NAME,
+    OutputWay.LOG: LOG_NAME,
+    OutputWay.S3: STORE_NAME,
+    OutputWay.REGISTRY: REGISTRY_NAME,
+}
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
 LONGEST = 3600
@@ -55,7 +63,7 @@ def add(
     artifact: Artifact,
     settings: Settings,
     way: OutputWay,
-    upload: Upload | None = None,
+    upload: Upload | Push | None = None,
 ) -> Manifest:
     """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
@@ -65,14 +73,14 @@ def add(
         artifact: What the builder has delivered.
         settings: Waiting times, and the limit of all files.
         way: How they leave the pod.
-        upload: The addresses in the bucket, if that is the way.
+        upload: What it needs for a bucket or a registry, if that is the way.
     """
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
     script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
     marks = {"name": "output", "mountPath": _PLACE}
     most = str(limit(settings, way))
-    start = (artifact.python, "-I", "-S", script)
+    start = [artifact.python, "-I", "-S", script]
     grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
     run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.kept_paths, "--"]
@@ -85,11 +93,17 @@ def add(
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     if way is OutputWay.S3:
         keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
+    if way is OutputWay.REGISTRY:
+        start = [*start[:3], "-c", registry_program.LOADER]
+        keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})
+    values = output_registry.variables(upload) if isinstance(upload, Push) else {}
+    if isinstance(upload, Upload):
+        values = {output_store.ADDRESSES: upload.addresses}
+    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in values.items()]
     if upload is not None:
-        env.append({"name": output_store.ADDRESSES, "value": upload.addresses.replace("$", "$$")})
         uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
         env.append({"name": replica_files.POD_UID, "valueFrom": uid})
     sidecar: Manifest = {
@@ -106,8 +120,15 @@ def add(
             marks,
         ],
     }
-    if way is OutputWay.S3:
+    if upload is not None:
         sidecar["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    volumes: list[Manifest] = [{"name": "output", "emptyDir": {}}]
+    if isinstance(upload, Push) and upload.secret:
+        volume, mount = output_registry.password(upload.secret)
+        volumes.append(volume)
+        sidecar["volumeMounts"].append(mount)
+        # Otherwise the program could read the files of the other container below /proc.
+        pod = {**pod, "shareProcessNamespace": False}
     return {
         **pod,
         "containers": [
@@ -118,7 +139,7 @@ def add(
             }
         ],
         "initContainers": [*pod.get("initContainers", ()), sidecar],
-        "volumes": [*pod["volumes"], {"name": "output", "emptyDir": {}}],
+        "volumes": [*pod["volumes"], *volumes],
         "terminationGracePeriodSeconds": patience,
     }
 
@@ -177,7 +198,7 @@ def grace(pod: Any) -> float | None:
     ):
         command = status.get(one, "command")
         words = command if isinstance(command, list) else []
-        for kind in ("run", "keep", "tell", "send"):
+        for kind in ("run", "keep", "tell", "send", "push"):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 at = words.index(_PLACE)
                 if words[at - 1] == kind:
@@ -202,18 +223,18 @@ def sends(pod: Any) -> OutputWay | None:
     """Return where the files of a program that has ended for good are or go; None: nowhere yet."""
     for one in status.many(pod, "status", "initContainerStatuses"):
         begun = any(status.get(one, "state", kind) is not None for kind in _BEGUN)
-        for way in (OutputWay.LOG, OutputWay.S3):
+        for way in (OutputWay.LOG, OutputWay.S3, OutputWay.REGISTRY):
             if one.get("name") == _NAMES[way] and begun and _has_ended(pod):
                 return way
     return None
 
 
 def end(pod: Any) -> Any:
-    """Return how the container has ended that writes files to a bucket; None before that."""
+    """Return how the container has ended that sends files elsewhere; None before that."""
     ends = [
         status.get(one, "state", "terminated")
         for one in status.many(pod, "status", "initContainerStatuses")
-        if one.get("name") == STORE_NAME
+        if one.get("name") in (STORE_NAME, REGISTRY_NAME)
     ]
     return ends[0] if ends else None
 

@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
+from ciao_kernel.delivery.registry_push import PROGRAM
 from ciao_kernel.delivery.replica_files import HEADER, POD
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
@@ -27,6 +28,7 @@ from ciao_kernel.visible_text import visible
 
 ADDRESSES = "CIAO_OUTPUT_ADDRESSES"
 """Variable of the sidecar with the address for each replica. Who has one can write that object."""
+_HIDDEN = (ADDRESSES, PROGRAM)
 TOKEN = "ciao-kernel/output-token"
 """Annotation of the pods: a part of the names of the objects, which nobody can guess."""
 _LOOK, _WORDS = 5.0, 200
@@ -97,9 +99,9 @@ class RunObjects:
 
 
 def hidden(item: Manifest) -> Manifest:
-    """Return an object for display, without the addresses."""
+    """Return an object for display, without the addresses and long programs."""
     text = json.dumps(item)
-    if ADDRESSES not in text:
+    if not any(name in text for name in _HIDDEN):
         return item
     masked: Manifest = _masked(json.loads(text))
     return masked
@@ -107,7 +109,7 @@ def hidden(item: Manifest) -> Manifest:
 
 def _masked(part: Any) -> Any:
     if isinstance(part, dict):
-        if part.get("name") == ADDRESSES:
+        if part.get("name") in _HIDDEN:
             return {**part, "value": "…"}
         return {key: _masked(value) for key, value in part.items()}
     return [_masked(one) for one in part] if isinstance(part, list) else part
@@ -146,10 +148,7 @@ class StoredOutput:
         Raises:
             BackendError: There is none, or it cannot be read.
         """
-        end: Object | None = None
-        # A pod that is gone may have written it: nobody saw the end of its sidecar.
-        while (pod := self._view.pod()) is not None and (end := self._end(pod)) is None:
-            await self._view.changed(_LOOK)
+        end = await end_of_sidecar(self._view, self._end)
         if end is not None and end.get("exitCode") != 0:
             words = str(end.get("message") or "its container failed").strip()
             raise BackendError(f"{visible(words[-_WORDS:]).rstrip('.')}.")
@@ -164,6 +163,21 @@ class StoredOutput:
         out = _OfPod(self._uid, streams.out).take if self._uid else streams.out
         await download.read(store, name, limit, out)
         return 0
+
+
+async def end_of_sidecar(view: LatestPod, end: Callable[[Object], Object | None]) -> Object | None:
+    """Wait until the sidecar of a pod has ended, and return how.
+
+    None if the pod is gone: it may have written its files, and nobody saw the end of its sidecar.
+
+    Args:
+        view: The pod.
+        end: Returns how the sidecar has ended; None before that.
+    """
+    found: Object | None = None
+    while (pod := view.pod()) is not None and (found := end(pod)) is None:
+        await view.changed(_LOOK)
+    return found
 
 
 class _OfPod:

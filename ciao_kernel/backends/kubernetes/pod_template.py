@@ -10,6 +10,7 @@ from ciao_kernel.backends.kubernetes import (
     output_store,
     volumes,
 )
+from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, event_files, results, site_folder
@@ -39,7 +40,7 @@ def pod_template(
     cpu: str,
     sleeps: bool,
     way: OutputWay,
-    upload: Upload | None = None,
+    upload: Upload | Push | None = None,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -53,7 +54,7 @@ def pod_template(
         cpu: CPU request of a role without ``%cpu``; "" means no request.
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         way: How files of ``%output`` leave the pod.
-        upload: The addresses in the bucket, if that is the way.
+        upload: What the pod needs for a bucket or a registry, if that is the way.
     """
     cluster = plan.spec.cluster
     mounted = (
@@ -118,7 +119,7 @@ def pod_template(
             "annotations": {
                 **sidecar,
                 **notes,
-                **({output_store.TOKEN: upload.token} if upload else {}),
+                **({output_store.TOKEN: upload.token} if isinstance(upload, Upload) else {}),
             },
         },
         "spec": spec,

@@ -1,4 +1,4 @@
-"""Files of ``%output`` that a pod sends by itself: into its log, or to a bucket.
+"""Files of ``%output`` that a pod sends by itself: into its log, to a bucket or to a registry.
 
 The follower of a job reads them at once, and somebody who asks later reads what is still there.
 """
@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
     manifest,
     output_checks,
+    output_registry,
     output_sidecar,
     output_store,
     status,
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
+from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
+from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.transfers import Execute
 from ciao_kernel.errors import BackendError
@@ -35,7 +41,11 @@ from ciao_kernel.plugins import SentFiles
 
 _log = logging.getLogger(__name__)
 
-_SILENCE = {OutputWay.LOG: 300.0, OutputWay.S3: float(output_sidecar.LONGEST)}
+_SILENCE = {
+    OutputWay.LOG: 300.0,
+    OutputWay.S3: float(output_sidecar.LONGEST),
+    OutputWay.REGISTRY: float(output_sidecar.LONGEST),
+}
 """Seconds after a program's end within which its files are sent: the node may be busy."""
 _LOOK = 2.0
 _OUTLASTS = "Files in a bucket (by:s3) and in a %volume outlast their pods."
@@ -49,22 +59,39 @@ def options(settings: Settings, way: OutputWay) -> dict[str, Any]:
     return found | output_checks.log_words(settings) if way is OutputWay.LOG else found
 
 
-def reader(
-    client: Client, settings: Settings, job: Job, replica: Replica, view: LatestPod, way: OutputWay
-) -> Execute:
-    """Return what passes on the files that a pod sends, in place of a command in it.
+def registry(client: Client, settings: Settings, job: Job) -> Callable[[], Repositories]:
+    """Return what opens the registry of a job; the Secret of its password is read once."""
+    return functools.cache(lambda: output_registry.of_job(job, Target(client, job.place), settings))
+
+
+def of_pod(
+    client: Client,
+    settings: Settings,
+    job: Job,
+    replica: Replica,
+    view: LatestPod,
+    way: OutputWay,
+    registry: Callable[[], Repositories],
+) -> SentFiles:
+    """Return the files that a pod sends.
 
     Args:
         client: The API server.
-        settings: The bucket.
+        settings: The bucket, and limits.
         job: The job.
         replica: The replica.
         view: Its pod.
         way: Where the files are.
+        registry: The result of :func:`registry`.
     """
+    pod = str(status.get(view.pod(), "metadata", "uid") or "")
+    if way is OutputWay.REGISTRY:
+        pushed = PushedOutput(registry, view, output_sidecar.end)
+        return replace(_sent(settings, way, pod, pushed.execute), remove=pushed.remove)
     if way is OutputWay.LOG:
-        return OutputLog(client, job.place, view).execute
-    return StoredOutput(settings, replica, view, output_sidecar.end).execute
+        return _sent(settings, way, pod, OutputLog(client, job.place, view).execute)
+    stored = StoredOutput(settings, replica, view, output_sidecar.end)
+    return _sent(settings, way, pod, stored.execute)
 
 
 async def later(
@@ -96,14 +123,15 @@ async def later(
         return None
     if way := output_sidecar.sends(pod):
         view = LatestPod(pod)
-        read = reader(client, settings, job, replica, view, way)
+        opens = registry(client, settings, job)
+        found = of_pod(client, settings, job, replica, view, way, opens)
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
 
         async def execute(command: Sequence[str], streams: Streams) -> int:
             async with _watched(client, path, view):
-                return await read(command, streams)
+                return await found.execute(command, streams)
 
-        return _sent(settings, way, str(pod["metadata"]["uid"]), execute)
+        return replace(found, execute=execute)
     raise BackendError(f"the files of {replica} are lost: {_why(settings, job, pod)}.", _OUTLASTS)
 
 

@@ -60,6 +60,8 @@ class Behaviour:
     """A part of a blob may be asked for."""
     early: int = 0
     """Status that an upload is answered with before its body is read, as servers in Go do."""
+    deletes: int = 202
+    """Status of the deletion of a manifest."""
     blobs_break: int = 0
     """How many times a blob that is asked for ends half way."""
     before: Callable[[Handler], bool] = lambda handler: False
@@ -129,12 +131,30 @@ class Handler(BaseHTTPRequestHandler):
             self.say(404, b"404 page not found\n", kind="text/plain")
             return
         repository, kind, name = found.groups()
-        action = "pull" if self.command in ("GET", "HEAD") else "push"
+        action = {"GET": "pull", "HEAD": "pull", "DELETE": "delete"}.get(self.command, "push")
+        if kind == "blobs/uploads" and action == "delete":
+            action = "push"
         if not self.may(repository, action):
             return
         getattr(self, f"{self.command.lower()}_{kind.replace('/', '_')}")(repository, name)
 
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def delete_manifests(self, repository: str, name: str) -> None:
+        if self.server.how.deletes != 202:
+            self.error(self.server.how.deletes, "UNSUPPORTED")
+            return
+        kept = {
+            key: one
+            for key, one in self.server.manifests.items()
+            if key[0] != repository or digest(one[1]) != name
+        }
+        self.server.manifests = kept
+        self.say(202)
+
+    def delete_blobs_uploads(self, repository: str, name: str) -> None:
+        self.server.uploads.pop(name, None)
+        self.say(204)
 
     # Who asks.
 
@@ -155,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
             return False
         if how.auth == "basic":
             for one, what in wanted:
-                if what not in how.rights.get(one, {"pull", "push"}):
+                if what not in how.rights.get(one, {"pull", "push", "delete"}):
                     self.error(403, "DENIED", f"no {what} on {one}")
                     return False
         if how.auth == "token":
@@ -188,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
         held = set()
         for scope in scopes[:1] if how.first_scope_only else scopes:
             _, name, actions = scope.split(":")
-            allowed = how.rights.get(name, {"pull", "push"}) if user else how.anonymous
+            allowed = how.rights.get(name, {"pull", "push", "delete"}) if user else how.anonymous
             held |= {(name, one) for one in actions.split(",") if one in allowed}
         token = secrets.token_hex(8)
         self.server.tokens[token] = held or {("nothing", "")}

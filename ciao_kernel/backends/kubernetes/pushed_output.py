@@ -1,0 +1,162 @@
+"""Reads the files of ``%output`` that a pod has pushed to a registry (``by:registry``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.output_registry import Repositories
+from ciao_kernel.backends.kubernetes.output_store import end_of_sidecar
+from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.background import in_thread
+from ciao_kernel.delivery.registry_push import TAG
+from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST
+from ciao_kernel.delivery.transfers import size_text
+from ciao_kernel.errors import BackendError, ClusterFault, RegistryFault
+from ciao_kernel.kube.client import Object
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.oci import artifact
+from ciao_kernel.oci.artifact import Artifact, ArtifactFile
+from ciao_kernel.oci.reference import Reference, is_digest
+from ciao_kernel.oci.repository import Repository
+from ciao_kernel.visible_text import visible
+
+_log = logging.getLogger(__name__)
+
+_WORDS, _TRIES, _PAUSE = 400, 6, 0.5
+_CODE = re.compile(r"HTTP (\d{3})$")
+
+
+class PushedOutput:
+    """The artifact of one pod; :meth:`execute` takes the place of a command in it.
+
+    Args:
+        open: Returns the repository.
+        view: The pod.
+        end: Returns how the sidecar of a pod has ended; None before that.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[], Repositories],
+        view: LatestPod,
+        end: Callable[[Object], Object | None],
+    ) -> None:
+        self._open, self._view, self._end = open, view, end
+        self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
+        self._found: Artifact | None = None
+
+    async def execute(self, command: Sequence[str], streams: Streams) -> int:
+        """Wait until the artifact is pushed, and pass its files on; the command is not run.
+
+        Raises:
+            BackendError: There is none, or it cannot be read.
+        """
+        end = await end_of_sidecar(self._view, self._end)
+        message = str((end or {}).get("message") or "").strip()
+        if end is not None and end.get("exitCode") != 0:
+            raise _refused(message, self._open().image)
+        opened = self._open()
+        repository = await opened.with_right("pull")
+        version = message if is_digest(message) else f"{TAG}{self._uid}"
+        self._found = found = await in_thread(lambda: artifact.read(repository, version))
+        if found is None:
+            raise BackendError(
+                "it was stopped before its program had ended."
+                if end is None
+                else f"{opened.image.name} does not have them any more: another kernel has fetched "
+                "them, or they were deleted."
+            )
+        if found.pod != self._uid:
+            raise BackendError(f"{opened.image.name}:{version} is of another pod.")
+        if found.listing.get("too_many"):
+            raise BackendError(
+                "it has too many files for an artifact of a registry.",
+                "Let the program pack them into an archive.",
+            )
+        size, limit = found.listing.get("bytes"), found.listing.get("limit")
+        if isinstance(size, int) and isinstance(limit, int) and size > limit:
+            raise BackendError(
+                f"its files have {size_text(size)}, and fetchLimit was {size_text(limit)} for this "
+                "job.",
+                "`%ciao config fetchLimit=…` raises the limit.",
+            )
+        await self._pass_on(repository, found, streams.out)
+        return 0
+
+    async def remove(self) -> str:
+        """Delete the artifact, whose files are here; return why that is not possible, or ""."""
+        if self._found is None:
+            return ""
+        digest, opened = self._found.digest, self._open()
+        try:
+            repository = await opened.with_right("pull,delete")
+            await in_thread(lambda: repository.delete_manifest(digest))
+        except BackendError as error:
+            _log.info("an artifact was not deleted: %s", error.message)
+            return f"files of %output stay in {opened.image.name}, which deletes nothing for you."
+        return ""
+
+    async def _pass_on(
+        self, repository: Repository, found: Artifact, out: Callable[[bytes], object]
+    ) -> None:
+        def put(kind: bytes, body: bytes) -> None:
+            try:
+                out(HEADER.pack(kind, len(body)) + body)
+            except ClusterFault as error:  # an artifact is the same when it is read again
+                raise BackendError(error.message, error.hint) from error
+
+        put(LIST, json.dumps(found.listing).encode())
+        runs = found.listing.get("runs")
+        for one in found.files:
+            told = {"path": one.path, "size": one.size, "offset": 0}
+            told["runs"] = isinstance(runs, list) and one.path in runs
+            put(FILE, json.dumps(told).encode())
+            await _read(repository, one, lambda data: put(DATA, data))
+            put(END, one.digest.partition(":")[2].encode())
+        put(DONE, b"")
+
+
+async def _read(repository: Repository, one: ArtifactFile, out: Callable[[bytes], object]) -> None:
+    """Pass a layer on; a connection that is cut is opened again where it was."""
+    done, failed = 0, 0
+    while done < one.size:
+        before = done
+        try:
+            stream = await in_thread(
+                lambda: repository.open_blob(one.digest, one.size, str(repository.reference), done)  # noqa: B023
+            )
+            with closing(stream):
+                pieces = iter(stream)
+                while piece := await in_thread(lambda: next(pieces, b"")):  # noqa: B023
+                    out(piece)
+                    done += len(piece)
+        except RegistryFault as fault:
+            failed = 0 if done > before else failed + 1
+            if not fault.passing or failed >= _TRIES:
+                raise
+            _log.info("a file goes on at byte %d: %s", done, fault.message)
+            await asyncio.sleep(_PAUSE * (failed + 1))
+
+
+def _refused(message: str, image: Reference) -> BackendError:
+    """Return the error for what the container says, with what may help."""
+    words = visible(message[-_WORDS:].rpartition("\n")[2]).rstrip(".") or "its container failed"
+    code = found[1] if (found := _CODE.search(words)) else ""
+    hints = {
+        "400": "Does it take artifacts of OCI?",
+        "401": f"Has the Secret of %pushSecret a password that may push to {image.name}?",
+        "403": f"Has the Secret of %pushSecret a password that may push to {image.name}?",
+        "404": f"Some registries need the repository {image.name} before.",
+        "405": "It is read-only: name another registry with %registry=….",
+        "413": "The limit is set by its administrator, or in a proxy before it.",
+    }
+    hint = hints.get(code, "")
+    if "cannot be reached from the pod" in words:
+        hint = "Can pods of the namespace reach it? A NetworkPolicy may forbid it."
+    return BackendError(f"{words}.", hint)
