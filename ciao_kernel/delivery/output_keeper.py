@@ -4,8 +4,8 @@ This file runs in pods, with the standard library of Python 3.8: as ``run`` it i
 program in its container, and as ``keep`` or ``tell`` the only process of a container beside it, a
 native sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it
 the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log,
-``send`` to a bucket, and ``push`` to a registry. ``give`` writes them to the log or to a bucket after
-a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
+``send`` to a bucket, and ``push`` to a registry. ``give`` writes them to the log or to a bucket
+after a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
 """
 
 from __future__ import annotations

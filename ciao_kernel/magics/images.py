@@ -135,7 +135,8 @@ def directives() -> list[Directive]:
             "pushSecret",
             "build.push_secret",
             Name(),
-            "Secret with registry passwords, for the kernel and for a pod that builds an image.",
+            "Secret with registry passwords, for the kernel and for pods that build an image, or "
+            "push files of %output to a registry.",
             "%pushSecret=registry-push",
         ),
         Directive(

@@ -176,7 +176,7 @@ class BuildSpec:
     s2i_builder: str | None = None
     """Image with the scripts of source-to-image."""
     push_secret: str | None = None
-    """Secret with registry passwords, for the kernel and for a build pod."""
+    """Secret with registry passwords, for the kernel and for pods that push."""
     pip_secret: str | None = None
     """Secret with a ``pip.conf`` for a build pod."""
 

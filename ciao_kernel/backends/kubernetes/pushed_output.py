@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import re
@@ -60,7 +61,7 @@ class PushedOutput:
         end = await end_of_sidecar(self._view, self._end)
         message = str((end or {}).get("message") or "").strip()
         if end is not None and end.get("exitCode") != 0:
-            raise _refused(message, self._open().image)
+            raise refusal(message, self._open().image)
         opened = self._open()
         repository = await opened.with_right("pull")
         version = message if is_digest(message) else f"{TAG}{self._uid}"
@@ -128,12 +129,11 @@ async def _read(repository: Repository, one: ArtifactFile, out: Callable[[bytes]
     while done < one.size:
         before = done
         try:
-            stream = await in_thread(
-                lambda: repository.open_blob(one.digest, one.size, str(repository.reference), done)  # noqa: B023
-            )
-            with closing(stream):
-                pieces = iter(stream)
-                while piece := await in_thread(lambda: next(pieces, b"")):  # noqa: B023
+            name = repository.reference.name
+            begin = functools.partial(repository.open_blob, one.digest, one.size, name, done)
+            with closing(await in_thread(begin)) as stream:
+                following = functools.partial(next, iter(stream), b"")
+                while piece := await in_thread(following):
                     out(piece)
                     done += len(piece)
         except RegistryFault as fault:
@@ -144,9 +144,10 @@ async def _read(repository: Repository, one: ArtifactFile, out: Callable[[bytes]
             await asyncio.sleep(_PAUSE * (failed + 1))
 
 
-def _refused(message: str, image: Reference) -> BackendError:
+def refusal(message: str, image: Reference) -> BackendError:
     """Return the error for what the container says, with what may help."""
-    words = visible(message[-_WORDS:].rpartition("\n")[2]).rstrip(".") or "its container failed"
+    last = message.strip()[-_WORDS:].rpartition("\n")[2]
+    words = visible(last).rstrip(".") or "its container failed"
     code = found[1] if (found := _CODE.search(words)) else ""
     hints = {
         "400": "Does it take artifacts of OCI?",

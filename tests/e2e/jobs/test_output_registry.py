@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -10,7 +11,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from ciao_kernel.errors import SpecError
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import registries
 from tests.cluster.faults.registries import Account, Registry, pull_secret
@@ -67,12 +67,9 @@ def test_files_come_back_through_a_registry_that_asks_nobody(
 
 def tags(address: str) -> list[str]:
     """What a registry has in a repository."""
-    try:
-        with urlopen(address, timeout=30) as answer:
-            return list(json.load(answer)["tags"] or ())
-    except HTTPError as error:
-        assert error.code == 404
-        return []
+    with contextlib.suppress(HTTPError), urlopen(address, timeout=30) as answer:
+        return list(json.load(answer)["tags"] or ())
+    return []
 
 
 @pytest.mark.second("operators")
@@ -94,11 +91,12 @@ def test_the_password_of_a_secret_is_out_of_the_programs_reach(
         code = DETAILS + LOOKS
         refused = plain.run(text + code, **settings)
         ended = plain.run(f"{text}%pushSecret=push\n{code}", **settings)
-    assert isinstance(refused.error, SpecError)
+    assert refused.error is not None
     assert "without a password (HTTP 401)" in refused.error.message
     assert ended.error is None, (ended.error, ended.display.notices)
     digest, *said = ended.display.data("worker-0").decode().splitlines()
     net = folder_of(ended) / "model/net.pt"
+    assert net.exists(), ended.display.notices
     assert hashlib.sha256(net.read_bytes()).hexdigest() == digest
     assert said == ["the orphan is gone", "passwords of [] by process 1"]
     assert "files of %output stay in" not in ended.display.notices

@@ -15,9 +15,11 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import details, job_metadata, manifest, output_sidecar
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
+from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import registry_program
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse
@@ -408,6 +410,34 @@ def test_addresses_in_a_bucket_are_in_the_sidecar_alone_and_never_shown() -> Non
     assert "Signature" in json.dumps(made.job)
     assert "Signature" not in json.dumps(details.shown(made.job))
     assert "Signature" not in repr(upload)
+
+
+@pytest.mark.parametrize("secret", ["", "push"])
+def test_the_password_of_a_registry_is_in_the_sidecar_alone(secret: str) -> None:
+    upload = Push('{"url": "https://host", "authority": "a$b"}', "the program", secret)
+    text = "%framework=tensorflow\n%worker=1\n%output=by:registry\n"
+    made = objects(text, upload=upload)
+    spec = pod(made, "Worker")["spec"]
+    (program,), (*_, sidecar) = spec["containers"], spec["initContainers"]
+    assert sidecar["name"] == "ciao-output-registry"
+    *start, loader = sidecar["command"][:5]
+    # Nothing of a folder that the program could write to.
+    assert (start, loader) == (["python3", "-I", "-S", "-c"], registry_program.LOADER)
+    words = ["push", "/ciao-output", "30", "2", "0", "10000000000", "output/"]
+    assert sidecar["command"][5:] == words
+    told = {one["name"]: one.get("value") for one in sidecar["env"]}
+    assert told["CIAO_OUTPUT_REGISTRY"] == upload.told.replace("$", "$$")
+    assert sidecar["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert "output-token" not in json.dumps(made.job)
+    assert "the program" not in json.dumps(details.shown(made.job))
+    mount = {"name": "push", "mountPath": "/ciao-registry", "readOnly": True}
+    assert (mount in sidecar["volumeMounts"]) is bool(secret)
+    assert "push" not in json.dumps(program)
+    items = [{"key": ".dockerconfigjson", "path": "config.json"}]
+    volume = {"name": "push", "secret": {"secretName": secret, "items": items}}
+    assert (volume in spec["volumes"]) is bool(secret)
+    # The processes of a pod see the files of each other's containers below /proc.
+    assert spec["shareProcessNamespace"] is not bool(secret)
 
 
 def test_a_limit_below_that_of_the_log_counts() -> None:

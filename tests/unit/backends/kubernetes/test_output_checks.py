@@ -12,7 +12,7 @@ from ciao_kernel.backends.kubernetes import output_checks, output_store
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaGroup
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.spec import BuildSpec, OutputWay
 from ciao_kernel.session import planning
 from tests.unit.backends.kubernetes.test_checks import ALL, Server, target
 
@@ -39,6 +39,7 @@ def spec(*words: str) -> JobSpec:
         (["output/", "by:auto"], [LOGS], OutputWay.LOG),
         (["output/", "by:log"], [ALL], OutputWay.LOG),
         (["output/", "by:exec"], [LOGS], OutputWay.EXEC),
+        (["output/", "by:registry"], [ALL], OutputWay.REGISTRY),
         (["loss"], [LOGS], OutputWay.EXEC),
     ],
 )
@@ -111,6 +112,23 @@ def test_a_bucket_comes_before_the_rights_and_after_the_word() -> None:
     assert way("output/", "by:log") is OutputWay.LOG
     notice = output_checks.way_notice(spec("output/"), target(server(LOGS)), settings)
     assert asyncio.run(notice) == "files of %output come back by the bucket s3://data/x."
+
+
+def test_a_registry_is_only_taken_by_the_word() -> None:
+    settings = Settings(registry="host.example/team/cells")
+
+    def way(*words: str) -> OutputWay:
+        return asyncio.run(output_checks.way(spec(*words), target(server(LOGS)), settings))
+
+    assert way("output/") is OutputWay.LOG
+    words = spec("output/", "by:registry")
+    notice = output_checks.way_notice(words, target(server(LOGS)), settings)
+    assert asyncio.run(notice) == (
+        "files of %output come back by the registry host.example/team/cells/ciao-output."
+    )
+    own = replace(words, build=BuildSpec(registry="other.example/cells:1"))
+    notice = output_checks.way_notice(own, target(server(LOGS)), settings)
+    assert "by the registry other.example/cells/ciao-output." in asyncio.run(notice)
 
 
 def test_more_replicas_than_a_bucket_takes_have_the_other_ways() -> None:
