@@ -13,6 +13,7 @@ import http.client
 import json
 import re
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -33,7 +34,7 @@ class Fault(Exception):
 
 
 class Registry:
-    """One registry.
+    """One registry; several threads may use it.
 
     Args:
         told: ``url``, its ``name`` for messages, the ``repository``, the ``keys`` under which a
@@ -54,8 +55,10 @@ class Registry:
             # From 3.13 on Python refuses authorities without some extensions, which no other client
             # of a registry asks for.
             self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        self._open: dict[tuple[str, str], http.client.HTTPConnection] = {}
+        self._open: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        """Connections that are free; each thread takes one."""
         self._header, self._until, self._challenge = "", float("inf"), ""
+        self._signing_in = threading.Lock()
 
     def resolve(self, path: str, place: str) -> str:
         """Return an absolute address that the registry names."""
@@ -91,16 +94,16 @@ class Registry:
         own = urlsplit(address)[:2] == urlsplit(self._url)[:2]
         for tries in range(2):
             if own and self._challenge and time.monotonic() > self._until:
-                self._sign_in(self._challenge)
-            sent = dict(headers or {})
-            if own and self._header:
-                sent["Authorization"] = self._header
+                self._renew(self._challenge, self._header)
+            sent, header = dict(headers or {}), self._header if own else ""
+            if header:
+                sent["Authorization"] = header
             code, told, _ = self._send(method, address, sent, body and body())
             if code in accept:
                 break
             if code != 401 or not own or tries:
                 break
-            self._sign_in(told.get("WWW-Authenticate", ""))
+            self._renew(told.get("WWW-Authenticate", ""), header)
         if code not in accept:
             text = "the registry " + self._name + " refused " + what + ": HTTP " + str(code)
             raise Fault(text, code in _PASSING)
@@ -111,7 +114,11 @@ class Registry:
     ) -> tuple[int, Any, bytes]:
         parts = urlsplit(address)
         key = (parts.scheme, parts.netloc)
-        connection = self._open.pop(key, None) or self._connect(*key)
+        free = self._open.setdefault(key, [])
+        try:
+            connection = free.pop()
+        except IndexError:
+            connection = self._connect(*key)
         path = (parts.path or "/") + ("?" + parts.query if parts.query else "")
         try:
             # A server may answer before it has read the body.
@@ -128,7 +135,7 @@ class Registry:
         if answer.will_close or not answer.isclosed():
             connection.close()
         else:
-            self._open[key] = connection
+            free.append(connection)
         return answer.status, answer.headers, data
 
     def _connect(self, scheme: str, place: str) -> http.client.HTTPConnection:
@@ -145,6 +152,12 @@ class Registry:
         return Fault(text + ": " + str(why or type(error).__name__), not distrusted)
 
     # ------------------------------------------------------------------ who asks
+
+    def _renew(self, challenge: str, old: str) -> None:
+        """Sign in, unless another thread has done so since a request with an old header."""
+        with self._signing_in:
+            if self._header == old:
+                self._sign_in(challenge)
 
     def _sign_in(self, challenge: str) -> None:
         """Get what a registry asks for: a token of its token server, or the password itself."""

@@ -15,6 +15,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 from urllib.parse import quote
 
@@ -37,6 +38,8 @@ MOST_FILES = 5000
 _LARGEST = 4_000_000
 """Bytes of a manifest: registries take 4 MiB."""
 _TRIES, _WORDS, _PIECE = 6, 2000, 1 << 18
+_AT_ONCE = 4
+"""Files that are pushed at the same time."""
 
 
 class _Changed(Exception):
@@ -152,17 +155,20 @@ class _Artifact:
         self._repository, self._files, self._base = repository, files, base
         self._layers: list[dict[str, Any]] = []
         self._runs: list[str] = []
+        self._over = False
 
     def push(self, marks: str, limit: int, words: list[str]) -> str:
         """Push all files, and then the manifest; return its digest."""
         found, total = self._files.survey(self._base, words, limit, marks)
         faults = dict(found.faults)
         many = len(found.sizes) > MOST_FILES or self._names(found.sizes) > _LARGEST
-        for path in () if many or total > limit else found.sizes:
-            try:
-                self._layer(path)
-            except _Changed as error:
-                faults[path] = str(error)
+        paths = [] if many or total > limit else list(found.sizes)
+        with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+            for path, (layer, fault) in zip(paths, pool.map(self._layer, paths)):  # noqa: B905
+                if layer:
+                    self._layers.append(layer)
+                else:
+                    faults[path] = fault
         told = {
             "files": len(found.sizes),
             "bytes": total,
@@ -196,8 +202,22 @@ class _Artifact:
             raise self._repository.refused(what)
         return {"mediaType": kind, "digest": _digest(raw), "size": len(raw)}
 
-    def _layer(self, path: str) -> None:
-        """Push a file. Its digest comes first: a registry that has it already gets nothing."""
+    def _layer(self, path: str) -> tuple[dict[str, Any] | None, str]:
+        """Push a file, and return its layer, or why there is none.
+
+        Its digest comes first: a registry that has it already gets nothing.
+        """
+        if self._over:
+            return None, ""
+        try:
+            return self._pushed(path), ""
+        except _Changed as error:
+            return None, str(error)
+        except BaseException:
+            self._over = True  # so that the others do not go on for long
+            raise
+
+    def _pushed(self, path: str) -> dict[str, Any]:
         place = os.path.join(self._base, path)
         try:
             about, total = os.stat(place), hashlib.sha256()
@@ -213,7 +233,7 @@ class _Artifact:
         if about.st_mode & 0o100:
             self._runs.append(path)
         layer = {"mediaType": "application/octet-stream", "digest": digest, "size": about.st_size}
-        self._layers.append({**layer, "annotations": {TITLE: path}})
+        return {**layer, "annotations": {TITLE: path}}
 
 
 def _pieces(place: str, size: int) -> Iterator[bytes]:
