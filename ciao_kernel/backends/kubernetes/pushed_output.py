@@ -7,7 +7,8 @@ import functools
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 from ciao_kernel.backends.kubernetes import status
@@ -30,6 +31,8 @@ from ciao_kernel.visible_text import visible
 _log = logging.getLogger(__name__)
 
 _WORDS, _TRIES, _PAUSE = 400, 6, 0.5
+_SMALL, _BATCH = 1 << 20, 64
+"""Bytes and number of the files that are read in one step."""
 _CODE = re.compile(r"HTTP (\d{3})$")
 
 
@@ -114,13 +117,50 @@ class PushedOutput:
 
         put(LIST, json.dumps(found.listing).encode())
         runs = found.listing.get("runs")
-        for one in found.files:
-            told = {"path": one.path, "size": one.size, "offset": 0}
-            told["runs"] = isinstance(runs, list) and one.path in runs
-            put(FILE, json.dumps(told).encode())
-            await _read(repository, one, lambda data: put(DATA, data))
-            put(END, one.digest.partition(":")[2].encode())
+        for batch in _batches(found.files):
+            small = await in_thread(functools.partial(_whole, repository, batch))
+            for one, data in zip(batch, small, strict=True):
+                told = {"path": one.path, "size": one.size, "offset": 0}
+                told["runs"] = isinstance(runs, list) and one.path in runs
+                put(FILE, json.dumps(told).encode())
+                if data is None:
+                    await _read(repository, one, functools.partial(put, DATA))
+                else:
+                    put(DATA, data)
+                put(END, one.digest.partition(":")[2].encode())
         put(DONE, b"")
+
+
+def _batches(files: Sequence[ArtifactFile]) -> Iterator[Sequence[ArtifactFile]]:
+    """Yield files that are read in one step: a step costs more than a small file."""
+    batch: list[ArtifactFile] = []
+    for one in files:
+        if batch and (len(batch) == _BATCH or sum(o.size for o in batch) + one.size > _SMALL):
+            yield batch
+            batch = []
+        batch.append(one)
+    if batch:
+        yield batch
+
+
+def _whole(repository: Repository, batch: Sequence[ArtifactFile]) -> list[bytes | None]:
+    """Return small layers, and None for a large one."""
+    return [None if one.size > _SMALL else _small(repository, one) for one in batch]
+
+
+def _small(repository: Repository, one: ArtifactFile) -> bytes:
+    failed = 0
+    while one.size:
+        try:
+            name = repository.reference.name
+            with closing(repository.open_blob(one.digest, one.size, name)) as stream:
+                return b"".join(stream)
+        except RegistryFault as fault:
+            failed += 1
+            if not fault.passing or failed == _TRIES:
+                raise
+        time.sleep(_PAUSE * failed)
+    return b""
 
 
 async def _read(repository: Repository, one: ArtifactFile, out: Callable[[bytes], object]) -> None:

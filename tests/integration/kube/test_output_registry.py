@@ -343,6 +343,20 @@ def test_a_read_that_is_cut_goes_on(way: Way) -> None:
     assert way.fake.how.blobs_break == 0
 
 
+@pytest.mark.parametrize("way", [Behaviour(blobs_break=1)], indirect=True)
+def test_a_large_file_goes_on_where_it_was_cut(way: Way) -> None:
+    for file in (way.folder / "model").iterdir():
+        file.unlink()
+    data = os.urandom(3_000_000)
+    (way.folder / "model/large.bin").write_bytes(data)
+    (way.folder / "model/small.bin").write_bytes(b"small")
+    way.bring()
+    assert (way.here / "model/large.bin").read_bytes() == data
+    assert (way.here / "model/small.bin").read_bytes() == b"small"
+    layer = f"GET /v2/{REPOSITORY}/blobs/{digest(data)}"
+    assert [one.line for one in way.fake.seen].count(layer) == 2
+
+
 @pytest.mark.parametrize("way", [Behaviour(deletes=405)], indirect=True)
 def test_a_registry_that_deletes_nothing_keeps_the_files(way: Way) -> None:
     said = way.bring()
