@@ -22,7 +22,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 _SILENT = 120.0
 _LONGEST = 1 << 20
 _PASSING = (408, 429, 500, 502, 503, 504)
-_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_PARAMETER = re.compile(r'\b(\w+)="([^"]*)"')
 
 
 class Fault(Exception):

@@ -305,6 +305,20 @@ def test_a_refused_push_is_said_with_what_may_help(way: Way, text: str) -> None:
 
 
 @pytest.mark.parametrize("way", [Behaviour(auth="basic")], indirect=True)
+def test_another_server_that_takes_the_uploads_gets_no_password(way: Way) -> None:
+    def take(handler: Handler) -> bool:
+        handler.say(201)
+        return True
+
+    with serving(Behaviour(before=take)) as storage:
+        way.fake.how.location = lambda place: place.replace(way.fake.host, storage.host)
+        signed_in(way).push()
+        assert {one.authorization for one in storage.seen} == {""}
+    assert {one.authorization[:5] for one in way.fake.seen[1:]} == {"", "Basic"}
+    assert way.words.endswith("refused the list of files: HTTP 400\n")
+
+
+@pytest.mark.parametrize("way", [Behaviour(auth="basic")], indirect=True)
 def test_a_wrong_password_is_said(way: Way) -> None:
     said = signed_in(way, **basic(USER, "wrong")).bring()
     assert "HTTP 401. Has the Secret of %pushSecret a password that may" in said[0]
