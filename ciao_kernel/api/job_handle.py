@@ -39,6 +39,7 @@ class JobHandle:
         wait(timeout=None)    wait until it is over; raises the error that its cell would raise
         stop()                stop all replicas; its folder and its logs stay
         logs("worker-0")      output of one replica, or of all; tail=20: the last lines
+        progress              how far its training is: share, left, step, epoch
         metrics               numbers of its logs, by name and replica; .last, .to_frame()
         result                values of the program that %output names
         replicas              state, exit code, restarts and log file of each replica

@@ -22,8 +22,14 @@ def test_an_edited_cell_runs_in_the_replicas_of_the_kernel(kernel: Any, place: P
         assert shown.startswith(f"{number} warm Succeeded zygote")
         assert f"edit {number}" in shown
     assert zygotes[0] == zygotes[1]
+    wrote = kernel.run(
+        f"{HEADER}%output=model/\nimport os\nos.makedirs('model', exist_ok=True)\n"
+        "open('model/net', 'w').close()"
+    )
+    assert "files of %output: model/net" in wrote.text
+    assert kernel.run("print((_job.folder / 'model/net').exists())").text == "True\n"
     listed = kernel.run("%ciao warm").text
-    assert re.search(r"^warm +2 +0 .* 2 .* idle, ends in ", listed, re.MULTILINE)
+    assert re.search(r"^warm +2 +0 .* 3 .* idle, ends in ", listed, re.MULTILINE)
     failed = kernel.run(f"{HEADER}1 / 0")
     assert "ZeroDivisionError" in str(failed.of("error"))
     kernel.shutdown()
