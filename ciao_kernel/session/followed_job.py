@@ -98,9 +98,9 @@ class FollowedJob:
             # The display is broken (for example a closed pipe): nobody else would stop the job.
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
+        error = self._following.conclude(status)  # before any notice: no line is folded behind one
         result = self._show_result(status)
         self._following.watched.show_after_deadline(status)
-        error = self._following.conclude(status)
         if delete or status.hopeless:
             try:
                 await self._stopper.finish(self._remove(delete, first))
@@ -130,8 +130,9 @@ class FollowedJob:
             self._set_result(JobResult(job, Status(State.RUNNING, ())))
             self._show_running()
             raise
+        error = following.conclude(status)
         result = self._show_result(status)
-        if error := following.conclude(status):
+        if error:
             raise error
         return result
 

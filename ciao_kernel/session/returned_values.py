@@ -35,8 +35,8 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
     """
     if (paths := outputs.paths(job.header)) and (run := _run(job)):
         yield from _of_files(run, paths, status.tries)
-    if any(word.isidentifier() for word in outputs.asked(job.header)):
-        yield from _of_values(job, status)
+    if names := [word for word in outputs.asked(job.header) if word.isidentifier()]:
+        yield from _of_values(job, status, names)
     if folder := event_folder.asked(job.header):
         yield from _of_events(job, folder, status.tries)
 
@@ -51,12 +51,12 @@ def _run(job: Job) -> Job | None:
     return as_run(job, number, job.workdir) if number else None
 
 
-def _of_values(job: Job, status: Status) -> Iterator[str]:
+def _of_values(job: Job, status: Status, names: Sequence[str]) -> Iterator[str]:
     replica, values = results.of_job(job, status)
     if replica is None:
         yield (
-            "no values came back for %output: the program did not end by itself (a signal, "
-            "os._exit), or it has none of these names."
+            f"no values came back for %output: when the program ended it had no variable "
+            f"{' or '.join(names)}, or it ended by a signal or os._exit."
         )
         return
     if found := ", ".join(values):

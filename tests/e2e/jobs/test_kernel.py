@@ -140,6 +140,23 @@ def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
     client.wait(lambda: "Stopped" in failed.tables[-1], "the last table")
 
 
+def test_the_error_repeats_a_traceback_whose_lines_the_cell_folds_also_with_output(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    failed = start_kernel(env=environment(team)).run(
+        "%framework=tensorflow\n%worker=1\n%output=loss accuracy\n"
+        "raise ValueError('a bad batch')\n",
+        90,
+    )
+    assert failed.error == "JobFailed"
+    shown = ANSI.sub("", failed.text).splitlines()
+    assert shown == [
+        "[worker-0] … 4 lines of the traceback shown below …",
+        "no values came back for %output: when the program ended it had no variable loss or "
+        "accuracy, or it ended by a signal or os._exit.",
+    ]
+
+
 def test_a_kernel_that_is_killed_leaves_its_job_to_be_attached(
     team: Team, start_kernel: Callable[..., Any]
 ) -> None:

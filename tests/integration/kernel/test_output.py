@@ -93,7 +93,10 @@ def test_values_of_a_failed_try_are_not_those_of_the_job(kernel: Any) -> None:
 def test_a_program_that_is_killed_gives_nothing_and_the_cell_says_so(kernel: Any) -> None:
     done = kernel.run(HEADER + "%output=step\nimport os\nstep = 3\nos._exit(0)\n")
     assert done.status == "ok"
-    assert "no values came back for %output: the program did not end by itself" in done.text
+    assert (
+        "no values came back for %output: when the program ended it had no variable step, or it "
+        "ended by a signal or os._exit.\n"
+    ) in done.text
     assert kernel.run("print(_job.result)").text == "<results: none>\n"
 
 
