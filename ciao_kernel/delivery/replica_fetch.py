@@ -31,6 +31,7 @@ class ReplicaFetch:
         emit: Receives notices, and how far it is.
         way: How the files come.
         pod: Uid of a pod whose files do not change any more; "" if they may.
+        holds_back: Emit notices only by :meth:`tell`: a better fetch may follow.
     """
 
     def __init__(
@@ -40,12 +41,16 @@ class ReplicaFetch:
         emit: Emit,
         way: OutputWay = OutputWay.EXEC,
         pod: str = "",
+        *,
+        holds_back: bool = False,
     ) -> None:
         self.replica = replica
         self.task: asyncio.Task[None] | None = None
         self.arrived = self.failed = False
         self._files, self._emit, self._way, self._pod = files, emit, way, pod
         self._fetch: Fetch | None = None
+        self._holds_back = holds_back
+        self._unsaid: list[Notice] = []
 
     @property
     def settled(self) -> bool:
@@ -90,6 +95,7 @@ class ReplicaFetch:
                         if remove is not None:
                             await remove()
                         self.arrived = True
+                        self.tell()
                     except BaseException:
                         await _ended(running)
                         raise
@@ -114,13 +120,26 @@ class ReplicaFetch:
         if self._fetch is not None:
             self._fetch.release()
 
+    def supersede(self) -> None:
+        """End the fetch, and say nothing of it: another one has all files."""
+        self._unsaid.clear()
+        if not self.arrived and self.task is not None:
+            self.failed = True
+            self.task.cancel()
+
+    def tell(self) -> None:
+        """Emit the notices that were held back."""
+        said, self._unsaid = self._unsaid, []
+        for notice in said:
+            self._emit(notice)
+
     def say_lost(self, why: str, hint: str = "") -> None:
         """Say that its files, or the rest of them, do not come back."""
         self.failed = True
         rest = self._rest()
         what = "the other files" if rest else "the files"
         text = f"{what} of {self.replica} did not come back: {why.rstrip('.')}. {rest}{hint}"
-        self._emit(Notice(text.rstrip()))
+        self._say(text.rstrip())
 
     def _rest(self) -> str:
         """Return a sentence about what is here of a failed fetch; "" if that is nothing."""
@@ -131,12 +150,16 @@ class ReplicaFetch:
 
     def _say_cut(self, why: str) -> None:
         at = self._fetch.current if self._fetch is not None else ""
-        self._emit(
-            Notice(
-                f"fetching the files of {self.replica} was cut ({why.rstrip('.')}); it goes on"
-                f"{f' with {visible(short(at))}' if at else ''} …"
-            )
+        self._say(
+            f"fetching the files of {self.replica} was cut ({why.rstrip('.')}); it goes on"
+            f"{f' with {visible(short(at))}' if at else ''} …"
         )
+
+    def _say(self, text: str) -> None:
+        if self._holds_back:
+            self._unsaid.append(Notice(text))
+        else:
+            self._emit(Notice(text))
 
 
 async def _ended(task: asyncio.Future[Any]) -> None:

@@ -168,7 +168,7 @@ class _Follower:
                     yield event
                 if gone and not self._awaits_files(over_since) and self._pods_are_current():
                     self._returned.give_up()
-                    for event in (*self._members.output(), *self._returned.events()):
+                    for event in (*self._members.output(), *self._returned.last_events()):
                         yield event
                     yield job_status.settled(self._deleted())
                     return
@@ -192,7 +192,7 @@ class _Follower:
                 late = waited > self._settings.linger + _LAST_WORDS
                 drained = drained and not self._returned.fetching
                 if (drained or late) and self._pods_are_current() and drained:
-                    for event in (*self._members.output(), *self._returned.events()):
+                    for event in (*self._members.output(), *self._returned.last_events()):
                         yield event
                     self._whole = self._members.read()
                     yield job_status.settled(now)

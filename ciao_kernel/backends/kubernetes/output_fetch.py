@@ -102,6 +102,9 @@ class OutputFetch:
         if not self._words:
             return
         self._look(pods)
+        self._tell_lost(
+            {str(pod["metadata"]["uid"]) for pod in pods.values() if pod and _stays(pod)}
+        )
         present = {replica: pod for replica, pod in pods.items() if pod}
         held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
@@ -130,10 +133,26 @@ class OutputFetch:
         self._look(pods)
 
     def give_up(self) -> None:
-        """Say which files do not come any more: the follower ends."""
+        """Say which files do not come any more: the job was deleted, and the follower ends."""
         for one in self._tasks.values():
             if not one.settled:
                 one.say_lost("the job was deleted while they came")
+        self._tell_lost()
+
+    def last_events(self) -> Iterator[Event]:
+        """Yield the events since the last call, when no pod changes any more."""
+        self._tell_lost()
+        yield from self.events()
+
+    def _tell_lost(self, staying: Collection[str] = ()) -> None:
+        """Say what is certain now of fetches from programs that have ended meanwhile.
+
+        Args:
+            staying: The uids of pods that may still be held for their files.
+        """
+        for (uid, _, _), one in self._tasks.items():
+            if one.failed and uid not in staying:
+                one.tell()
 
     def _look(self, pods: Mapping[Replica, Object | None]) -> None:
         by_uid = {str(pod["metadata"]["uid"]): pod for pod in pods.values() if pod}
@@ -166,8 +185,14 @@ class OutputFetch:
             return self._tasks[key]
         way = output_sidecar.sends(pod)
         uid = key[0] if way else ""
-        one = ReplicaFetch(replica, self._files, self._emit, way or OutputWay.EXEC, uid)
+        # A program that runs may just have ended, and its pod is held then.
+        early = not (held or way)
+        one = ReplicaFetch(
+            replica, self._files, self._emit, way or OutputWay.EXEC, uid, holds_back=early
+        )
         self._tasks[key] = one
+        if held and (earlier := self._tasks.get((*key[:2], False))):
+            earlier.supersede()  # its program has ended: all files come by this fetch
         if way:
             # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, uid)
@@ -227,3 +252,9 @@ class OutputFetch:
 def _runs(pod: Object) -> bool:
     states = (status.get(one, "state", "running") for one in status.program(pod))
     return any(one is not None for one in states) and output_sidecar.keeps(pod)
+
+
+def _stays(pod: Object) -> bool:
+    """Return whether the container runs that holds a pod, and the pod is not being deleted."""
+    deleted = status.get(pod, "metadata", "deletionTimestamp") is not None
+    return output_sidecar.keeps(pod) and not deleted

@@ -175,6 +175,48 @@ def test_a_fetch_that_fails_is_said_and_does_not_stop_the_job(
     follow(tmp_path, work)
 
 
+def test_nothing_is_said_of_a_fetch_from_a_program_that_ends_meanwhile_and_is_held(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True, worker1=False)
+        await asyncio.sleep(0.6)  # it may end by itself
+        await update(worker0=True, worker1=False)
+        running = made[1]
+        running.cut("container not found.")
+        running.fault.set()
+        await update(worker0=True, worker1=False)
+        assert not list(fetch.events())
+        await update(worker0=True, worker1=True)
+        assert [one.waits for one in made] == [True, False, True]
+        for one in made:
+            one.arrived.set()
+        for _ in range(2):
+            await update(worker0=True, worker1=True)
+        assert not list(fetch.last_events())
+        assert not fetch.busy
+
+    follow(tmp_path, work)
+
+
+def test_a_lost_fetch_from_a_program_that_runs_is_said_when_its_pod_has_gone(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True, ps0=False)
+        await asyncio.sleep(0.6)
+        await update(worker0=True, ps0=False)
+        made[1].fault.set()
+        await update(worker0=True, ps0=False)
+        assert not list(fetch.events())
+        await update(worker0=True)
+        (said,) = fetch.events()
+        assert said == Notice("the files of ps-0 did not come back: the connection was cut.")
+        assert not list(fetch.last_events())
+
+    follow(tmp_path, work)
+
+
 def test_cut_connections_and_files_that_are_here_already_are_said(
     tmp_path: Path, made: list[FakeFetch]
 ) -> None:
