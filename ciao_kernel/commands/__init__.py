@@ -64,6 +64,12 @@ Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
   eval "$(register-python-argcomplete ciao)"
 """
 
+_TYPES = {
+    "invalid float value: ": "expected a number, not ",
+    "invalid int value: ": "expected a whole number, not ",
+}
+"""Words of argparse, and plainer ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -111,6 +117,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""
         hint = f"`{self.prog} --help` shows the usage."
+        for theirs, ours in _TYPES.items():
+            message = message.replace(theirs, ours)
         if message.startswith("argument --args: expected one"):
             hint = f"If the value begins with a dash: --args='--epochs 3'. {hint}"
         raise UsageError(f"{self.prog}: {message}.", hint)
@@ -187,6 +195,8 @@ def parse(
     words = list(words) or ["--help"]
     if words[0] == "help":
         words = [*words[1:], "--help"]
+    if prog.startswith("%") and (words[0].endswith("?") or words[1:] == ["?"]):  # as in IPython
+        words = [words[0].rstrip("?"), "--help"]
     first = next((word for word in words if prog.startswith("%") or word not in _VERBOSE), "--help")
     if first not in (*VERBS, "-h", "--help", "--version"):
         near = difflib.get_close_matches(first, VERBS, n=1)

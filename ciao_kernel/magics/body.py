@@ -12,6 +12,7 @@ from ciao_kernel.magics.diagnostics import program_line, short, shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
+from ciao_kernel.magics.value_types import may_be_bare
 
 MAX_BYTES = 1024 * 1024
 """Size limit of a cell: that of a ConfigMap (1 MiB, Kubernetes' limit for one object)."""
@@ -166,13 +167,16 @@ def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
     column = match.start(group) if match else header.indent(line.text)
     name = _NAME.match(line.text, column)
     near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None
+    meant = table.find(near) if near else None
+    bare = meant is not None and may_be_bare(meant.kind)
+    likely = f"%{near}" if bare else f"%{near}=…"
     message = f"{word} is IPython syntax; a job runs plain Python."
     if word == "%%ciao":
         message = "%%ciao must be alone on its line."
         hint = "Write directives on separate lines below it, such as %worker=2."
     elif word == "%":
         message = "the name of a directive is missing after %."
-        hint = f"Did you mean %{near}=…?" if near else "`%ciao magics` lists all directives."
+        hint = f"Did you mean {likely}?" if near else "`%ciao magics` lists all directives."
     elif name and (entry := table.find(name[1])) and entry.also_magic:
         hint = f"Write {style.value}{entry.name}=FOLDER for ciao's own, or move it to a plain cell."
     elif near and style is Style.FILE:
@@ -180,7 +184,7 @@ def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
     elif near and table.find(name[1] if name else ""):
         hint = "Write directives at the top of the cell, starting in the first column."
     elif near:
-        hint = f"Did you mean %{near}=…?"
+        hint = f"Did you mean {likely}?"
     elif re.match(r"[!%][ \t]*(?:pip|conda|mamba|uv)\b", line.text[column:]):
         hint = "Install packages in a plain cell above; replicas on this machine use them too."
     else:

@@ -59,7 +59,7 @@ def path(word: str) -> str:
     if word.startswith(("/", "~")):
         raise ValueError("a path relative to the program's folder")
     if ".." in word.split("/"):
-        raise ValueError("a path inside the program's folder, without ..")
+        raise ValueError("a path inside the program's folder, so without '..'")
     if posixpath.normpath(word) == ".":
         raise ValueError("a file or a folder in the program's folder, not that folder itself")
     return word

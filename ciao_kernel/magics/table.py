@@ -8,6 +8,7 @@ all use this table. A new directive needs one entry here, and one field in
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,9 +69,18 @@ class Table:
         return self._by_key.get(key(name))
 
     def nearest(self, name: str) -> str | None:
-        """Return the nearest name, for a suggestion, or None."""
-        close = difflib.get_close_matches(key(name), self._by_key, n=1, cutoff=0.6)
-        return self._by_key[close[0]].name if close else None
+        """Return the nearest name, for a suggestion, or None; a common beginning counts most."""
+        wanted = key(name)
+
+        def likeness(other: str) -> float:
+            ratio = difflib.SequenceMatcher(None, other, wanted).ratio()
+            same = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(wanted, other, strict=False)
+            )
+            return ratio + len(list(same)) / (2 * max(len(wanted), len(other)))
+
+        close = difflib.get_close_matches(wanted, self._by_key, n=5, cutoff=0.6)
+        return self._by_key[max(close, key=likeness)].name if close else None
 
     def as_options(self, text: str) -> str:
         """Replace directives in a sentence by options; ``%ciao`` is unchanged."""

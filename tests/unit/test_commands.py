@@ -163,7 +163,8 @@ def test_an_option_overrides_a_header_also_with_the_default() -> None:
         (["--nope"], "no option --nope"),
         (["run", "f.py", "--wroker=2"], "Did you mean --worker?"),
         (["jobs", "--", "x"], "unknown argument"),
-        (["logs", "a", "--tail", "many"], "invalid int value"),
+        (["logs", "a", "--tail", "many"], "--tail: expected a whole number, not 'many'."),
+        (["profile", "--seconds", "x"], "--seconds: expected a number, not 'x'."),
         (["run", "f.py", "--dryrun=maybe"], "--dryrun"),
         (["delete", "a", "--all"], "unknown argument --all"),
     ],
@@ -599,3 +600,12 @@ def test_a_progress_bar_that_comes_in_pieces_stays_one() -> None:
 
     asyncio.run(main())
     assert "".join(shown) == "loading\ndone\nred and more\nasked"
+
+
+@pytest.mark.parametrize("words", [["stacks?"], ["stacks", "?"], ["stacks??"]])
+def test_a_question_mark_in_a_notebook_explains_the_verb(words: list[str]) -> None:
+    said: list[str] = []
+    assert commands.parse(words, said.append, "%ciao") is None
+    assert "usage: %ciao stacks" in "".join(said)
+    with pytest.raises(UsageError):
+        commands.parse(["stacks?"], said.append, "ciao")

@@ -133,7 +133,7 @@ def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("%output=../model/", "a path inside the program's folder, without .."),
+        ("%output=../model/", "a path inside the program's folder, so without '..'"),
         ("%output\n%volume=tmp:output", "the volume tmp:output is there"),
         ("%output=./checkpoint/a.pt\n%checkpoint", "%checkpoint keeps the folder checkpoint"),
         ("%output=", "names of the program's variables"),

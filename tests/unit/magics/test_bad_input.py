@@ -28,6 +28,7 @@ def fail(text: str) -> UsageError:
     [
         # Unknown names.
         ("%wroker=2", "%wroker", "unknown directive %wroker.", "Did you mean %worker?"),
+        ("%retry=3", "%retry", "unknown directive %retry.", "Did you mean %retries?"),
         ("%workers=2", "%workers", "unknown directive %workers.", "Did you mean %worker?"),
         ("%worker=2;%cpus=1", "%cpus", "unknown directive %cpus.", "Did you mean %cpu?"),
         ("%xyzzy=2", "%xyzzy", "unknown directive %xyzzy.", "`%ciao magics` lists"),
@@ -159,6 +160,7 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         (TF + "%matplotlib inline\nx", 2, 0, "%matplotlib is IPython syntax", "a plain cell"),
         (TF + "  %cd data\nx", 2, 2, "%cd is IPython syntax", "a plain cell"),
         (TF + "%wroker 2\nx", 2, 0, "%wroker is IPython syntax", "Did you mean %worker=…?"),
+        (TF + "%wram\nx", 2, 0, "%wram is IPython syntax", "Did you mean %warm?"),
         (TF + "% worker=2\nx", 2, 0, "the name of a directive is missing", "%worker=…?"),
         (TF + "%\nx", 2, 0, "the name of a directive is missing", "`%ciao magics`"),
         ("%%time\n" + TF + "x", 1, 0, "%%time is IPython syntax", "a plain cell"),
