@@ -22,6 +22,7 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     output_checks,
     output_sidecar,
+    preview,
     queue_request,
     retry_notices,
     sent_files,
@@ -120,8 +121,6 @@ class KubernetesBackend:
 
         With ``%dryrun=server`` the server has checked them and would accept them.
         """
-        import yaml
-
         asks = plan.spec.dryrun is DryRun.SERVER
         target = await self._targets.of(plan.spec.cluster)
         chosen = await choice.choose(plan, target, self._settings)
@@ -137,10 +136,8 @@ class KubernetesBackend:
         if asks:
             await queue_request.check(plan.spec.cluster, target, self._settings)
             made = await validation.try_out(target, made, whole=True)
-        texts = [
-            yaml.safe_dump(item, sort_keys=False, allow_unicode=True, width=1000)
-            for item in (*made.beside, made.job)
-        ]
+        own = {one.data.decode() for one in plan.source.own if one.data}
+        texts = [preview.as_yaml(item, own) for item in (*made.beside, made.job)]
         verdict = f"# The server of {target.client.access.source} would accept it.\n"
         notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
         if plan.spec.retries:
