@@ -63,6 +63,8 @@ class Parked:
         self.over = False
         self._told = False
         self.run: Run | None = None
+        self._last: Status | None = None
+        """The last status of the job."""
         self._backend: Backend = backend
         self._feeding: Feeding = backend
         self._grace, self._linger = grace, linger
@@ -100,6 +102,8 @@ class Parked:
     def begin(self, run: Run) -> None:
         """Start a run as soon as all replicas are ready."""
         self.run, self.runs, self.seconds = run, run.number, run.plan.spec.warm or 0
+        if self._last is not None:
+            run.locate(self._last)
         self._send_when_ready()
 
     async def stop(self, reason: str) -> None:
@@ -221,7 +225,7 @@ class Parked:
             await self._end_job(why)
 
     def _hear_status(self, status: Status) -> None:
-        run = self.run
+        run, self._last = self.run, status
         if not status.state.over:
             if run is not None and not run.sent:
                 run.show(status)

@@ -115,17 +115,21 @@ class Run:
     def show(self, event: Event) -> None:
         """Pass an event on; before the run has begun, a status is that of the job."""
         if isinstance(event, Status):
-            logs = {one.replica: (one.log, one.node) for one in event.replicas}
-            self._status = replace(
-                self._status,
-                replicas=tuple(
-                    replace(one, log=logs[one.replica][0], node=logs[one.replica][1])
-                    if one.replica in logs
-                    else one
-                    for one in self._status.replicas
-                ),
-            )
+            self.locate(event)
         self._events.put_nowait(event)
+
+    def locate(self, status: Status) -> None:
+        """Take the logs and the nodes of the replicas from a status of their job."""
+        places = {one.replica: (one.log, one.node) for one in status.replicas}
+        self._status = replace(
+            self._status,
+            replicas=tuple(
+                replace(one, log=places[one.replica][0], node=places[one.replica][1])
+                if one.replica in places
+                else one
+                for one in self._status.replicas
+            ),
+        )
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error of its job."""

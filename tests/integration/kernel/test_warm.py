@@ -21,6 +21,8 @@ def test_an_edited_cell_runs_in_the_replicas_of_the_kernel(kernel: Any, place: P
         shown = kernel.run("print(_job.run, _job.name, _job.state, _job.logs('worker-1'))").text
         assert shown.startswith(f"{number} warm Succeeded zygote")
         assert f"edit {number}" in shown
+        assert "logs: " in cell.tables[-1]
+        assert kernel.run("print(_job.replicas[1].log[-12:])").text == "worker-1.log\n"
     assert zygotes[0] == zygotes[1]
     wrote = kernel.run(
         f"{HEADER}%output=model/\nimport os\nos.makedirs('model', exist_ok=True)\n"
