@@ -28,6 +28,8 @@ _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _RUN = re.compile(r"^.*?/run-\d+/")
 _CELL = "ciao_cell.py"
 """The program of a run in warm replicas, below the folder of the run."""
+_DEBUGGER = "/ciao_debugger.py"
+_PROMPT = "its prompt of pdb"
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
 
 
@@ -66,7 +68,10 @@ def position(thread: ThreadStack) -> Position:
     lines = tuple(
         (thread.frames[at].file, thread.frames[at].line, thread.frames[at].function) for at in own
     )
-    below = thread.frames[: own[0]] if own else thread.frames[:1]
+    below = thread.frames[: own[0]] if own else thread.frames
+    if any(frame.file.endswith(_DEBUGGER) for frame in below):
+        return Position(lines, _PROMPT)
+    below = below if own else below[:1]
     if below and below[-1].file.startswith("<frozen importlib"):
         return Position(lines, "")  # the line itself says what it imports
     called = [frame.function for frame in reversed(below)]
@@ -210,8 +215,8 @@ def _rows(group: Sequence[Stand], job: Job) -> Iterator[tuple[str, str, str]]:
         return
     in_c = [one.process is not None and one.process.answer is Answer.C for one in group]
     for thread in first.threads:
-        where = _where(position(thread), thread, job)
-        if thread.main and any(in_c):
+        where = _where(found := position(thread), thread, job)
+        if thread.main and any(in_c) and found.call != _PROMPT:
             where += " (in C)" if all(in_c) else " (some in C)"
         code = next((frame.text for frame in thread.frames if frame.own), "")
         label = who if thread.main else f"  thread {short(visible(thread.name), 24) or '?'}"
@@ -222,6 +227,8 @@ def _where(found: Position, thread: ThreadStack, job: Job) -> str:
     if not found.lines:
         if not thread.frames:
             return "in no Python code"
+        if found.call == _PROMPT:
+            return f"at {_PROMPT}"
         frame = thread.frames[0]
         return f"in {visible(frame.function)} of {_place(frame)}"
     file, line, function = found.lines[0]

@@ -126,6 +126,20 @@ def test_replicas_without_an_answer_are_named_with_the_reason() -> None:
     ]
 
 
+def test_replicas_at_a_breakpoint_and_at_an_error_are_at_their_prompts() -> None:
+    prompt = (
+        Frame("/usr/lib/python3.13/socket.py", 294, "accept"),
+        Frame("/ciao/.ciao/ciao_debugger.py", 200, "readline"),
+        Frame("/usr/lib/python3.13/pdb.py", 300, "interaction"),
+    )
+    failed = Frame("/ciao/.ciao/ciao_post_mortem.py", 40, "keep")
+    stopped = process(thread(*prompt, own(8)), answer=Answer.C)
+    assert lines(replica(0, stopped)) == ["worker-0 | line 8 → its prompt of pdb"]
+    assert lines(replica(1, process(thread(*prompt, failed)))) == [
+        "worker-1 | at its prompt of pdb"
+    ]
+
+
 def test_many_replicas_are_counted() -> None:
     many = [replica(n, process(thread(own(1)))) for n in range(100)]
     assert lines(*many) == ["worker-0, worker-1, worker-2, worker-3 and 96 more | line 1"]
