@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 
 _FARTHEST = 1e15  # upper limit of a step
 
+KNOWN = re.compile(
+    r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
+    r"rouge|precision|recall|m?iou|dice|map|psnr|fid|reward|return|score|entropy|elbo)(?![a-z])"
+)
+"""Names that always are a metric."""
+
 _SETS = {
     **dict.fromkeys(("train", "training"), "train_"),
     **dict.fromkeys(("val", "valid", "validation", "validating"), "val_"),

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
+from ciao_kernel.display.plot.log_line import KNOWN, Reading, normalize_name, read
 from ciao_kernel.display.plot.series import MAX_POINTS, Series, StepAxis
 from ciao_kernel.model import Replica
 
@@ -101,12 +101,9 @@ class Metrics:
     def _take(self, replica: Replica, found: Reading) -> bool:
         progress = self._progress.setdefault(replica, StepAxis())
         placed = found.step is not None or found.epoch is not None
-        if (
-            self._lines_for_names > 0
-            and (found.marked or placed)
-            and len(self._names) < _MOST_NAMES
-        ):
-            self._names.update(found.values.keys())
+        if self._lines_for_names > 0 and len(self._names) < _MOST_NAMES:
+            sure = found.marked or placed  # otherwise the line may be prose
+            self._names.update(one for one in found.values if sure or KNOWN.search(one))
         wanted = self._wanted(found)
         if not wanted:
             progress.note(found)

@@ -19,6 +19,12 @@ def test_each_point_is_kept() -> None:
     assert curves["loss"].axis == "step"
 
 
+def test_a_loss_alone_in_its_line_is_a_metric_as_for_a_plot_and_prose_is_none() -> None:
+    curves = read_curves(b"loss 0.5\nit is step by step 3\nwe have samples 5 here\nloss 0.25\n")
+    assert list(curves) == ["loss"]
+    assert list(curves["loss"]) == [(1, 0.5), (2, 0.25)]
+
+
 def test_an_unfinished_line_counts() -> None:
     bar = b"Epoch 1/2\n\r 1/10 - loss: 3.0\r 2/10 - loss: 2.0\r 3/10 - lo"
     assert read_curves(bar)["loss"].last == 2.0
