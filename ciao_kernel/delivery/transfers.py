@@ -160,6 +160,8 @@ def python_of(job: Job, default: str) -> str:
 
 def size_text(size: float) -> str:
     """Return a size for people: ``1.2 MB``."""
+    if size == 1:
+        return "1 byte"
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break

@@ -24,6 +24,11 @@ class State(enum.StrEnum):
         """Return whether the state is final."""
         return self not in (State.PENDING, State.RUNNING)
 
+    @property
+    def sentence(self) -> str:
+        """Return the state for the end of a sentence: ``it is Pending``."""
+        return f"it has ended ({self.value})" if self.over else f"it is {self.value}"
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:

@@ -279,7 +279,7 @@ class KubernetesBackend:
         if held and pod is not None:
             now = None if now is None else replace(now, state=State.RUNNING)
         if pod is None or now is None or now.state is not State.RUNNING:
-            what = f"it is {now.state}" if now else "it has no pod"
+            what = now.state.sentence if now else "it has no pod"
             raise BackendError(
                 f"no command can be run in {replica} of {job.name}: {what}.",
                 f"`%ciao describe {job.reference}` shows its status.",

@@ -72,7 +72,7 @@ def why_not(pod: Manifest | None, replica: Replica) -> str:
     if pod is None:
         return "it has no pod"
     now = status.of_pod(pod, replica)
-    return "" if now.state is State.RUNNING else f"it is {now.state}"
+    return "" if now.state is State.RUNNING else now.state.sentence
 
 
 def _interpreter(pod: Manifest, default: str) -> str:

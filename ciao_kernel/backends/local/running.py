@@ -5,7 +5,7 @@ from __future__ import annotations
 from ciao_kernel.backends.local import hosts, processes
 from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
 from ciao_kernel.errors import NoSuchJob
-from ciao_kernel.model import Replica
+from ciao_kernel.model import Replica, State
 
 
 class RunningJob:
@@ -34,4 +34,4 @@ class RunningJob:
 
     def fault(self, replica: Replica) -> str:
         """Return why nothing is found of a replica that has no process."""
-        return f"it is {self._states.get(str(replica), 'Pending')}"
+        return State(self._states.get(str(replica), State.PENDING)).sentence

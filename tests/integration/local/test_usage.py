@@ -36,7 +36,7 @@ def test_children_count_also_those_without_the_mark(jobs: Place) -> None:
         assert "All replicas share this machine" in report.remark
         await interrupted(work)
         after = await query.usage(session.backend("local"), display.job)
-        assert [one.fault for one in after.replicas] == ["it is Stopped"] * 2
+        assert [one.fault for one in after.replicas] == ["it has ended (Stopped)"] * 2
         return list(report.replicas)
 
     first, second = asyncio.run(main())

@@ -9,6 +9,7 @@ import pytest
 
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.session import returned_values
@@ -137,3 +138,8 @@ def test_event_files_are_missed_in_the_last_try_alone(tmp_path: Path) -> None:
     assert said(2) == ""
     ReturnedFiles(tmp_path, 2).note(FIRST, none)
     assert "wrote no event files into runs" in said(2)
+
+
+def test_sizes_are_for_people() -> None:
+    sizes = [size_text(size) for size in (0, 1, 4, 1200, 3_000_000_000)]
+    assert sizes == ["0 bytes", "1 byte", "4 bytes", "1.2 kB", "3.0 GB"]
