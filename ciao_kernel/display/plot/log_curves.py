@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ciao_kernel.display.plot.log_line import KNOWN, Reading, normalize_name, read
+from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.series import Series
 from ciao_kernel.model import Replica
@@ -17,6 +17,11 @@ _LAST_LINES = 4000
 _PIECE = 1 << 20
 """Bytes that are read at a time."""
 _LOSS = re.compile("loss")
+_KNOWN = re.compile(
+    r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
+    r"rouge|precision|recall|m?iou|dice|map|psnr|fid|reward|return|score|entropy|elbo)(?![a-z])"
+)
+"""Names that always are a metric."""
 _NO_METRIC = re.compile(
     r"(?<![a-z])(?:time|times|sec|secs|seconds|ms|s|eta|elapsed|lr|learning_rate|rate|seed|port|pid|rank|"
     r"size|n|in|of|samples|examples|tokens|rows|workers|memory|gb|mb|exitcode)(?![a-z])"
@@ -69,7 +74,7 @@ def newest(data: bytes, wishes: tuple[str, ...] = ()) -> str:
             best = [
                 *(name for name in wanted if name in names),
                 *filter(_LOSS.search, names),
-                *filter(KNOWN.search, names),
+                *filter(_KNOWN.search, names),
                 *names,
             ]
             return f"{best[0]} {found.values[best[0]]:.4g}"
@@ -83,6 +88,6 @@ def _is_metric(name: str, found: Reading, wanted: tuple[str, ...]) -> bool:
     ``step 3: ndcg=0.7``.
     """
     placed = found.step is not None or found.epoch is not None
-    if name in wanted or KNOWN.search(name):
+    if name in wanted or _KNOWN.search(name):
         return found.marked or placed
     return found.marked and placed and not _NO_METRIC.search(name)

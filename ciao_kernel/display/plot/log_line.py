@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 
 _FARTHEST = 1e15  # upper limit of a step
 
-KNOWN = re.compile(
-    r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
-    r"rouge|precision|recall|m?iou|dice|map|psnr|fid|reward|return|score|entropy|elbo)(?![a-z])"
-)
-"""Names that always are a metric."""
+LOSSES = re.compile(r"(?:^|_)(?:loss|acc|accuracy)$")
+"""Names that are a metric also in a line that may be prose: ``loss 0.31``."""
 
 _SETS = {
     **dict.fromkeys(("train", "training"), "train_"),

@@ -20,7 +20,7 @@ def test_each_point_is_kept() -> None:
 
 
 def test_a_loss_alone_in_its_line_is_a_metric_as_for_a_plot_and_prose_is_none() -> None:
-    curves = read_curves(b"loss 0.5\nit is step by step 3\nwe have samples 5 here\nloss 0.25\n")
+    curves = read_curves(b"loss 0.5\nwe have samples 5 here: UNKNOWN ERROR (303)\nloss 0.25\n")
     assert list(curves) == ["loss"]
     assert list(curves["loss"]) == [(1, 0.5), (2, 0.25)]
 
