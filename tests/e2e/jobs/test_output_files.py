@@ -219,7 +219,7 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
         lines = await fetching.fetch(
             backend, job, job.replicas[:1], ["output/"], session.settings, display.show
         )
-        assert "output/step (1 bytes, worker-0)" in lines[0]
+        assert "output/step (1 byte, worker-0)" in lines[0]
         (team.folder / "go").write_text("on")
         for replica in job.replicas:
             await fetching.give(backend, job, replica, team.folder / "go", "./", session.settings)
@@ -229,7 +229,7 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
 
     folder, notices = team._ask(work)
     assert (folder / "output/step").read_text() == "2"
-    assert "brought back by exec: output/step (1 bytes, worker-0, worker-1)" in notices[0]
+    assert "brought back by exec: output/step (1 byte, worker-0, worker-1)" in notices[0]
 
 
 @pytest.mark.second("operators")
@@ -260,7 +260,7 @@ def test_without_the_right_files_come_back_by_the_log(plain: Team) -> None:
     assert (folder / "worker-1/model/log.csv").read_text() == "worker-1"
     notices = ended.display.notices
     assert "come back by the log, as you may not create and get pods/exec here: at most" in notices
-    assert "brought back by the log: model/closed (1 bytes, worker-0, worker-1)" in notices
+    assert "brought back by the log: model/closed (1 byte, worker-0, worker-1)" in notices
     assert "brought back from worker-0: loss" in notices
     # None of the lines is in the cell or in the saved log.
     assert ended.display.data("worker-0") == digest.encode() + b"\n"

@@ -111,7 +111,7 @@ def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any)
         "metrics = 3\n"
     )
     assert done.status == "ok", done.text
-    assert "files of %output: log.csv (1 bytes), output/net.pt (1.2 MB), in " in done.text
+    assert "files of %output: log.csv (1 byte), output/net.pt (1.2 MB), in " in done.text
     assert "%output: no file matches absent/*." in done.text
     shown = kernel.run(
         "import os\nprint(os.listdir(_job.folder / 'output'), _job.result['metrics'])"
@@ -119,7 +119,7 @@ def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any)
     assert shown.text == "['net.pt'] 3\n"
     name = kernel.run("print(_job.name)").text.strip()
     fetched = kernel.run(f"%ciao fetch {name} log.csv")
-    assert "files of %output: log.csv (1 bytes), in " in fetched.text
+    assert "files of %output: log.csv (1 byte), in " in fetched.text
     copied = kernel.run(f"%ciao cp {name}/worker-0:output copied")
     assert copied.text == "copied 1 file, 1.2 MB\n"
     kernel.run("open('back.txt', 'w').write('back')")
