@@ -9,7 +9,7 @@ from typing import Any
 
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Notice, Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Emit, Step
@@ -111,7 +111,7 @@ class ReplicaFetch:
                 return
             _log.info("fetching from %s failed", self.replica, exc_info=True)
             why, hint = repr(error), ""
-            if isinstance(error, BackendError):
+            if isinstance(error, CiaoError):
                 why, hint = error.message, error.hint
             self.say_lost(why, hint)
 

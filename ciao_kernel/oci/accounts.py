@@ -93,6 +93,7 @@ class Account:
         self.registries = shared.registries
         self._shared, self._build_cluster = shared, build_cluster
         self._asked = not shared.name
+        self._asking = asyncio.Lock()
 
     async def ensure_credentials(self, image: Reference) -> None:
         """Read the Secret if this machine has no credentials for an image; once per cell.
@@ -104,9 +105,10 @@ class Account:
             SpecError: The Secret holds no registry passwords.
             ClusterFault: There is no such Secret, or the user may not read it.
         """
-        if self._build_cluster is None or self._asked:
+        if self._build_cluster is None:
             return
-        if await asyncio.to_thread(self._shared.known, image):
-            return
-        self._asked = True
-        await self._shared.read(self._build_cluster)
+        async with self._asking:  # several replicas may ask at the same time
+            if self._asked or await asyncio.to_thread(self._shared.known, image):
+                return
+            await self._shared.read(self._build_cluster)
+            self._asked = True

@@ -19,7 +19,7 @@ from ciao_kernel.delivery import incoming_files, replica_files, transfers
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of, size_text
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.spec import OutputWay, event_files
@@ -54,11 +54,11 @@ async def fetch(
     folder = Path(job.results)
     private_files.make_folders(folder, Path(job.files))
     returned = ReturnedFiles(folder, job.tries)
-    faults: list[BackendError] = []
+    faults: list[CiaoError] = []
     for replica in replicas:
         try:
             await _fetch_one(backend, job, replica, words, returned, settings, emit)
-        except BackendError as error:
+        except CiaoError as error:
             faults.append(error)
     if len(faults) == len(replicas):
         raise faults[0]
@@ -109,7 +109,7 @@ async def _fetch_one(
         )
         try:
             await one.run()
-        except BackendError as error:
+        except CiaoError as error:
             if sent is None:
                 raise
             text = f"the files of {replica} cannot be had: {error.message}"

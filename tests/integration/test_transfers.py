@@ -576,11 +576,11 @@ def test_files_are_kept_as_long_as_the_kernel_shows_that_it_lives(pod: Pod, tmp_
             10**9,
             waits=True,
             alive=0.1,
-            unheard=5.0,
+            unheard=20.0,
         )
         running = asyncio.ensure_future(one.run())
         await one.arrived.wait()
-        for _ in range(60):  # these take longer than it would wait without them
+        for _ in range(220):  # these take longer than it would wait without them
             await signs.acquire()
         assert not running.done()
         one.release()

@@ -31,6 +31,8 @@ from ciao_kernel.visible_text import visible
 _log = logging.getLogger(__name__)
 
 _WORDS, _TRIES, _PAUSE = 400, 6, 0.5
+_FORBIDDEN = (401, 403, 405)
+"""Codes of a registry in which nothing can be deleted, or not by this account."""
 _SMALL, _BATCH = 1 << 20, 64
 """Bytes and number of the files that are read in one step."""
 _CODE = re.compile(r"HTTP (\d{3})$")
@@ -98,13 +100,21 @@ class PushedOutput:
         if self._found is None:
             return ""
         digest, opened = self._found.digest, self._open()
-        try:
-            repository = await opened.with_right("pull,delete")
-            await in_thread(lambda: repository.delete_manifest(digest))
-        except BackendError as error:
-            _log.info("an artifact was not deleted: %s", error.message)
-            return f"files of %output stay in {opened.image.name}, which deletes nothing for you."
-        return ""
+        said = f"files of %output stay in {opened.image.name}"
+        for number in range(_TRIES):
+            await asyncio.sleep(_PAUSE * number)
+            try:
+                repository = await opened.with_right("pull,delete")
+                await in_thread(lambda: repository.delete_manifest(digest))  # noqa: B023
+                return ""
+            except BackendError as error:
+                _log.info("an artifact was not deleted: %s", error.message)
+                if getattr(error, "code", 0) in _FORBIDDEN:
+                    return f"{said}, which deletes nothing for you."
+                why = error.message
+                if not getattr(error, "passing", False):
+                    break
+        return f"{said}: {why.rstrip('.')}."
 
     async def _pass_on(
         self, repository: Repository, found: Artifact, out: Callable[[bytes], object]
@@ -116,12 +126,13 @@ class PushedOutput:
                 raise BackendError(error.message, error.hint) from error
 
         put(LIST, json.dumps(found.listing).encode())
-        runs = found.listing.get("runs")
+        listed = found.listing.get("runs")
+        runs = set(map(str, listed)) if isinstance(listed, list) else set()
         for batch in _batches(found.files):
             small = await in_thread(functools.partial(_whole, repository, batch))
             for one, data in zip(batch, small, strict=True):
                 told = {"path": one.path, "size": one.size, "offset": 0}
-                told["runs"] = isinstance(runs, list) and one.path in runs
+                told["runs"] = one.path in runs
                 put(FILE, json.dumps(told).encode())
                 if data is None:
                     await _read(repository, one, functools.partial(put, DATA))

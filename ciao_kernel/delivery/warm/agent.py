@@ -350,6 +350,7 @@ class Agent:
         left = self._kill_rest()
         gives = bool(run.ask.get("files")) and run.why in ("", "deadline") and "folder" in run.ask
         self._run = run if gives else None
+        run.pending = False
         run.deadline_at = run.kill_at = None
         codes = [code for _, code in sorted(run.codes.items())]
         code = next((one for one in codes if one and one != -signal.SIGTERM), None)
@@ -390,13 +391,17 @@ class Agent:
         ask = {"mark": self._mark, "id": run.id, "pause": _PAUSE, **run.ask["files"]}
         ask["stream"] = os.path.join(self._own, f"stream-{run.id}")
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), _GIVER)
-        with open(self._words(run), "wb") as words:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", script, "give"],
-                stdin=subprocess.PIPE,
-                stderr=words,
-                cwd=run.ask["folder"],
-            )
+        try:
+            with open(self._words(run), "wb") as words:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", script, "give"],
+                    stdin=subprocess.PIPE,
+                    stderr=words,
+                    cwd=run.ask["folder"],
+                )
+        except OSError as error:  # the program may have removed its folder
+            self._note_given(run, str(error.strerror))
+            return
         process.returncode = 0  # reaped by the agent
         run.giver = process.pid
         with contextlib.suppress(OSError):
@@ -412,8 +417,11 @@ class Agent:
             os.unlink(self._words(run))
         if code and not fault:
             fault = f"the process that gives them ended with exit code {code}"
+        self._note_given(run, fault if code else "")
+
+    def _note_given(self, run: Run, fault: str) -> None:
         run.giver = self._run = None
-        self._emit(ev="given", id=run.id, fault=fault if code else "")
+        self._emit(ev="given", id=run.id, fault=fault)
         self._quiet_since = time.monotonic()
         self._rest()
 

@@ -20,7 +20,7 @@ from ciao_kernel.delivery.replica_fetch import ReplicaFetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, ClusterFault
-from ciao_kernel.model import Job, Replica
+from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Backend, Emit, WayBack
@@ -82,7 +82,12 @@ class RunFiles:
             emit: Receives notices, and how far it is.
         """
         folder = Path(self._job.results)
-        private_files.make_folders(folder, Path(self._job.files))
+        try:
+            private_files.make_folders(folder, Path(self._job.files))
+        except (OSError, private_files.Untrusted) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            emit(Notice(f"the files of this run did not come back: {folder}: {why.rstrip('.')}."))
+            return
         returned, room = ReturnedFiles(folder), asyncio.Semaphore(_AT_ONCE)
         by_exec = self._back.way is OutputWay.EXEC
         every = self._job.replicas if by_exec else list(replicas)

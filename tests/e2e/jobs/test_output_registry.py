@@ -16,11 +16,12 @@ from tests.cluster.faults import registries
 from tests.cluster.faults.registries import Account, Registry, pull_secret
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import JOBS, ROLE, Team, made, rules
-from tests.e2e.jobs.test_output_files import DETAILS, folder_of
+from tests.e2e.jobs.test_output_files import BOTH, DETAILS, folder_of
 from tests.e2e.workers import own
 
 ACCOUNT = Account("pods", "secret of the pods", ("pull", "push", "delete"))
 LOOKS = """
+import os, time
 # The first process gets the end of a process whose parent is gone.
 child = os.fork()
 if child == 0:
@@ -52,7 +53,7 @@ def test_files_come_back_through_a_registry_that_asks_nobody(
 ) -> None:
     host, repository = local_cluster.at.registry, f"tests/{plain.namespace.name}"
     ended = plain.run(
-        f"%framework=tensorflow\n%worker=2\n%output=model/ by:registry\n{DETAILS}",
+        f"{BOTH}%output=model/ by:registry\n{DETAILS}",
         registry=f"{host}/{repository}",
         plain_registries=(host,),
     )

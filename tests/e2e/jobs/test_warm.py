@@ -248,7 +248,8 @@ def test_the_files_of_each_run_come_back_and_the_pods_stay(
     team = made(namespace, tmp_path, monkeypatch, [*rules(), *rules(JOBS), *rules(WARM), *more])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    head = f"%framework=tensorflow\n%worker=2\n%warm\n%api={api}\n%output\n%output=model/ log.csv\n"
+    head = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
+    head += f"%api={api}\n%output\n%output=model/ log.csv\n"
     names = {"exec": "exec", "log": "the log", "s3": "the bucket"}
 
     async def body(session: Session) -> None:

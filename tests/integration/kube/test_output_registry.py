@@ -11,6 +11,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -265,11 +266,13 @@ def test_a_pod_pushes_with_an_identity_token(way: Way) -> None:
 @pytest.mark.parametrize("way", [Behaviour(auth="token")], indirect=True)
 def test_a_token_is_for_one_repository_and_a_new_one_follows_when_it_is_over(way: Way) -> None:
     over = ["manifests", "uploads"]
+    one_by_one = threading.Lock()
 
     def expire(handler: Handler) -> bool:
-        if handler.command == "PUT" and over and over[-1] in handler.path:
-            over.pop()
-            handler.server.tokens.clear()
+        with one_by_one:
+            if handler.command == "PUT" and over and over[-1] in handler.path:
+                over.pop()
+                handler.server.tokens.clear()
         return False
 
     way.fake.how.before = expire
@@ -314,7 +317,7 @@ def test_another_server_that_takes_the_uploads_gets_no_password(way: Way) -> Non
         way.fake.how.location = lambda place: place.replace(way.fake.host, storage.host)
         signed_in(way).push()
         assert {one.authorization for one in storage.seen} == {""}
-    assert {one.authorization[:5] for one in way.fake.seen[1:]} == {"", "Basic"}
+    assert {one.authorization[:5] for one in way.fake.seen[1:]} - {""} == {"Basic"}
     assert way.words.endswith("refused the list of files: HTTP 400\n")
 
 
@@ -369,6 +372,23 @@ def test_a_large_file_goes_on_where_it_was_cut(way: Way) -> None:
     assert (way.here / "model/small.bin").read_bytes() == b"small"
     layer = f"GET /v2/{REPOSITORY}/blobs/{digest(data)}"
     assert [one.line for one in way.fake.seen].count(layer) == 2
+
+
+def test_files_are_deleted_by_another_try_after_a_passing_fault(way: Way) -> None:
+    refused: list[str] = []
+
+    def refuse(handler: Handler) -> bool:
+        if handler.command != "DELETE" or "manifests" not in handler.path or refused:
+            return False
+        refused.append(handler.path)
+        handler.error(503, "UNAVAILABLE")
+        return True
+
+    way.fake.how.before = refuse
+    said = way.bring()
+    assert way.same()
+    assert refused
+    assert not [one for one in said if "stay in" in one]
 
 
 @pytest.mark.parametrize("way", [Behaviour(deletes=405)], indirect=True)

@@ -258,9 +258,12 @@ def test_several_processes_write_whole_lines_and_end_together(replica: Replica) 
     program = """
 import os, time
 for step in range(100):
-    print("step", step, "x" * 50)
-if os.environ["LOCAL_RANK"] == "1":
-    raise SystemExit(5)
+    print("step", step, "x" * 50, flush=True)
+open("done-" + os.environ["LOCAL_RANK"], "w").close()
+while os.environ["LOCAL_RANK"] == "1":
+    if all(os.path.exists("done-" + rank) for rank in "02"):
+        raise SystemExit(5)
+    time.sleep(0.01)
 time.sleep(1000)
 """
     end, text = replica.run(program, processes=[{"LOCAL_RANK": str(n)} for n in range(3)])
@@ -360,6 +363,13 @@ def test_the_files_of_each_run_are_given_by_the_log(replica: Replica) -> None:
         assert reader.whole
         assert files(reader.data) == {"model/net": f"run {number}".encode() * 9000}
     assert "gives" not in replica.run("print('no files')")[0]
+
+
+def test_a_run_that_removes_its_folder_gives_none_and_the_replica_stays(replica: Replica) -> None:
+    words = {"way": "log", "words": ["model/"], "limit": 1 << 20}
+    replica.run("import os, shutil\nshutil.rmtree(os.getcwd())", files=words)
+    assert replica.wait_for("given", 1)["fault"] == "No such file or directory"
+    assert replica.run("print('next')")[1] == "next\n"
 
 
 def test_a_run_that_was_stopped_gives_no_files(replica: Replica) -> None:
