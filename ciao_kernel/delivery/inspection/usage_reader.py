@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import time
 from typing import Any
@@ -17,6 +18,8 @@ _UNLIMITED = 1 << 60
 """A limit of version 1 that is none is a number near 2**63."""
 _QUERY = "utilization.gpu,memory.used,memory.total"
 _GPU_PATIENCE = 5.0
+_GPU_TRIES = 3
+"""Questions in a row without an answer after which a container counts as one without a GPU."""
 
 
 def sample(root: str = ROOT, own: str = "/proc/self/cgroup") -> dict[str, Any]:
@@ -86,15 +89,16 @@ def watch(pause: float, with_gpus: bool = False, root: str = ROOT) -> None:
         root: Where control groups are mounted.
     """
     before = None
+    tries = _GPU_TRIES if with_gpus and shutil.which("nvidia-smi") else 0
     while True:
         at, found = time.monotonic(), sample(root)
         seconds = found.pop("cpu", None)
         if seconds is not None and before is not None and at > before[0]:
             found["cpu"] = max(0.0, (seconds - before[1]) / (at - before[0]))
         before = None if seconds is None else (at, seconds)
-        if with_gpus:
+        if tries:
             shown = gpus()
-            with_gpus = bool(shown)  # a container without a GPU gets none later
+            tries = _GPU_TRIES if shown else tries - 1  # a busy machine may answer late
             found.update({"gpus": shown} if shown else {})
         print(json.dumps(found), flush=True)
         if select.select([0], [], [], pause)[0] and not os.read(0, 4096):

@@ -115,6 +115,40 @@ def test_a_watch_ends_with_its_input(tmp_path: Path) -> None:
         assert watch.wait(60) == 0
 
 
+def gpus_of_watch(folder: Path, script: str, lines: int) -> list[object]:
+    """Return the GPUs in the first lines of a watch where a script is nvidia-smi."""
+    version_1(folder)
+    programs = folder / "bin"
+    programs.mkdir()
+    asked = programs / "nvidia-smi"
+    asked.write_text(f"#!/bin/sh\necho asked >> {folder}/asked\n{script}\n")
+    asked.chmod(0o755)
+    program = usage_reader.program(f"watch(0.01, True, {str(folder)!r})")
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+    ) as watch:
+        assert watch.stdin
+        assert watch.stdout
+        found = [json.loads(watch.stdout.readline()).get("gpus") for _ in range(lines)]
+        watch.stdin.close()
+        watch.stdout.read()
+        assert watch.wait(60) == 0
+    return found
+
+
+def test_gpus_that_do_not_answer_twice_are_asked_again(tmp_path: Path) -> None:
+    script = f"[ $(wc -l < {tmp_path}/asked) -gt 2 ] && echo 50, 1, 2"
+    assert gpus_of_watch(tmp_path, script, 4) == [None, None, *[[[0.5, MI, 2 * MI]]] * 2]
+
+
+def test_gpus_that_never_answer_are_asked_three_times(tmp_path: Path) -> None:
+    assert gpus_of_watch(tmp_path, "exit 9", 6) == [None] * 6
+    assert (tmp_path / "asked").read_text() == "asked\n" * 3
+
+
 def test_a_watch_tells_how_busy_processors_are_and_asks_gpus_on_wish(tmp_path: Path) -> None:
     version_1(tmp_path)
     folder = tmp_path / "bin"
