@@ -105,7 +105,16 @@ def test_the_table_shows_what_pods_use_or_why_it_does_not(team: Team) -> None:
             team.run(WORKS, during=stop)
         return shown[0]
 
-    display = stopped(lambda display: len(known(display)) == 2)
+    def settled(display: Recorder) -> bool:
+        """Whether the newest numbers are of programs that have come to their loops."""
+        found = known(display)
+        return (
+            len(found) == 2
+            and all((one.memory or 0) > 64 * MI for one in found.values())
+            and (found["worker-1"].cpu or 0) < (found["worker-0"].cpu or 0)
+        )
+
+    display = stopped(settled)
     found = known(display)
     print(found)
     for one in found.values():

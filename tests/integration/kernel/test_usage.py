@@ -29,8 +29,8 @@ def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: P
         found = request.of("display_data") + request.of("update_display_data")
         return [html for one in found if "<table" in (html := one["data"].get("text/html", ""))]
 
-    def measured() -> bool:
-        return any(re.match(r"1[5-9]\dMi", row(html)["memory"]) for html in tables())
+    def measured() -> list[dict[str, str]]:
+        return [one for one in map(row, tables()) if re.match(r"1[5-9]\dMi", one["memory"])]
 
     kernel.wait(measured, "the memory of a replica")
     first = row(tables()[0])
@@ -38,7 +38,7 @@ def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: P
         "replica", "state", "time", "cpu", "memory", "peak", "lines/s", "log", "last line",
     ]  # fmt: skip
     assert first["memory"] == "–"
-    shown = next(one for one in map(row, tables()) if one["memory"].startswith("1"))
+    shown = measured()[0]
     assert re.fullmatch(r"\d\.\d\d", shown["cpu"])
     assert re.fullmatch(r"1[5-9]\dMi", shown["peak"])
     (place.job_folders()[0] / "work" / "go-on").touch()
