@@ -36,6 +36,8 @@ class Usage:
     gpus: tuple[GpuUsage, ...] = ()
     fault: str = ""
     """Why nothing is known, as a phrase: ``it is Pending``."""
+    awaited: bool = False
+    """Whether the fault passes by itself: a metrics server needs a minute for a new pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ async def usage(
         if obstacle and why:
             raise BackendError(
                 f"what the replicas of {job.name} use is not known: {obstacle}, and {why}.",
-                "Choose some: --replica worker-0."
+                f"`ciao top {job.reference} --replica {running[0]}` asks one alone."
                 if len(running) > MOST
                 else "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
             )
@@ -81,7 +81,7 @@ async def usage(
             found[one] = known or found[one]
             remark = _BY_METRICS if known else remark
             if obstacle and not known:
-                found[one] = Usage(one, fault="it is not measured yet")
+                found[one] = Usage(one, fault="it is not measured yet", awaited=True)
     return UsageReport(tuple(found[one] for one in replicas), remark)
 
 

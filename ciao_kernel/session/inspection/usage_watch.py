@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
-from ciao_kernel.errors import CiaoError, ClusterFault, NoSuchJob
+from ciao_kernel.errors import CiaoError, ClusterFault, NoSuchJob, UsageError
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins import Backend
@@ -31,6 +31,8 @@ _PAUSE_CLUSTER = 15.0
 """The same if a cluster is asked: its metrics are means of about so many seconds."""
 PATIENCE = 3
 """Turns without a number after which another way is taken, or it is told that there is none."""
+PATIENCE_NEW = 12
+"""The same where the cluster does not measure new pods yet: three minutes."""
 _AT_END = 0.2
 """Seconds that the end of a cell waits for a question that is being ended."""
 
@@ -66,7 +68,11 @@ class UsageWatch:
         self.waits = 0
         """Turns that readings have to come by :meth:`take` before a question is asked."""
         self._empty = 0
-        """Questions in a row that no replica has answered with a number."""
+        """Questions in a row that brought no number."""
+        self._awaited = 0
+        """Those that told that numbers will come."""
+        self._measured = False
+        """Whether there have been numbers: then there may be some again."""
         self._fault = ""
         """Why there are no numbers."""
 
@@ -103,32 +109,57 @@ class UsageWatch:
                 await self._begun.wait()
                 await asyncio.sleep(await self._turn())
             if self._running:
+                self._show_none()
                 self._show(Notice(f"The columns of %usage are empty: {self._fault}"))
 
     async def _turn(self) -> float:
         """Show a report, if there is one; return the seconds before the next turn."""
         oldest = time.monotonic() - PATIENCE * self._pause
-        fresh = [usage for at, usage in self._readings.values() if at >= oldest]
+        fresh = {one: usage for one, (at, usage) in self._readings.items() if at >= oldest}
         if fresh:
-            self._show(UsageReport(tuple(fresh)))
+            self._measured = True
+            others = [Usage(one) for one in self._running if one not in fresh]  # no old numbers
+            self._show(UsageReport((*fresh.values(), *others)))
             return self._pause
         if self.waits:
             self.waits -= 1
             return self._pause
         try:
             report = await query.usage(self._backend, self._job, self._running)
-        except (ClusterFault, NoSuchJob):
-            return self._asked_pause  # whoever follows the job tells it
-        except CiaoError as error:
+        except (ClusterFault, NoSuchJob):  # whoever follows the job tells it
+            return self._missed("") if self._measured else self._asked_pause
+        except UsageError as error:
             self._fault = f"{error.message} {error.hint}".rstrip()
             return 0.0
+        except CiaoError as error:  # it may pass: a server of metrics that is restarted
+            return self._missed(f"{error.message} {error.hint}".rstrip())
+        faults = [f"{one.replica}: {one.fault}." for one in report.replicas if one.fault]
         if any(one.cpu is not None or one.memory is not None for one in report.replicas):
-            self._empty = 0
+            self._empty = self._awaited = 0
+            self._measured = True
             self._show(report)
-        else:
-            self._empty += 1
-            faults = [f"{one.replica}: {one.fault}." for one in report.replicas if one.fault]
-            if self._empty >= PATIENCE and faults:
+        elif any(one.awaited for one in report.replicas):
+            self._empty = 0
+            self._awaited += 1
+            self._show_none()
+            if self._awaited >= PATIENCE_NEW and not self._measured:
                 self._fault = faults[0]
                 return 0.0
+        else:
+            return self._missed(faults[0] if faults else "")
         return self._asked_pause
+
+    def _missed(self, fault: str) -> float:
+        """Count a question without a number; return the seconds before the next turn."""
+        self._empty += 1
+        if self._empty == PATIENCE:
+            self._show_none()
+        if self._empty < PATIENCE or self._measured or not fault:
+            return self._asked_pause
+        self._fault = fault
+        return 0.0
+
+    def _show_none(self) -> None:
+        """Take old numbers off the table."""
+        if self._measured:
+            self._show(UsageReport(tuple(Usage(one) for one in self._running)))

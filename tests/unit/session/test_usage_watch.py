@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import Event, Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.session.inspection.memory_watch import memory_watch
-from ciao_kernel.session.inspection.usage_watch import UsageWatch
+from ciao_kernel.session.inspection.usage_watch import PATIENCE_NEW, UsageWatch
 from ciao_kernel.session.inspection.watchers import watchers
 from tests.helpers.jobs import wait
 
@@ -56,14 +57,14 @@ class Reading(Machine):
 class Watched:
     """A watch with short pauses, and what it has shown."""
 
-    def __init__(self, backend: object) -> None:
+    def __init__(self, backend: object, pause: float = 0.01) -> None:
         self.shown: list[Event] = []
         self.watch = UsageWatch(
             JOB,
-            backend,
+            backend,  # type: ignore[arg-type]
             self.shown.append,
             first=0.0,
-            pause=0.01,  # type: ignore[arg-type]
+            pause=pause,
         )
 
     @property
@@ -124,7 +125,70 @@ def test_why_there_are_no_numbers_is_said_once(backend: object, text: str) -> No
     assert said.startswith(f"The columns of %usage are empty: {text}")
     assert not made.reports
     if isinstance(backend, Machine):
-        assert len(backend.asked) == (3 if isinstance(backend.answers[0], Usage) else 1)
+        assert len(backend.asked) == 3
+
+
+@pytest.mark.parametrize("answer", [BackendError("slow."), Usage(ONE, fault="it has no answer")])
+def test_two_answers_without_numbers_are_no_reason_to_stop(answer: Usage | CiaoError) -> None:
+    made = Watched(Machine(answer, answer, Usage(ONE, 0.5, 100)))
+
+    async def main() -> None:
+        async with made.watch.watching():
+            made.watch.note(status(ONE))
+            await wait(lambda: made.reports or made.texts)
+
+    asyncio.run(main())
+    assert made.reports[0].replicas == (Usage(ONE, 0.5, 100),)
+    assert not made.texts
+
+
+NEW = Usage(ONE, fault="it is not measured yet", awaited=True)
+
+
+def test_new_pods_are_measured_after_some_minutes() -> None:
+    passing = BackendError("slow.")
+    made = Watched(Machine(*[NEW] * 10, passing, passing, NEW, Usage(ONE, 0.5, 100)))
+
+    async def main() -> None:
+        async with made.watch.watching():
+            made.watch.note(status(ONE))
+            await wait(lambda: made.reports or made.texts)
+
+    asyncio.run(main())
+    assert made.reports[0].replicas == (Usage(ONE, 0.5, 100),)
+    assert not made.texts
+
+
+def test_new_pods_are_not_waited_for_for_ever() -> None:
+    machine = Machine(NEW)
+    made = Watched(machine)
+
+    async def main() -> None:
+        async with made.watch.watching():
+            made.watch.note(status(ONE))
+            await wait(lambda: made.texts)
+
+    asyncio.run(main())
+    assert len(machine.asked) == PATIENCE_NEW
+    assert made.texts == ["The columns of %usage are empty: worker-0: it is not measured yet."]
+
+
+@pytest.mark.parametrize("error", [BackendError("slow."), ClusterFault("cut")])
+def test_old_numbers_go_after_some_errors_and_new_ones_come(error: CiaoError) -> None:
+    made = Watched(Machine(Usage(ONE, 0.5, 100), *[error] * 5, Usage(ONE, 0.7, 200)))
+
+    async def main() -> None:
+        async with made.watch.watching():
+            made.watch.note(status(ONE))
+            await wait(lambda: len(made.reports) > 2 or made.texts)
+
+    asyncio.run(main())
+    assert [one.replicas for one in made.reports[:3]] == [
+        (Usage(ONE, 0.5, 100),),
+        (Usage(ONE),),
+        (Usage(ONE, 0.7, 200),),
+    ]
+    assert not made.texts
 
 
 @pytest.mark.parametrize("error", [ClusterFault("cut"), NoSuchJob("gone")])
@@ -142,7 +206,7 @@ def test_an_outage_is_told_by_others(error: CiaoError) -> None:
 
 def test_readings_of_lasting_commands_are_shown_without_a_question() -> None:
     machine = Machine(Usage(ONE, 0.5, 100))
-    made = Watched(machine)
+    made = Watched(machine, pause=1.0)
     made.watch.waits = 100_000
 
     async def main() -> None:
@@ -151,11 +215,27 @@ def test_readings_of_lasting_commands_are_shown_without_a_question() -> None:
             made.watch.take(Usage(ONE, 2.0, 50))
             made.watch.take(Usage(TWO, 3.0, 60))
             await wait(lambda: made.reports)
-            made.watch.waits = 1  # the readings become old
+            made.watch.waits = 1
+            old = time.monotonic() - 100
+            made.watch._readings = {ONE: (old, Usage(ONE, 2.0, 50))}
             await wait(lambda: machine.asked)
 
     asyncio.run(main())
     assert made.reports[0].replicas == (Usage(ONE, 2.0, 50), Usage(TWO, 3.0, 60))
+
+
+def test_a_replica_whose_lasting_command_has_ended_keeps_no_old_numbers() -> None:
+    made = Watched(Machine(Usage(ONE, 0.5, 100)), pause=1.0)
+
+    async def main() -> None:
+        async with made.watch.watching():
+            made.watch.note(status(ONE, TWO))
+            made.watch.take(Usage(ONE, 2.0, 50))
+            made.watch._readings[TWO] = time.monotonic() - 100, Usage(TWO, 3.0, 60)
+            await wait(lambda: made.reports)
+
+    asyncio.run(main())
+    assert made.reports[0].replicas == (Usage(ONE, 2.0, 50), Usage(TWO))
 
 
 def test_a_question_that_lasts_does_not_hold_up_the_end() -> None:

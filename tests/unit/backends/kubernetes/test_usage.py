@@ -73,7 +73,7 @@ def test_many_replicas_are_one_request() -> None:
     assert server.asked == ["/apis/metrics.k8s.io/v1beta1/namespaces/team/pods"]
     assert report.replicas[0] == Usage(REPLICAS[0], 0.25, 91 * MI, None, 256 * MI)
     assert report.replicas[3] == Usage(REPLICAS[3], fault="it has no pod")
-    assert report.replicas[5] == Usage(REPLICAS[5], fault="it is not measured yet")
+    assert report.replicas[5] == Usage(REPLICAS[5], fault="it is not measured yet", awaited=True)
     assert report.remark.startswith("By metrics.k8s.io:")
 
 
@@ -101,7 +101,7 @@ def test_one_sentence_says_why_nothing_is_known(code: int, why: str) -> None:
     with pytest.raises(BackendError) as many:
         ask(Server([], code, enters=True), *REPLICAS, Replica("worker", 17))
     assert "17 replicas are too many to enter each of them, and " in many.value.message
-    assert many.value.hint == "Choose some: --replica worker-0."
+    assert many.value.hint == f"`ciao top {JOB.reference} --replica worker-0` asks one alone."
 
 
 def test_replicas_that_do_not_run_need_no_right() -> None:
