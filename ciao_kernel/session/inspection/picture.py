@@ -28,7 +28,7 @@ _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _RUN = re.compile(r"^.*?/run-\d+/")
 _CELL = "ciao_cell.py"
 """The program of a run in warm replicas, below the folder of the run."""
-_DEBUGGER = "/ciao_debugger.py"
+_DEBUGGER = ("/ciao_debug_wire.py", "/ciao_debug_prompt.py", "/ciao_debugger.py")
 _PROMPT = "its prompt of pdb"
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
 

@@ -129,7 +129,8 @@ def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(
     team.user.allow(*rules(), *rules(EXEC))
     image = team.namespace.cluster.image("mpi")
     kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
-    header = f"%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%image={image}\n%onError=debug\n"
+    header = f"%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%image={image}\n"
+    header += "%lines=all\n%onError=debug\n"
     body = """\
 import time
 from mpi4py import MPI
@@ -147,7 +148,7 @@ train(rank)
         cell = kernel.execute(header + body)
         person = Person(kernel, cell)
         assert person.prompt(400) == "worker-1.1 (Pdb) "
-        kernel.wait_text(cell, "worker-1.1 has failed at line 13 in train: ValueError: bad shard.")
+        kernel.wait_text(cell, "worker-1.1 has failed at line 14 in train: ValueError: bad shard.")
         before = lines(cell, "step")
         kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other ranks")
         person.asks("p shard, rank", "(3, 3)")

@@ -124,7 +124,7 @@ if not first.exists():
     first.touch()
     print("pid", os.getpid(), flush=True)
     breakpoint()
-print("again", flush=True)
+print("second try", flush=True)
 time.sleep(600)
 """
     try:
@@ -135,8 +135,9 @@ time.sleep(600)
         found = re.search(r"pid (\d+)", cell.text)
         assert found
         os.kill(int(found[1]), signal.SIGKILL)  # it cannot say that it waits no longer
-        one.wait_text(cell, "again")
-        one.wait_text(cell, "no line for")
+        one.wait_text(cell, "second try\n")
+        silence = "no line for"
+        one.wait(lambda: silence in cell.text.partition("second try\n")[2], silence)
         one.interrupt()
         one.finish(cell)
     finally:
@@ -152,6 +153,8 @@ def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
     try:
         refused = other.run("%ciao debug stops/worker-1")
         assert "worker-1 has its prompt open elsewhere." in refused.text
+        stacks = other.run("%ciao stacks stops").text
+        assert re.search(r"worker-1 +line 1[12] in average → its prompt of pdb", stacks), stacks
         kernel.interrupt()
         kernel.wait_text(cell, "`ciao debug stops/worker-1` opens it again.")
         waits_again(kernel)
@@ -458,7 +461,7 @@ dist.all_reduce(loss)
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(kernel: Kernel) -> None:
-    header = "%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%onError=debug\n"
+    header = "%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%lines=all\n%onError=debug\n"
     body = """\
 import time
 from mpi4py import MPI
@@ -475,7 +478,7 @@ train(rank)
     cell = kernel.execute(header + body)
     person = Person(kernel, cell)
     assert person.prompt(300) == "worker-1.1 (Pdb) "
-    kernel.wait_text(cell, "worker-1.1 has failed at line 12 in train: ValueError: bad shard.")
+    kernel.wait_text(cell, "worker-1.1 has failed at line 13 in train: ValueError: bad shard.")
     before = lines(cell, "step")
     kernel.wait(lambda: lines(cell, "step") > before + 3, "lines of the other ranks")
     person.asks("p shard, rank", "(3, 3)")

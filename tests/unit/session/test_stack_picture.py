@@ -129,8 +129,10 @@ def test_replicas_without_an_answer_are_named_with_the_reason() -> None:
 def test_replicas_at_a_breakpoint_and_at_an_error_are_at_their_prompts() -> None:
     prompt = (
         Frame("/usr/lib/python3.13/socket.py", 294, "accept"),
-        Frame("/ciao/.ciao/ciao_debugger.py", 200, "readline"),
-        Frame("/usr/lib/python3.13/pdb.py", 300, "interaction"),
+        Frame("/ciao/.ciao/ciao_debug_wire.py", 210, "_accept"),
+        Frame("/ciao/.ciao/ciao_debug_prompt.py", 44, "interaction"),
+        Frame("/usr/lib/python3.11/pdb.py", 260, "user_line"),
+        Frame("/usr/lib/python3.11/bdb.py", 90, "trace_dispatch"),
     )
     failed = Frame("/ciao/.ciao/ciao_post_mortem.py", 40, "keep")
     stopped = process(thread(*prompt, own(8)), answer=Answer.C)
