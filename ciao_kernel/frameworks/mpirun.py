@@ -79,10 +79,8 @@ shift
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
 if [ -n "$slots" ]; then
     own=$CIAO_MPI/worker-$((rank / slots))
-    if [ "$slots" != 1 ]; then  # mpirun counts all ranks of the machine
-        LOCAL_RANK=$((rank % slots)) LOCAL_WORLD_SIZE=$slots
-        export LOCAL_RANK LOCAL_WORLD_SIZE
-    fi
+    LOCAL_RANK=$((rank % slots)) LOCAL_WORLD_SIZE=$slots  # mpirun counts all of the machine
+    export LOCAL_RANK LOCAL_WORLD_SIZE
 else
     for own in "$CIAO_MPI"/worker-*; do :; done
 fi

@@ -50,6 +50,8 @@ def forked() -> None:
 
 def rank() -> str:
     """Return the number of this process among those of its replica; "" if it is alone."""
+    if os.environ.get("LOCAL_WORLD_SIZE") == "1":  # mpirun may count all ranks of the machine
+        return ""
     for name, count in _RANKS:
         found = os.environ.get(name, "")
         if found.isdigit() and os.environ.get(count, "1") != "1":

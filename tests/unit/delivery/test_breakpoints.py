@@ -82,3 +82,18 @@ def test_a_marker_with_its_time_is_taken_out() -> None:
     assert breakpoints.without(time + b"a\n" + time + MARK + time + b"b\n") == (
         time + b"a\n" + time + b"b\n"
     )
+
+
+@pytest.mark.parametrize(("processes", "rank"), [("1", ""), ("2", "0")])
+def test_a_rank_alone_in_its_replica_has_no_number(
+    processes: str, rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": processes,
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",  # of all ranks of the machine
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert debug_wire.rank() == rank
