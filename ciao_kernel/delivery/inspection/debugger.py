@@ -65,8 +65,11 @@ def on_breakpoint(*args: Any, **options: Any) -> Any:
 def why_passed_over() -> str:
     """Return why no prompt is opened, to end a sentence; "" if one is."""
     reason = _text(SENTENCE)
-    if reason or _part("ciao_debug_wire").folder(_here):
-        return reason
+    try:
+        if reason or _part("ciao_debug_wire").folder(_here):
+            return reason
+    except Exception:  # no file can be opened; an error in sys.excepthook would hide the program's
+        return "the debugger cannot be loaded"
     return "there is no folder for its socket"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.inspection import debugger, stack_handler
+from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.frameworks import mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.model import Artifact, Source, SourceFile
@@ -30,7 +30,9 @@ echo shift
 echo POD_NAME=x
 rank=0
 while [ $rank -lt $count ]; do
-    OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count "$@" || code=$? failed=$rank
+    OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count \\
+        OMPI_COMM_WORLD_LOCAL_RANK=$rank OMPI_COMM_WORLD_LOCAL_SIZE=$count \\
+        "$@" || code=$? failed=$rank
     rank=$((rank + 1))
 done
 sleep 1000 &  # as an agent that does not hear of the end
@@ -68,9 +70,9 @@ class Here:
                 command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT
             )
 
-    def run(self) -> tuple[list[int], list[str]]:
+    def run(self, slots: int = 2) -> tuple[list[int], list[str]]:
         """Run all of them; return their exit codes and logs, the launcher's last."""
-        _, job = spec("%framework=mpi %worker=2 %slots=2")
+        _, job = spec(f"%framework=mpi %worker=2 %slots={slots}")
         source = Source(SourceFile("cell.py", b"x"))
         artifact = Artifact(source, str(self.folder / "bin" / "python"), str(self.folder))
         names = ("worker-0", "worker-1", "launcher-0")
@@ -91,6 +93,19 @@ def test_each_rank_writes_into_the_log_of_its_worker(tmp_path: Path) -> None:
     codes, logs = Here(tmp_path, text).run()
     assert codes == [0, 0, 0]
     assert logs == ["0 worker-0\n1 worker-0\n", "2 worker-1\n3 worker-1\n", ""]
+
+
+@pytest.mark.parametrize(
+    ("slots", "told"),
+    [(1, ["0 of 1\n", "0 of 1\n"]), (2, ["0 of 2\n1 of 2\n", "0 of 2\n1 of 2\n"])],
+)
+def test_a_rank_has_its_number_in_its_worker_not_on_the_machine(
+    slots: int, told: list[str], tmp_path: Path
+) -> None:
+    text = "import os\nprint(os.environ['LOCAL_RANK'], 'of', os.environ['LOCAL_WORLD_SIZE'])\n"
+    codes, logs = Here(tmp_path, text).run(slots)
+    assert codes == [0, 0, 0]
+    assert logs == [*told, ""]
 
 
 @pytest.mark.parametrize(
@@ -172,3 +187,26 @@ def test_a_rank_in_a_pod_has_the_debugger(tmp_path: Path) -> None:
 
     assert done.stdout == "over\n"
     assert "breakpoint() at line 1 is passed over: this front end has no input." in done.stderr
+
+
+def test_a_rank_whose_debugger_cannot_be_loaded_ends_with_its_error(tmp_path: Path) -> None:
+    site = tmp_path / ".ciao"
+    site.mkdir()
+    for part in (debugger, stack_handler, post_mortem):  # without what debugger loads
+        name = part.__name__.rpartition(".")[2]
+        shutil.copy(part.__file__, site / f"ciao_{name}.py")
+    (tmp_path / "cell.py").write_text("raise ValueError('bad shard')\n")
+
+    done = subprocess.run(
+        mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")]),
+        env={**os.environ, "CIAO_SITE": str(site)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "%onError=debug is passed over: the debugger cannot be loaded." in done.stderr
+    assert done.stderr.endswith("ValueError: bad shard\n")
+    assert "FileNotFoundError" not in done.stderr
