@@ -196,7 +196,7 @@ def parse(
     if words[0] == "help":
         words = [*words[1:], "--help"]
     if prog.startswith("%") and (words[0].endswith("?") or words[1:] == ["?"]):  # as in IPython
-        words = [words[0].rstrip("?"), "--help"]
+        words = [*filter(None, [words[0].rstrip("?")]), "--help"]
     first = next((word for word in words if prog.startswith("%") or word not in _VERBOSE), "--help")
     if first not in (*VERBS, "-h", "--help", "--version"):
         near = difflib.get_close_matches(first, VERBS, n=1)

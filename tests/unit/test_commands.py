@@ -602,6 +602,13 @@ def test_a_progress_bar_that_comes_in_pieces_stays_one() -> None:
     assert "".join(shown) == "loading\ndone\nred and more\nasked"
 
 
+@pytest.mark.parametrize("words", [["?"], ["??"], ["?", "?"]])
+def test_a_question_mark_alone_is_help(words: list[str]) -> None:
+    said: list[str] = []
+    assert commands.parse(words, said.append, "%ciao") is None
+    assert "".join(said).startswith("usage: %ciao ")
+
+
 @pytest.mark.parametrize("words", [["stacks?"], ["stacks", "?"], ["stacks??"]])
 def test_a_question_mark_in_a_notebook_explains_the_verb(words: list[str]) -> None:
     said: list[str] = []
