@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -76,8 +77,13 @@ async def newest_run(backend: Backend, job: Job) -> Job:
     """
     if not warm.asked(job.header) or job.warm_run or not job.replicas:
         return job
+    data = await backend.log(job, job.replicas[0])
+    return await asyncio.to_thread(_newest_run, job, data)
+
+
+def _newest_run(job: Job, data: bytes) -> Job:
     found, root = 0, job.workdir
-    for part in MarkReader().read(await backend.log(job, job.replicas[0])):
+    for part in MarkReader().read(data):
         if isinstance(part, dict):
             if part.get("ev") == "ready":
                 root = str(part.get("root") or root)

@@ -534,7 +534,10 @@ def test_somebody_who_finds_the_job_has_the_files_of_its_newest_run(tmp_path: Pa
         await cell.events()
         header = "%warm=10m\n%output=model/ ./same\n"
         found = replace(cell.job, warm_run=0, root="/work", header=header)
-        (run,) = [await logs.newest_run(cell.inner, found)]  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(logs.newest_run(cell.inner, found))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert not reading.done()  # a long log is read beside the loop
+        run = await reading
         assert (run.warm_run, run.workdir, run.results) == (
             2,
             "/tmp/x/run-2",
