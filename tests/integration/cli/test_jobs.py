@@ -81,7 +81,7 @@ def test_logs_show_each_replica_and_its_end(ciao: User) -> None:
     for words, says in (
         (["--replica", "worker-2"], "There are: worker-0, worker-1."),
         (["--tail", "-1"], "--tail cannot be -1"),
-        (["--tail", "x"], "invalid int value: 'x'"),
+        (["--tail", "x"], "expected a whole number, not 'x'"),
     ):
         done = ciao("logs", "count", *words)
         assert done.code == 2
